@@ -1,0 +1,62 @@
+# A fresh clone needs Python 3.11 or newer and make; every target sets up .venv first if it has to.
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet
+INSTALLED := $(VENV)/.installed
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+.DEFAULT_GOAL := help
+.PHONY: help slipform real test test-all check format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  ARGS="--field value" goes to slipform, real and the tests; PYTHON= chooses the interpreter of .venv'
+
+# torch goes first and alone: resolved together with the rest, an index may offer another build of it
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make needs Python 3.11 or newer, for the versions in constraints.txt; found " + sys.version.split()[0] + ". Choose another with PYTHON=python3.x")'
+	@test -x $(PY) || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing $(TORCH)"
+	@$(PIP) "$(TORCH)"
+	@echo "installing hfcomp (editable) and its development tools"
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# One process on one device. For several, call `accelerate launch recipes/slipform.py` with your own flags.
+slipform real: export CUDA_VISIBLE_DEVICES ?= 0
+# `accelerate launch` takes one thread where nothing is set; the small models gain little beyond eight
+slipform real: export OMP_NUM_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); echo $$((n < 8 ? n : 8)))
+
+slipform: $(INSTALLED)  ## train, evaluate and report Slipform on the built-in sandbox
+	@$(VENV)/bin/accelerate launch --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no \
+		recipes/slipform.py $(ARGS)
+
+real: $(INSTALLED)  ## the same program on real photographs
+	@$(PY) recipes/slipform.py --config recipes/slipform/real.yaml $(ARGS)
+
+# one torch thread per worker: with more, the workers fight for the cores
+test test-all: export OMP_NUM_THREADS = 1
+
+test: $(INSTALLED)  ## the tests, without the slow ones
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-all: $(INSTALLED)  ## all tests
+	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "slow or not slow" $(ARGS)
+
+check: $(INSTALLED)  ## lint, format, import layers, types; the tests run these lines too
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(VENV)/bin/lint-imports
+	$(PY) -m mypy
+
+format: $(INSTALLED)  ## rewrite the files in the format that `check` wants
+	$(PY) -m ruff check --fix-only --quiet .
+	$(PY) -m ruff format .
+
+clean:  ## remove builds and caches; keeps .venv and runs
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

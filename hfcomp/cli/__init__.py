@@ -1,0 +1,29 @@
+"""The command `hfcomp`: parses, builds, calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+USAGE = """usage: hfcomp train RECIPE [--config FILE] [--resume] [--field value ...]
+
+  RECIPE   slipform, slipform/real, ... or a YAML file
+  fields   every field of the recipe and of transformers' TrainingArguments"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    if words[0] == "--version":
+        from hfcomp import __version__
+
+        print(__version__)
+        return
+    if words[0] != "train" or len(words) < 2:
+        raise SystemExit(f"error: {' '.join(words)!r} is no command.\n{USAGE}")
+    from hfcomp.experiments.program import main as run
+
+    run(words[1], words[2:])

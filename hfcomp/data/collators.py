@@ -1,0 +1,242 @@
+"""From rows of the column contract to a batch of [`hfcomp.modeling.DualEncoder`]: one collator for CLIP and SigLIP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from hfcomp.data.columns import kind_id
+from hfcomp.data.images import MAX_IMAGE_PIXELS, PixelBatch, PixelTransform, decode_image, is_tiny
+
+
+class TextTokenizer:
+    """Token ids as a dual encoder expects them, padded on the right, with the number of truncated texts.
+
+    CLIP is causal and pools at the end-of-text token, so that padding to the longest text of the batch is exact.
+    SigLIP attends to its padding and was trained at full length: it is always padded to `max_length`. SigLIP 2 was
+    trained on lower-cased text, which its Gemma tokenizer does not do by itself. The end-of-text token survives
+    truncation.
+
+    Args:
+        tokenizer: the processor's tokenizer.
+        model_type: `clip`, `metaclip_2` or `siglip`.
+        max_length: positions of the text tower.
+        eos_token_id: the text tower's; 2 is the legacy value that pools at the highest token id.
+
+    Raises:
+        ValueError: when tokenizer and text tower disagree about the end-of-text token, so that CLIP would pool a
+            wrong position.
+    """
+
+    def __init__(self, tokenizer: Any, *, model_type: str, max_length: int, eos_token_id: int | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.pad_to_full = model_type == "siglip"
+        self.lower = self.pad_to_full and _is_case_sensitive(tokenizer)
+        if model_type == "clip":
+            _check_end_of_text(tokenizer, eos_token_id)
+
+    def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        """Token ids of each text, unpadded, and whether it was truncated."""
+        if not texts:
+            return [], []
+        texts = [text.lower() for text in texts] if self.lower else list(texts)
+        ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
+        truncated = [len(row) > self.max_length for row in ids]
+        if any(truncated):
+            cut = self.tokenizer(
+                [text for text, is_cut in zip(texts, truncated, strict=True) if is_cut],
+                padding=False,
+                truncation=True,
+                max_length=self.max_length,
+            )["input_ids"]
+            replacement = iter(cut)
+            ids = [next(replacement) if is_cut else row for row, is_cut in zip(ids, truncated, strict=True)]
+        return ids, truncated
+
+    def pad(self, rows: list[list[int]], length: int) -> torch.Tensor:
+        """`[n, length]` long, padded on the right; `[0, length]` for no rows."""
+        padded = torch.full((len(rows), length), self.tokenizer.pad_token_id, dtype=torch.long)
+        for index, row in enumerate(rows):
+            padded[index, : len(row)] = torch.tensor(row)
+        return padded
+
+    def length(self, rows: Iterable[list[int]]) -> int:
+        """The length to pad to."""
+        return self.max_length if self.pad_to_full else max(len(row) for row in rows)
+
+
+def _is_case_sensitive(tokenizer: Any) -> bool:
+    upper, lower = tokenizer(["A RED CUBE", "a red cube"])["input_ids"]
+    return upper != lower
+
+
+def _check_end_of_text(tokenizer: Any, eos_token_id: int | None) -> None:
+    legacy = eos_token_id == 2 and tokenizer.eos_token_id != 2
+    if legacy and tokenizer.eos_token_id < len(tokenizer) - 1:
+        raise ValueError(
+            f"the text tower's eos_token_id is 2, so that it pools at the highest token id, but the tokenizer's "
+            f"end-of-text token {tokenizer.eos_token_id} is not the highest of {len(tokenizer)}. Set "
+            f"model.config.text_config.eos_token_id = {tokenizer.eos_token_id} and load the model again."
+        )
+    if not legacy and eos_token_id is not None and tokenizer.eos_token_id != eos_token_id:
+        raise ValueError(
+            f"the text tower pools at token {eos_token_id}, but the tokenizer ends a text with "
+            f"{tokenizer.eos_token_id}: it would pool the first position instead. Use the model's own processor."
+        )
+
+
+class CompositionalCollator:
+    """Turns rows of the column contract (`hfcomp.data.columns`) into a batch.
+
+    Args:
+        processor: the model's processor (`AutoProcessor.from_pretrained`).
+        config: the model's configuration.
+        num_negatives: entries of `negative_captions` that are read, `K`; 0 reads none.
+        negative_image: whether `negative_image` is read. A row without one takes part with its texts.
+        max_concepts: concepts per image, 0 reads none; further ones are cut and counted.
+        max_image_pixels: an image with more is refused.
+
+    The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
+    cut), `tiny [B]` (images one pixel wide or high) and `cut_concepts [B]`, which the trainer counts, then the
+    arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped by the model's own processor; the model
+    normalises them. There is no random augmentation, and no flip: it would turn "left" into "right".
+
+    Raises:
+        ValueError: when called, for an empty caption, negatives of unequal number, an unknown kind of negative, or an
+            image that cannot be used, naming column, row and the way out.
+    """
+
+    def __init__(
+        self,
+        processor: Any,
+        config: Any,
+        *,
+        num_negatives: int = 0,
+        negative_image: bool = False,
+        max_concepts: int = 0,
+        max_image_pixels: int = MAX_IMAGE_PIXELS,
+    ) -> None:
+        text_config = config.text_config
+        self.tokenizer = TextTokenizer(
+            processor.tokenizer,
+            model_type=config.model_type,
+            max_length=text_config.max_position_embeddings,
+            eos_token_id=getattr(text_config, "eos_token_id", None),
+        )
+        self.transform = PixelTransform.from_processor(processor.image_processor)
+        self.num_negatives = num_negatives
+        self.negative_image = negative_image
+        self.max_concepts = max_concepts
+        self.max_image_pixels = max_image_pixels
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A batch of `len(rows)` rows; see the class."""
+        names = [row.get("row", index) for index, row in enumerate(rows)]
+        batch: dict[str, Any] = {"row": torch.tensor(names, dtype=torch.long)}
+        batch |= self._images(rows, names)
+        batch |= self._texts(rows, names)
+        return batch
+
+    def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
+        where = [f"column 'image', row {name}" for name in names]
+        images = [self._decode(row["image"], place) for row, place in zip(rows, where, strict=True)]
+        tiny = torch.tensor([is_tiny(image) for image in images], dtype=torch.long)
+        batch: dict[str, Any] = {}
+        if self.negative_image:
+            exists = [row.get("negative_image") is not None for row in rows]
+            for index, (row, name) in enumerate(zip(rows, names, strict=True)):
+                if exists[index]:
+                    where.append(f"column 'negative_image', row {name}")
+                    images.append(self._decode(row["negative_image"], where[-1]))
+                    tiny[index] += is_tiny(images[-1])
+            batch["negative_image_mask"] = torch.tensor(exists)
+        return {"tiny": tiny, **batch, "pixels": PixelBatch(self.transform(images, where=where))}
+
+    def _decode(self, value: Any, where: str) -> Any:
+        return decode_image(value, where=where, max_pixels=self.max_image_pixels)
+
+    def _texts(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
+        captions = [_caption(row.get("caption"), name) for row, name in zip(rows, names, strict=True)]
+        ids, cut = self.tokenizer(captions)
+        truncated = torch.tensor(cut, dtype=torch.long)
+        batch: dict[str, Any] = {}
+        parts = {"input_ids": ids}
+        if self.num_negatives:
+            texts, fields = self._negatives(rows, names)
+            batch |= fields
+            parts["negative_input_ids"], cut = self.tokenizer(texts)
+            owners = fields["negative_text_mask"].nonzero()[:, 0]
+            truncated.index_add_(0, owners, torch.tensor(cut, dtype=torch.long))
+        if self.max_concepts:
+            texts, fields = self._concepts(rows, captions)
+            batch |= fields
+            parts["concept_input_ids"], cut = self.tokenizer(texts)
+            truncated.index_add_(0, fields["owner"][fields["owner"] >= 0], torch.tensor(cut, dtype=torch.long))
+        length = self.tokenizer.length(row for part in parts.values() for row in part)
+        batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
+        return {"truncated": truncated, **batch}
+
+    def _negatives(self, rows: Sequence[dict[str, Any]], names: list[int]) -> tuple[list[str], dict[str, Any]]:
+        size = (len(rows), self.num_negatives)
+        mask = torch.zeros(size, dtype=torch.bool)
+        kinds = torch.full(size, kind_id("other", where="default"), dtype=torch.long)
+        concreteness = torch.full(size, float("nan"))
+        texts = []
+        for index, (row, name) in enumerate(zip(rows, names, strict=True)):
+            entries = _negative_entries(row, name, self.num_negatives)
+            for slot, (text, kind, rating) in enumerate(entries):
+                if not text.strip():
+                    continue
+                mask[index, slot] = True
+                texts.append(text)
+                if kind is not None:
+                    kinds[index, slot] = kind_id(kind, where=f"column 'negative_kinds', row {name}")
+                if rating is not None:
+                    concreteness[index, slot] = rating
+        return texts, {"negative_text_mask": mask, "negative_kind": kinds, "negative_concreteness": concreteness}
+
+    def _concepts(self, rows: Sequence[dict[str, Any]], captions: list[str]) -> tuple[list[str], dict[str, Any]]:
+        owner = torch.full((len(rows), self.max_concepts), -1, dtype=torch.long)
+        cut = torch.zeros(len(rows), dtype=torch.long)
+        texts = []
+        for index, (row, caption) in enumerate(zip(rows, captions, strict=True)):
+            concepts = [text for text in (row.get("concepts") or []) if text.strip()] or [caption]
+            cut[index] = max(0, len(concepts) - self.max_concepts)
+            concepts = concepts[: self.max_concepts]
+            owner[index, : len(concepts)] = index
+            texts += concepts
+        return texts, {"owner": owner.flatten(), "cut_concepts": cut}
+
+
+def _caption(caption: Any, row: int) -> str:
+    if not isinstance(caption, str) or not caption.strip():
+        raise ValueError(
+            f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows first, e.g. "
+            "dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
+        )
+    return caption
+
+
+def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, str | None, float | None]]:
+    """The first `number` negatives of a row as (text, kind, concreteness)."""
+    texts = row.get("negative_captions")
+    if texts is None or len(texts) < number:
+        found = "nothing" if texts is None else f"{len(texts)} entries"
+        raise ValueError(
+            f"column 'negative_captions', row {name}: found {found}, expected {number}. Every row needs as many; "
+            f"pad with empty strings (they are masked) or set num_negatives={len(texts or [])}."
+        )
+    columns = {}
+    for column in ("negative_kinds", "negative_concreteness"):
+        values = row.get(column)
+        if values is not None and len(values) != len(texts):
+            raise ValueError(
+                f"column '{column}' has {len(values)} entries in row {name}, but 'negative_captions' has "
+                f"{len(texts)}. Every negative needs one; use null for an unknown value."
+            )
+        columns[column] = values if values is not None else [None] * len(texts)
+    entries = zip(texts, columns["negative_kinds"], columns["negative_concreteness"], strict=True)
+    return [(text or "", kind, rating) for text, kind, rating in entries][:number]

@@ -1,0 +1,151 @@
+"""The column contract: what a training set is called, on disk, on the Hub and in every collator.
+
+| column | type | who needs it |
+|---|---|---|
+| `image`, `caption` | Image, string | all |
+| `positive_captions` | list of string | other true captions |
+| `negative_captions`, `negative_kinds`, `negative_keywords`, `negative_categories`, `negative_concreteness` | lists of
+equal length; an empty string is masked; concreteness is 1 to 5 or null | text hard negatives, Cement |
+| `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; the first negative caption describes it |
+| `neighbour_ids` | list of string | NegCLIP's hard images |
+| `concepts`, `concept_spans` | lists | C2LIP; none = the caption itself |
+| `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
+| `image_id`, `source`, `license` | string | overlap guard, clustering, publishing |
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+COLUMNS = (
+    "image",
+    "caption",
+    "positive_captions",
+    "negative_captions",
+    "negative_kinds",
+    "negative_keywords",
+    "negative_categories",
+    "negative_concreteness",
+    "negative_image",
+    "mask",
+    "neighbour_ids",
+    "concepts",
+    "concept_spans",
+    "group",
+    "hard_negative_groups",
+    "generalised_caption",
+    "level_1",
+    "level_2",
+    "level_3",
+    "level_4",
+    "image_id",
+    "source",
+    "license",
+)
+
+NEGATIVE_KINDS = (
+    "replace_att",
+    "replace_obj",
+    "replace_rel",
+    "swap_att",
+    "swap_obj",
+    "swap_rel",
+    "add_att",
+    "add_obj",
+    "add_rel",
+    "mask_noun",
+    "mask_adj",
+    "mask_verb",
+    "keyword_object",
+    "keyword_color",
+    "keyword_location",
+    "keyword_size",
+    "other",
+)
+KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
+
+# Keys that a collator of hfcomp may put into a batch. The later ones are kept for groups and image tokens, so that a
+# user's collator cannot take the names.
+BATCH_KEYS = (
+    "row",
+    "truncated",
+    "tiny",
+    "cut_concepts",
+    "input_ids",
+    "pixels",
+    "negative_input_ids",
+    "negative_text_mask",
+    "negative_image_mask",
+    "negative_kind",
+    "negative_concreteness",
+    "concept_input_ids",
+    "owner",
+)
+RESERVED_KEYS = ("group_index", "group_mask", "concept_spans", "tokens", "rows", "labels", "return_loss")
+
+
+def kind_id(kind: str, *, where: str) -> int:
+    """The id of a negative's kind.
+
+    Args:
+        kind: one of `NEGATIVE_KINDS`.
+        where: column and row, for the error.
+
+    Raises:
+        ValueError: for a kind outside the vocabulary, naming the nearest.
+    """
+    if kind not in KIND_IDS:
+        raise ValueError(
+            f"{where}: {kind!r} is no kind of negative.{nearest(kind, NEGATIVE_KINDS)} "
+            f"Known kinds: {', '.join(NEGATIVE_KINDS)}."
+        )
+    return KIND_IDS[kind]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
+    """Renames a data set's columns to the contract's.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        column_names: contract name to the data set's own name, such as `{"caption": "text"}`.
+
+    Raises:
+        ValueError: when a name is not of the contract, or the data set has no such column.
+    """
+    for ours, theirs in (column_names or {}).items():
+        if ours not in COLUMNS:
+            raise ValueError(f"column_names: {ours!r} is no column of hfcomp.{nearest(ours, COLUMNS)}")
+        if theirs not in dataset.column_names:
+            raise ValueError(
+                f"column_names maps {ours!r} to {theirs!r}, which the data set does not have. "
+                f"It has: {', '.join(dataset.column_names)}."
+            )
+        if ours == theirs:
+            continue
+        if ours in dataset.column_names:
+            dataset = dataset.remove_columns(ours)
+        dataset = dataset.rename_column(theirs, ours)
+    return dataset
+
+
+def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str) -> None:
+    """Checks that a data set has the columns that a trainer needs.
+
+    Raises:
+        ValueError: naming what is missing, what the data set has and the way out.
+    """
+    missing = [name for name in required if name not in dataset.column_names]
+    if missing:
+        raise ValueError(
+            f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
+            f"set has: {', '.join(map(repr, dataset.column_names))}. Rename with "
+            f"column_names={{{missing[0]!r}: '<its name in your data set>'}}, or add the column."
+        )

@@ -1,0 +1,478 @@
+"""Images on their way from a data set's row to the accelerator: decoded, cut to size, batched as 8-bit pixels."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+
+MAX_IMAGE_PIXELS = 178_956_970
+"""Largest image, width times height, that is decoded or made by a resize: where Pillow refuses by default (it warns at
+half of it), so whatever opens elsewhere opens here. As RGB it is 512 MiB."""
+
+_ORIENTATION_TAG = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
+_ARRAY_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+# Pillow may open these formats' 16-bit grey as mode I, where values alone cannot tell a dark image from an 8-bit one.
+_SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
+_DROP = "Remove the row or replace the image"
+
+_pillow_limit_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    # A DataLoader worker forked while another thread held the lock would otherwise wait for it for ever.
+    os.register_at_fork(
+        before=_pillow_limit_lock.acquire,
+        after_in_parent=_pillow_limit_lock.release,
+        after_in_child=_pillow_limit_lock.release,
+    )
+
+
+def decode_image(value: Any, *, where: str = "image", max_pixels: int = MAX_IMAGE_PIXELS) -> Image.Image:
+    """Turns whatever a data set's row holds for an image into a new 8-bit RGB image, or says why it cannot.
+
+    | `value` | read as |
+    |---|---|
+    | `{"bytes": ..., "path": ...}` | the bytes, else the file at `path` (an Image column with `decode=False`) |
+    | `PIL.Image.Image` | itself, at its current frame; it is never changed |
+    | `str`, `Path` | a file; with `://` in it, whatever fsspec opens (`zip://a.jpg::set.zip`, `hf://...`) |
+    | `bytes`, `bytearray`, `memoryview` | an encoded file |
+    | numpy array, bool, uint8 or uint16 | `[H, W]` or `[H, W, C]`, C = 1, 2 (grey and alpha), 3, 4 (RGB and alpha) |
+
+    | found | done |
+    |---|---|
+    | 1, L, P, CMYK, YCbCr, HSV, LAB | converted as far as this Pillow can; embedded colour profiles are not applied |
+    | RGBA, LA, PA, premultiplied, any mode with a transparent colour | composited on white |
+    | I;16 (all byte orders), uint16 array | 16 bits to 8: divided by 257 and rounded, so 65535 becomes 255 |
+    | I from a PNG or PPM | as I;16 |
+    | I from elsewhere | 8 bits if the largest value is at most 255, 16 bits if at most 65535, else refused |
+    | F, float array, other integer arrays | refused: nothing says which value is white |
+    | bool array | black and white |
+    | 16-bit colour PNG or TIFF | Pillow reads the high byte of each channel |
+    | EXIF orientation | turned upright; a damaged EXIF block counts as upright |
+    | animation, multi-page | the first frame |
+    | 1 pixel wide or high | used (see `is_tiny`) |
+    | over `max_pixels` | refused from the header, before any pixel is decoded |
+    | truncated or corrupt | refused (truncated ones pass if you set `PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True`) |
+
+    Args:
+        value: What the row holds.
+        where: Named first in every error, such as `"column 'image', row 17"`.
+        max_pixels: Largest width times height. Pillow's own `MAX_IMAGE_PIXELS` has no say.
+
+    Returns:
+        A new image of mode RGB that holds all its pixels and no metadata.
+
+    Raises:
+        ValueError: The value is empty, too large, truncated, corrupt, or has no known range.
+        TypeError: The value is of a kind that no row of the table above covers.
+        FileNotFoundError: There is no file at the path.
+        OSError: The file is there but cannot be read (a folder, or no permission).
+    """
+    if isinstance(value, Mapping):
+        value, path = _bytes_or_path(value, where)
+    else:
+        path = None
+    if value is None:
+        raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or fill it in.")
+    if isinstance(value, (str, os.PathLike)):
+        with _open_file(value, where) as stream:
+            return _decode(stream, f"{where} (file {os.fspath(value)!r})", max_pixels)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _decode(BytesIO(value), f"{where} (file {path!r})" if path else where, max_pixels)
+    if isinstance(value, Image.Image):
+        _check_size(value.size, where, max_pixels)
+        _load(value, where)
+        return _to_rgb(value, where)
+    if isinstance(value, np.ndarray):
+        return _to_rgb(_from_array(value, where, max_pixels), where)
+    raise TypeError(
+        f"{where} holds a {type(value).__name__}. Expected a PIL image, a dict with 'bytes' or 'path', a path, "
+        "encoded bytes, or a numpy array [H, W, 3] of uint8. If the data set has a format set, remove it with "
+        "dataset.with_format(None)."
+    )
+
+
+def is_tiny(image: Image.Image) -> bool:
+    """Whether an image is 1 pixel wide or high: usable, but nearly always the placeholder of a failed download."""
+    return min(image.size) == 1
+
+
+def _bytes_or_path(value: Mapping[str, Any], where: str) -> tuple[Any, str | None]:
+    if "bytes" not in value and "path" not in value:
+        keys = sorted(map(str, value))
+        raise TypeError(
+            f"{where} holds a dict with keys {keys}. Expected 'bytes' or 'path'; store it as datasets.Image()."
+        )
+    path = value.get("path")
+    content = value.get("bytes")
+    return (path, None) if content is None else (content, os.fspath(path) if path else None)
+
+
+def _open_file(path: str | os.PathLike[str], where: str) -> BinaryIO:
+    name = os.fspath(path)
+    try:
+        if "://" in name:
+            import fsspec
+
+            # Read whole: Pillow seeks, which is slow in an archive and, over a network, a request each time.
+            with fsspec.open(name, "rb") as file:
+                return BytesIO(file.read())
+        return Path(name).open("rb")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{where} names the file {name!r}, which does not exist. Relative paths start at {os.getcwd()!r}; "
+            "give absolute paths, or load the set with the images inside it."
+        ) from error
+    except OSError as error:
+        raise OSError(f"{where} names {name!r}, which cannot be read: {error}. Expected a readable file.") from error
+
+
+@contextmanager
+def _pillow_limit(pixels: int) -> Iterator[None]:
+    # Pillow's limit is one global for the process, read while a header is opened: it warns above it and raises above
+    # twice it. Ours stands there for that moment, so that neither a lower nor a lifted limit of Pillow's decides.
+    with _pillow_limit_lock:
+        before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = before
+
+
+def _decode(stream: BinaryIO, where: str, max_pixels: int) -> Image.Image:
+    try:
+        with _pillow_limit(max_pixels):
+            image = Image.open(stream)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(_too_large(where, f"more than {max_pixels:,} pixels", max_pixels)) from error
+    except UnidentifiedImageError as error:
+        stream.seek(0)
+        start = stream.read(16)
+        found = f"it starts with {start!r}" if start else "it has 0 bytes"
+        raise ValueError(f"{where} is in no image format that Pillow knows: {found}. {_DROP}.") from error
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow's readers raise anything from struct.error to KeyError on damaged bytes
+        raise ValueError(_unreadable(where, error)) from error
+    _check_size(image.size, where, max_pixels)
+    _load(image, where)
+    return _to_rgb(image, where)
+
+
+def _load(image: Image.Image, where: str) -> None:
+    try:
+        image.load()
+    except MemoryError:
+        raise
+    except Exception as error:  # as in _decode
+        raise ValueError(_unreadable(where, error)) from error
+
+
+def _unreadable(where: str, error: Exception) -> str:
+    reason = str(error) or type(error).__name__
+    return f"{where} cannot be decoded, it is truncated or corrupt: {reason}. {_DROP}."
+
+
+def _too_large(where: str, found: str, max_pixels: int) -> str:
+    return (
+        f"{where} has {found}. The limit is {max_pixels:,} pixels; make the image smaller or, if you trust its "
+        "source, raise max_pixels."
+    )
+
+
+def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
+    width, height = size
+    if width * height == 0:
+        raise ValueError(f"{where} is {width} x {height} pixels, which holds nothing. {_DROP}.")
+    if width * height > max_pixels:
+        raise ValueError(_too_large(where, f"{width:,} x {height:,} = {width * height:,} pixels", max_pixels))
+
+
+def _from_array(array: np.ndarray, where: str, max_pixels: int) -> Image.Image:
+    kind = (array.dtype.kind, array.dtype.itemsize)
+    if kind not in (("b", 1), ("u", 1), ("u", 2)):
+        raise TypeError(
+            f"{where} holds an array of {array.dtype}, whose value for white is unknown. Expected bool, uint8 or "
+            "uint16; scale it to 0..255 and cast it with .astype(numpy.uint8)."
+        )
+    channels = 1 if array.ndim == 2 else array.shape[-1]
+    if array.ndim not in (2, 3) or channels not in _ARRAY_MODES:
+        raise ValueError(
+            f"{where} holds an array of shape {list(array.shape)}. Expected [H, W] or [H, W, channels] with 1 to 4 "
+            "channels; if the channels come first, use array.transpose(1, 2, 0)."
+        )
+    _check_size((array.shape[1], array.shape[0]), where, max_pixels)
+    if kind[0] == "b":
+        array = array.astype(np.uint8) * 255
+    elif kind[1] == 2:
+        array = _eight_bits(array)
+    return Image.fromarray(np.ascontiguousarray(array[..., 0] if array.ndim == 3 and channels == 1 else array))
+
+
+def _eight_bits(values: np.ndarray) -> np.ndarray:
+    # 65535 / 257 = 255 exactly, so white stays white; adding 128 rounds to the nearest.
+    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+def _integers_to_grey(image: Image.Image, where: str) -> Image.Image:
+    values = np.asarray(image)
+    if image.mode == "I":
+        lowest, highest = int(values.min()), int(values.max())
+        if lowest < 0 or highest > 65535:
+            raise ValueError(
+                f"{where} has 32-bit pixels from {lowest} to {highest}, whose value for white is unknown. Expected "
+                "0..255 or 0..65535; scale it and save it with 8 bits."
+            )
+        if highest <= 255 and image.format not in _SIXTEEN_BIT_FORMATS:
+            return Image.fromarray(values.astype(np.uint8))
+    return Image.fromarray(_eight_bits(values))
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return image.getexif().get(_ORIENTATION_TAG, 1)
+    except Exception:  # damaged metadata says nothing about the pixels, which have been decoded by now
+        return 1
+
+
+def _to_rgb(image: Image.Image, where: str) -> Image.Image:
+    turn = _TURNS.get(_orientation(image))
+    if image.mode == "F":
+        raise ValueError(
+            f"{where} has float pixels (mode F), whose value for white is unknown. Expected 8 or 16 bits; scale it to "
+            "0..255 and save it with 8 bits."
+        )
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        image = _integers_to_grey(image, where)
+    try:
+        if image.mode in _TRANSPARENT_MODES or "transparency" in image.info:
+            # Premultiplied grey reaches RGBA only by way of LA.
+            image = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
+            ground = Image.new("RGB", image.size, "white")
+            ground.paste(image, mask=image)
+            image = ground
+        else:
+            image = image.convert("RGB")
+    except ValueError as error:
+        raise ValueError(f"{where} has mode {image.mode}: {error}. Save it as RGB.") from error
+    # An orientation left in the metadata would turn the image again when it is decoded a second time.
+    image.info = {}
+    return image if turn is None else image.transpose(turn)
+
+
+class PixelTransform:
+    """A Hugging Face image processor's resize and crop, without its rescale and normalise: RGB images to uint8 pixels.
+
+    `(pixels * rescale_factor - mean) / std` equals the processor's own output. Leaving that part to the accelerator
+    makes a batch four times smaller on its way there. Instances pickle, so they can live in a DataLoader's workers.
+
+    Attributes:
+        mean: Three floats; zeros if the processor does not normalise.
+        std: Three floats; ones if the processor does not normalise.
+        rescale_factor: 1.0 if the processor does not rescale.
+        size: `(H, W)` of every output.
+    """
+
+    def __init__(
+        self,
+        image_processor: Any,
+        *,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        rescale_factor: float,
+        size: tuple[int, int],
+    ) -> None:
+        """Keeps the parts; `from_processor` finds and proves them."""
+        self.image_processor = image_processor
+        self.mean = mean
+        self.std = std
+        self.rescale_factor = rescale_factor
+        self.size = size
+
+    @classmethod
+    def from_processor(cls, image_processor: Any) -> PixelTransform:
+        """Builds the transform and proves on three probe images that it equals the processor's own output.
+
+        Args:
+            image_processor: What `AutoImageProcessor.from_pretrained` returns (with or without torchvision), or a
+                processor that has one as `image_processor`, such as `CLIPProcessor`.
+
+        Raises:
+            TypeError: It is not an image processor.
+            ValueError: Its outputs differ in size between images, or it does more to the pixels than resize, crop,
+                rescale and normalise.
+        """
+        image_processor = getattr(image_processor, "image_processor", image_processor)
+        if not callable(image_processor) or not hasattr(image_processor, "do_normalize"):
+            raise TypeError(
+                f"Expected an image processor such as AutoImageProcessor.from_pretrained returns, found a "
+                f"{type(image_processor).__name__}."
+            )
+        normalizes = bool(image_processor.do_normalize)
+        rescales = bool(getattr(image_processor, "do_rescale", False))
+        transform = cls(
+            image_processor,
+            mean=_three(image_processor.image_mean) if normalizes else (0.0, 0.0, 0.0),
+            std=_three(image_processor.image_std) if normalizes else (1.0, 1.0, 1.0),
+            rescale_factor=float(image_processor.rescale_factor) if rescales else 1.0,
+            size=_output_size(image_processor),
+        )
+        transform._prove()
+        return transform
+
+    def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str] | None = None) -> torch.Tensor:
+        """Resizes and crops a batch.
+
+        Args:
+            images: RGB images, as `decode_image` returns them; none give an empty batch.
+            where: The place of each image, for errors; "image 0 of the batch" and so on by default.
+
+        Returns:
+            `[B, 3, H, W]` uint8, contiguous.
+
+        Raises:
+            ValueError: An image is not RGB, or so long and thin that the processor's resize would pass
+                `MAX_IMAGE_PIXELS`.
+        """
+        for index, image in enumerate(images):
+            place = f"image {index} of the batch" if where is None else where[index]
+            if image.mode != "RGB":
+                raise ValueError(f"{place} has mode {image.mode}. Expected RGB; pass it through decode_image.")
+            self._check_resized(image, place)
+        if not images:
+            return torch.empty((0, 3, *self.size), dtype=torch.uint8)
+        return _stack(_raw_pixels(self.image_processor, images))
+
+    def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
+        """The rest of the processor's work: `(pixels * rescale_factor - mean) / std` in float32, `[B, 3, H, W]`."""
+        mean, std = (torch.tensor(values, device=pixels.device)[:, None, None] for values in (self.mean, self.std))
+        return (pixels.float() * self.rescale_factor - mean) / std
+
+    def _check_resized(self, image: Image.Image, place: str) -> None:
+        # Resizing the short edge and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 on the way.
+        size = getattr(self.image_processor, "size", None)
+        short = size.get("shortest_edge") if hasattr(size, "get") else None
+        if not short or size.get("longest_edge") or not self.image_processor.do_resize:
+            return
+        width, height = image.size
+        if short * short * max(image.size) / min(image.size) > MAX_IMAGE_PIXELS:
+            raise ValueError(
+                f"{place} is {width:,} x {height:,} pixels: with its short edge resized to {short}, it would pass "
+                f"{MAX_IMAGE_PIXELS:,} pixels. {_DROP}, or crop it."
+            )
+
+    def _prove(self) -> None:
+        for image in _probes():
+            pixels = self([image])
+            if pixels.dtype != torch.uint8:
+                raise ValueError(self._cannot(f"gives {pixels.dtype} where it neither rescales nor normalises"))
+            own = _stack(self.image_processor(images=[image], return_tensors=None)["pixel_values"]).float()
+            ours = self.normalize(pixels)
+            allowed = 1e-5 * max(1.0, own.abs().max().item())
+            if own.shape != ours.shape or (own - ours).abs().max().item() > allowed:
+                raise ValueError(self._cannot("does more to the pixels than resize, crop, rescale and normalise"))
+
+    def _cannot(self, problem: str) -> str:
+        return (
+            f"{type(self.image_processor).__name__} {problem}. Expected pixels of 8 bits until the rescale; use the "
+            "processor of a fixed-resolution CLIP or SigLIP, or pass float pixels from a collator of your own."
+        )
+
+
+def _three(values: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.broadcast_to(np.asarray(values, dtype=np.float64), 3))
+
+
+def _probes() -> list[Image.Image]:
+    # Wide, high and square noise: the smallest set whose outputs differ in size unless the processor fixes it.
+    generator = np.random.default_rng(0)
+    sizes = ((40, 64), (64, 40), (48, 48))
+    return [Image.fromarray(generator.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]
+
+
+def _raw_pixels(image_processor: Any, images: Sequence[Image.Image]) -> Sequence[Any]:
+    # Without tensors asked for, a processor returns a list, so that sizes that differ can be reported in our words.
+    outputs = image_processor(images=list(images), do_rescale=False, do_normalize=False, return_tensors=None)
+    return outputs["pixel_values"]
+
+
+def _stack(pixels: Sequence[Any]) -> torch.Tensor:
+    arrays = [np.asarray(image) for image in pixels]
+    # The processor's arrays are transposed views of [H, W, 3]; stacking alone would keep that order in memory.
+    stacked = np.empty((len(arrays), *arrays[0].shape), dtype=arrays[0].dtype)
+    return torch.from_numpy(np.stack(arrays, out=stacked))
+
+
+def _output_size(image_processor: Any) -> tuple[int, int]:
+    name = type(image_processor).__name__
+    shapes = [np.shape(_raw_pixels(image_processor, [image])[0]) for image in _probes()]
+    if any(len(shape) != 3 or shape[0] != 3 for shape in shapes):
+        raise ValueError(
+            f"{name} gives pixels of shape {list(shapes[0])} for one image. Expected [3, H, W]; use the processor of "
+            "a fixed-resolution model (SigLIP 2 in its NaFlex form is not supported)."
+        )
+    if len(set(shapes)) > 1:
+        found = ", ".join(f"{height} x {width}" for _, height, width in shapes)
+        raise ValueError(
+            f"{name} gives images of different sizes ({found} for a wide, a high and a square one), which cannot be "
+            "batched. Expected one size; set do_center_crop=True with a crop_size, or size={'height': H, 'width': W}."
+        )
+    return shapes[0][1], shapes[0][2]
+
+
+class PixelBatch:
+    """Pixels that stay where they are until the model asks for a mini-batch of them.
+
+    The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
+    accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory and
+    only `slice_to` moves it.
+    """
+
+    __slots__ = ("pixels",)
+
+    def __init__(self, pixels: torch.Tensor) -> None:
+        """Wraps the pixels.
+
+        Args:
+            pixels: `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
+        """
+        if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
+            found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
+            raise ValueError(f"PixelBatch got {found}. Expected a tensor [M, 3, H, W].")
+        if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
+            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalised.")
+        self.pixels = pixels
+
+    def __len__(self) -> int:
+        """The number of images, M."""
+        return self.pixels.shape[0]
+
+    def __repr__(self) -> str:
+        """Shape and type, not the pixels: batches end up in logs and tracebacks."""
+        return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device})"
+
+    def pin_memory(self) -> PixelBatch:
+        """A copy in page-locked memory; the DataLoader's pin thread calls this with `dataloader_pin_memory`."""
+        return PixelBatch(self.pixels.pin_memory())
+
+    def slice_to(self, start: int, stop: int, device: torch.device | str) -> torch.Tensor:
+        """The images `start:stop` on `device`, in the type they have here; the copy overlaps with work if pinned."""
+        # From unpinned memory an asynchronous copy gains nothing, and from device to host it could be read too early.
+        return self.pixels[start:stop].to(device, non_blocking=self.pixels.is_pinned())

@@ -1,0 +1,103 @@
+"""Training sets by Hub id or path, and the rows that a collator receives: undecoded images, each row with its index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import (
+    Dataset,
+    DatasetDict,
+    Image,
+    IterableDataset,
+    IterableDatasetDict,
+    Value,
+    load_dataset,
+    load_from_disk,
+)
+
+
+def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
+    """Loads a data set: a folder or file on disk where there is one, else a Hub id.
+
+    Args:
+        name: a folder written by `save_to_disk`, a folder or file that `load_dataset` reads (Parquet, an image folder
+            with `metadata.jsonl`, a data set repository in the Hub's layout), or a Hub id. In a JSON-lines or CSV
+            file, `image` may hold file names relative to it.
+        split: which split to use.
+        config: the data set's configuration.
+        kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
+
+    Raises:
+        ValueError: when the data set has no such split, naming those that it has.
+    """
+    path = Path(name)
+    if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
+        loaded = load_from_disk(name)
+    elif path.is_file():
+        builder = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix)
+        if builder is None:
+            raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
+        loaded = load_dataset(builder, data_files=name, **kwargs)
+    else:
+        loaded = load_dataset(name, config, **kwargs)
+    if isinstance(loaded, DatasetDict):
+        if split not in loaded:
+            raise ValueError(f"{name} has no split {split!r}; it has: {', '.join(loaded)}. Set dataset_split.")
+        loaded = loaded[split]
+    return _with_image_files(loaded, path.parent) if path.is_file() else loaded
+
+
+def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:
+    """Image columns that hold file names become images; names are relative to the file that lists them."""
+    for column in ("image", "negative_image"):
+        if column in dataset.column_names and dataset.features[column] == Value("string"):
+            files = [None if name is None else {"path": str(folder / name), "bytes": None} for name in dataset[column]]
+            dataset = dataset.remove_columns(column).add_column(column, files, feature=Image(decode=False))
+    return dataset
+
+
+class TrainingRows(torch.utils.data.Dataset):
+    """Rows of a `datasets.Dataset` with their index under `row` and images undecoded.
+
+    The collator decodes: it can then name the row and column of an image that is corrupt, and turn, scale and convert
+    by one rule whatever the source. Works with any `torch` sampler and inside `DataLoader` workers.
+
+    Args:
+        dataset: a `datasets.Dataset`; a split dictionary or a streaming data set is refused.
+        columns: the columns to read; others stay on disk.
+
+    Raises:
+        TypeError: for anything but a `datasets.Dataset`.
+    """
+
+    def __init__(self, dataset: Dataset, columns: list[str]) -> None:
+        if isinstance(dataset, DatasetDict | IterableDatasetDict):
+            raise TypeError(f"the data set has the splits {', '.join(dataset)}. Pass one of them: dataset['train'].")
+        if isinstance(dataset, IterableDataset):
+            raise TypeError(
+                "the data set is streaming; a contrastive batch is drawn at random from the whole set, and rows are "
+                "named in errors and in resume. Load it without streaming=True."
+            )
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}.")
+        dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
+        for name, feature in dataset.features.items():
+            if isinstance(feature, Image):
+                dataset = dataset.cast_column(name, Image(decode=False))
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        """Rows by index in one read; called by torch's DataLoader."""
+        batch = self.dataset[indices]
+        return [
+            {"row": index, **{name: values[position] for name, values in batch.items()}}
+            for position, index in enumerate(indices)
+        ]

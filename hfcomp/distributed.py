@@ -1,0 +1,134 @@
+"""Collectives with the gradients that contrastive losses need. The only file of hfcomp that imports `torch.distributed`.
+
+The rule, which holds for every loss of hfcomp: each process computes the sum over its own anchors divided by the
+global count of anchors, [`sum_loss`] adds these parts up, and DDP averages the gradients of the parameters. Backward
+through [`sum_loss`] multiplies by the number of processes, which undoes that average, so that the gradients of the
+towers, of `logit_scale` and of every learned parameter equal those of one process that holds the whole batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def world_size() -> int:
+    """Number of processes; 1 when no process group is initialised."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Index of this process; 0 when no process group is initialised."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+class _Gather(torch.autograd.Function):
+    """All tensors in one node: the collectives of backward then run in the same order on every process."""
+
+    @staticmethod
+    def forward(ctx: Any, sizes: list[int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.sizes = sizes
+        return tuple(_all_gather(tensor, sizes) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        start, total = sum(ctx.sizes[: rank()]), sum(ctx.sizes)
+        own: list[torch.Tensor | None] = []
+        for gradient, needed in zip(gradients, ctx.needs_input_grad[1:], strict=True):
+            if not needed:
+                own.append(None)
+                continue
+            gradient = gradient.contiguous()
+            dist.all_reduce(gradient)
+            per_row = gradient.shape[0] // total
+            own.append(gradient[start * per_row : (start + ctx.sizes[rank()]) * per_row])
+        return None, *own
+
+
+def _all_gather(tensor: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    per_row = tensor.shape[0] // sizes[rank()]
+    sizes = [size * per_row for size in sizes]
+    longest = max(sizes)
+    padded = tensor.contiguous()
+    if tensor.shape[0] < longest:
+        padding = tensor.new_zeros((longest - tensor.shape[0], *tensor.shape[1:]))
+        padded = torch.cat([padded, padding])
+    parts = [torch.empty_like(padded) for _ in sizes]
+    # NCCL and gloo have no collective for bool
+    if padded.dtype == torch.bool:
+        as_bytes = [part.to(torch.uint8) for part in parts]
+        dist.all_gather(as_bytes, padded.to(torch.uint8))
+        parts = [part.bool() for part in as_bytes]
+    else:
+        dist.all_gather(parts, padded)
+    return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+
+def gather_sizes(size: int, device: torch.device) -> list[int]:
+    """First dimensions of every process, in the order of ranks. One small collective and one wait for the host."""
+    if world_size() == 1:
+        return [size]
+    sizes = [torch.zeros(1, dtype=torch.long, device=device) for _ in range(world_size())]
+    dist.all_gather(sizes, torch.tensor([size], dtype=torch.long, device=device))
+    return [int(part) for part in sizes]
+
+
+def gather(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
+    """Concatenates each tensor over all processes along dimension 0, without gradient (masks, kinds, ratings).
+
+    Args:
+        tensors: `[B, ...]` on every process, or `[B * f, ...]` with `f` entries for each row (concepts); of one shape
+            but for `B`.
+        sizes: `B` of each process, at least 1, in the order of ranks.
+
+    Returns:
+        One `[sum(sizes), ...]` (or `[sum(sizes) * f, ...]`) tensor for each that was given.
+    """
+    if world_size() == 1:
+        return tensors
+    with torch.no_grad():
+        return tuple(_all_gather(tensor, sizes) for tensor in tensors)
+
+
+def gather_with_grad(*tensors: torch.Tensor, sizes: list[int]) -> tuple[torch.Tensor, ...]:
+    """Like [`gather`], and the gradient of every process flows back to the one that owns the rows.
+
+    Backward sums the gradients of all processes and keeps the own rows. Call it once for all tensors of a step.
+    """
+    if world_size() == 1:
+        return tensors
+    return _Gather.apply(sizes, *tensors)
+
+
+class _SumLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loss: torch.Tensor) -> torch.Tensor:
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * world_size()
+
+
+def sum_loss(loss: torch.Tensor) -> torch.Tensor:
+    """Sums the parts of a loss over processes; backward multiplies by their number, which DDP's mean undoes.
+
+    Args:
+        loss: scalar: the sum over this process's own anchors divided by the global count of anchors.
+
+    Returns:
+        The loss of the whole batch, the same scalar on every process.
+    """
+    return loss if world_size() == 1 else _SumLoss.apply(loss)
+
+
+def sum_over_processes(values: torch.Tensor) -> torch.Tensor:
+    """Sums a tensor over processes, without gradient. Meant for logging steps."""
+    total = values.detach().clone()
+    if world_size() > 1:
+        dist.all_reduce(total)
+    return total

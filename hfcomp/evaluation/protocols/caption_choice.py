@@ -1,0 +1,33 @@
+"""One image, one true caption, one or more false ones: is the true one scored strictly higher? (SugarCrepe)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.metrics.choice import ChoiceOutcome, choose
+
+CHANCE = 0.5
+
+
+def caption_choice(
+    image: NDArray[np.float32],
+    caption: NDArray[np.float32],
+    negative: NDArray[np.float32],
+    mask: NDArray[np.bool_] | None = None,
+) -> ChoiceOutcome:
+    """Scores items by cosine, in fp32; a tie is wrong and counted (as in SugarCrepe's own script).
+
+    Args:
+        image: `[n, D]`, L2-normalised.
+        caption: `[n, D]`, L2-normalised.
+        negative: `[n, K, D]` or `[n, D]`, L2-normalised.
+        mask: `[n, K]`, which negatives exist.
+
+    Returns:
+        Correct and tied items. Chance is 1/2 for one negative, 1/(K + 1) for K.
+    """
+    negative = negative[:, None] if negative.ndim == 2 else negative
+    # One expression for both, so that equal embeddings give equal scores to the last bit.
+    true_score = np.einsum("nkd,nd->nk", caption[:, None], image)[:, 0]
+    return choose(true_score, np.einsum("nkd,nd->nk", negative, image), mask)

@@ -1,0 +1,1 @@
+"""The program behind every recipe: base, controls, method, evaluation, report."""

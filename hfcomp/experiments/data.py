@@ -1,0 +1,84 @@
+"""The training set of a recipe: loaded or drawn, filtered, with negatives and ratings joined, each loss of rows told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from datasets import Dataset, Image, List, Value
+
+from hfcomp.data.columns import rename_columns
+from hfcomp.data.loading import load_training_set
+from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
+
+Tell = Callable[[str], None]
+
+
+def training_rows(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Dataset:
+    """The rows that the method and its controls train on.
+
+    Args:
+        config: the experiment.
+        column_names: contract name to the data set's own.
+        seed: of the sandbox's scenes and of the keyword negatives.
+        tell: receives a line about what was loaded, dropped or joined.
+    """
+    if config.dataset == SANDBOX:
+        from hfcomp.sandbox import training_set
+
+        return training_set(config.dataset_rows, seed)
+    dataset = load_training_set(config.dataset, split=config.dataset_split, config=config.dataset_config)
+    tell(f"{len(dataset):,} rows from {config.dataset}")
+    dataset = _filtered(dataset, config.dataset_filter, tell)
+    dataset = _longest_caption(rename_columns(dataset, column_names), tell)
+    if config.keyword_negatives:
+        dataset = _with_keyword_negatives(dataset, config, seed, tell)
+    if config.concreteness_ratings:
+        dataset = _with_concreteness(dataset, config.concreteness_ratings, tell)
+    return dataset
+
+
+def _filtered(dataset: Dataset, condition: str | None, tell: Tell) -> Dataset:
+    if not condition:
+        return dataset
+    column, _, wanted = condition.partition("=")
+    if column not in dataset.column_names:
+        raise ValueError(f"dataset_filter={condition!r}: no column {column!r}; has: {', '.join(dataset.column_names)}.")
+    keep = [index for index, value in enumerate(dataset[column]) if str(value).lower() == wanted.lower()]
+    tell(f"{len(keep):,} of them have {condition}; {len(dataset) - len(keep):,} are left out")
+    return dataset.select(keep)
+
+
+def _longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
+    """Slipform, section 2.2: the longest caption where there are several (most words; the first of equal ones)."""
+    if "caption" not in dataset.column_names or not isinstance(dataset.features["caption"], List):
+        return dataset
+    tell("several captions per image: the longest is used")
+    chosen = [max(captions, key=lambda text: len(text.split())) for captions in dataset["caption"]]
+    return dataset.remove_columns("caption").add_column("caption", chosen)
+
+
+def _with_keyword_negatives(dataset: Dataset, config: ExperimentConfig, seed: int, tell: Tell) -> Dataset:
+    from hfcomp.negatives.keywords import negative_columns
+
+    columns = negative_columns(dataset["caption"], concepts=config.keyword_negatives, num_negatives=1, seed=seed)
+    for name, values in columns.items():
+        if name in dataset.column_names:
+            dataset = dataset.remove_columns(name)
+        dataset = dataset.add_column(name, values, feature=List(Value("string")))
+    made = sum(bool(texts[0]) for texts in columns["negative_captions"])
+    tell(f"{made:,} captions have a keyword and got a negative; {len(dataset) - made:,} take part without")
+    if "negative_image" not in dataset.column_names:
+        dataset = dataset.add_column("negative_image", [None] * len(dataset), feature=Image())
+    return dataset
+
+
+def _with_concreteness(dataset: Dataset, path: str, tell: Tell) -> Dataset:
+    from hfcomp.negatives.concreteness import ConcretenessRatings, concreteness_column
+
+    values, coverage = concreteness_column(dataset["negative_keywords"], ConcretenessRatings.from_file(path))
+    if "negative_concreteness" in dataset.column_names:
+        dataset = dataset.remove_columns("negative_concreteness")
+    dataset = dataset.add_column("negative_concreteness", values, feature=List(Value("float64")))
+    tell(f"concreteness of negatives' keywords: {coverage}")
+    return dataset

@@ -1,0 +1,176 @@
+"""What a recipe runs: the base, the controls and the method from it, then one evaluation and one report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+import yaml
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from transformers import AutoProcessor
+
+from hfcomp import __version__
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments.base import sandbox_base, write_vit_b32
+from hfcomp.experiments.data import training_rows
+from hfcomp.experiments.evaluate import outcomes
+from hfcomp.experiments.recipes import SANDBOX, Recipe, read_recipe
+from hfcomp.experiments.report import print_report, summarize, write_results
+from hfcomp.experiments.stages import StageSummary, train_stage
+from hfcomp.trainers.info_nce import InfoNCETrainer
+
+# Trainer arguments that concern the machine and not the method: the base and the controls share them.
+MACHINE_ARGUMENTS = ("use_cpu", "disable_tqdm", "dataloader_num_workers", "bf16", "fp16", "report_to", "ddp_backend")
+CAVEATS = {
+    SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
+    "vit_b32": "Plumbing, not quality: the model started from random weights.",
+}
+
+
+def main(name: str, arguments: Sequence[str] | None = None) -> None:
+    """Runs a recipe from the command line.
+
+    Args:
+        name: recipe that is run unless `--config` names another.
+        arguments: by default those of the process. `--config name-or-path`, `--resume`, `--field value`.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        recipe = read_recipe(name, arguments)
+    except (ValueError, FileNotFoundError) as error:
+        raise SystemExit(f"error: {error}") from error
+    run(recipe)
+
+
+def run(recipe: Recipe) -> Path:
+    """Runs an experiment and returns its folder.
+
+    The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
+    their processor), `items.parquet`, `results.json`, `report.md` and `figure.png`.
+    """
+    state = PartialState(cpu=bool(recipe.trainer_arguments.get("use_cpu")))
+    _use_all_cores(state)
+    folder = _folder(recipe, state)
+    notes: list[str] = []
+
+    def tell(note: str) -> None:
+        notes.append(note)
+        state.print(note)
+
+    if state.is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(yaml.safe_dump(recipe.given, sort_keys=True))
+    state.print(f"hfcomp {__version__}: {recipe.experiment.method} -> {folder}")
+    stages, models = _train(recipe, folder, tell)
+    if state.is_main_process:
+        _evaluate_and_report(recipe, folder, stages, models, notes)
+    state.wait_for_everyone()
+    if torch.distributed.is_initialized():
+        state.destroy_process_group()
+    return folder
+
+
+def _train(recipe: Recipe, folder: Path, tell: Any) -> tuple[list[StageSummary], dict[str, Path | str]]:
+    config, arguments = recipe.experiment, recipe.trainer_arguments
+    seed = int(arguments.get("seed", 42))
+    machine = {name: arguments[name] for name in MACHINE_ARGUMENTS if name in arguments}
+    stages: list[StageSummary] = []
+    base: Path | str
+    if config.model:
+        base = config.model
+    else:
+        base = folder / "base"
+        if config.fresh_model == SANDBOX:
+            stages.append(sandbox_base(base, seed=seed, common=machine, resume=recipe.resume))
+        else:
+            if PartialState().is_main_process and not (recipe.resume and (base / "config.json").is_file()):
+                write_vit_b32(base, config.clip_vocabulary, seed=seed)
+            PartialState().wait_for_everyone()
+    models: dict[str, Path | str] = {"base": base}
+    with PartialState().main_process_first():  # the others find what it cached
+        rows = training_rows(config, column_names=arguments.get("column_names"), seed=seed, tell=tell)
+    runs = [(f"{control} control", folder / "controls" / control, InfoNCETrainer) for control in config.controls]
+    runs.append((config.method, folder / "method", recipe.trainer_class))
+    for name, place, trainer_class in runs:
+        own = {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
+        if trainer_class is InfoNCETrainer and name.endswith("control"):
+            own.pop("num_negatives", None)
+        stages.append(
+            train_stage(
+                name,
+                trainer_class,
+                lambda: (str(base), AutoProcessor.from_pretrained(base), rows),
+                place,
+                own,
+                batch_size=config.batch_size,
+                resume=recipe.resume,
+            )
+        )
+        models[name] = place
+    return stages, models
+
+
+def _evaluate_and_report(
+    recipe: Recipe, folder: Path, stages: list[StageSummary], models: dict[str, Path | str], notes: list[str]
+) -> None:
+    config = recipe.experiment
+    device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
+    tables = []
+    for name, place in models.items():
+        embedder = Embedder(place, device=device)
+        told = notes.append if name == "base" else lambda note: None
+        tables.append(outcomes(embedder, config, seed=0, tell=told).assign(model=name))
+    items = pd.concat(tables, ignore_index=True)
+    control = next((name for name in models if name.endswith("control")), None)
+    lines = summarize(items, list(models), control)
+    synthetic = SANDBOX if config.dataset == SANDBOX or config.evaluation == SANDBOX else None
+    made_here = None if config.model else config.fresh_model
+    facts = {
+        "hfcomp_version": __version__,
+        "method": config.method,
+        "models": {name: str(place) for name, place in models.items()},
+        "caveat": CAVEATS.get(synthetic or made_here or "", "One seed: differences between seeds are not shown."),
+        "notes": notes,
+        "config": recipe.given,
+    }
+    write_results(folder, items=items, lines=lines, stages=stages, facts=facts)
+    print_report(lines, stages, facts, folder)
+
+
+def _folder(recipe: Recipe, state: PartialState) -> Path:
+    """The output folder: as given, or numbered when it is taken and the run is not to be resumed."""
+    wanted = Path(recipe.trainer_arguments.get("output_dir") or f"runs/{recipe.experiment.method}".lower())
+    numbered = [wanted, *(wanted.with_name(f"{wanted.name}-{number}") for number in range(2, 10_000))]
+    taken = [path for path in numbered if (path / "config.yaml").exists()]
+    if recipe.resume:
+        if not taken:
+            raise SystemExit(f"error: --resume: there is no run in {wanted}. Leave it out to start one.")
+        chosen = max(taken, key=lambda path: (path / "config.yaml").stat().st_mtime)
+        _check_same(recipe, chosen)
+    else:
+        chosen = next(path for path in numbered if path not in taken)
+    return Path(broadcast_object_list([str(chosen)])[0]) if state.num_processes > 1 else chosen
+
+
+def _check_same(recipe: Recipe, folder: Path) -> None:
+    before = yaml.safe_load((folder / "config.yaml").read_text())
+    changed = sorted(key for key in {*before, *recipe.given} if before.get(key) != recipe.given.get(key))
+    if changed:
+        details = ", ".join(f"{key}: {before.get(key)!r} -> {recipe.given.get(key)!r}" for key in changed)
+        raise SystemExit(f"error: --resume: {folder} was started with other values ({details}).")
+
+
+def _use_all_cores(state: PartialState) -> None:
+    """`accelerate launch` sets one thread per process where nothing is set; a CPU run would take twice as long."""
+    if state.device.type != "cpu" or os.environ.get("OMP_NUM_THREADS") != "1" or "ACCELERATE_MIXED_PRECISION" not in os.environ:
+        return
+    threads = max(1, (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    if threads > 1:
+        torch.set_num_threads(threads)
+        state.print(f"{threads} threads per process (accelerate launch had set OMP_NUM_THREADS=1)")

@@ -1,0 +1,238 @@
+"""Recipes: where they lie, and how a YAML file and command-line overrides become checked configurations."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser
+
+import hfcomp
+from hfcomp.data.columns import nearest
+
+SANDBOX = "sandbox"
+FRESH_MODELS = (SANDBOX, "vit_b32")
+EVALUATIONS = (SANDBOX, "sugarcrepe")
+CONTROLS = ("plain",)
+# Fields in which $NAME stands for an environment variable.
+PATH_FIELDS = ("dataset", "clip_vocabulary", "concreteness_ratings", "sugarcrepe_folder", "coco_images")
+
+
+@dataclass
+class ExperimentConfig:
+    """What an experiment is made of; the rest of a recipe are fields of its trainer's config.
+
+    A recipe is one flat YAML mapping over both. `batch_size` is the contrastive batch over all processes: the same
+    recipe gives the same batches on one process and on several.
+    """
+
+    objective: str = field(metadata={"help": "The trainer, as module:class (a user's own works too)."})
+    method: str = field(metadata={"help": "Name of the method in tables and folders."})
+    dataset: str = field(metadata={"help": "'sandbox', a folder or file, or a Hub id with the column contract."})
+    batch_size: int = field(metadata={"help": "Rows of the contrastive batch, over all processes."})
+    model: str | None = field(
+        default=None, metadata={"help": "Hub id or folder. Unset: a model made on the spot, as `fresh_model` says."}
+    )
+    fresh_model: str = field(
+        default=SANDBOX,
+        metadata={"help": "Without --model: 'sandbox' trains a tiny CLIP, 'vit_b32' writes one with random weights."},
+    )
+    clip_vocabulary: str | None = field(
+        default=None, metadata={"help": "Folder with CLIP's vocab.json and merges.txt, for fresh_model vit_b32."}
+    )
+    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a Hub data set."})
+    dataset_split: str = field(default="train", metadata={"help": "Split to train on."})
+    dataset_filter: str | None = field(
+        default=None, metadata={"help": "column=value; only such rows are used, the others are counted."}
+    )
+    dataset_rows: int = field(default=8000, metadata={"help": "Rows made, for the sandbox."})
+    keyword_negatives: list[str] | None = field(
+        default=None, metadata={"help": "Concepts (object, color, location, size) of negatives made for each caption."}
+    )
+    concreteness_ratings: str | None = field(
+        default=None, metadata={"help": "File of Brysbaert et al. 2014, joined to the negatives' keywords."}
+    )
+    controls: list[str] = field(
+        default_factory=lambda: ["plain"],
+        metadata={"help": "Runs beside the method from the same base, with the same rows and steps: plain."},
+    )
+    evaluation: str = field(default=SANDBOX, metadata={"help": "'sandbox' or 'sugarcrepe'."})
+    evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})
+    sugarcrepe_folder: str | None = field(default=None, metadata={"help": "Folder of SugarCrepe's seven JSON files."})
+    coco_images: str | None = field(default=None, metadata={"help": "Folder of COCO val2017 images."})
+
+    def __post_init__(self) -> None:
+        for name, known in (("fresh_model", FRESH_MODELS), ("evaluation", EVALUATIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}.")
+        unknown = [name for name in self.controls if name not in CONTROLS]
+        if unknown:
+            raise ValueError(f"controls names {unknown}; known: {', '.join(CONTROLS)}.")
+        for name in PATH_FIELDS:
+            setattr(self, name, _expanded(getattr(self, name), name))
+
+
+@dataclass
+class Recipe:
+    """A checked recipe.
+
+    Attributes:
+        experiment: the part that the program reads.
+        trainer_class: the objective.
+        trainer_arguments: fields of the trainer's config, as they were given.
+        given: every field that YAML or command line set, for `config.yaml`.
+        resume: whether finished stages are kept and the unfinished one goes on from its last checkpoint.
+    """
+
+    experiment: ExperimentConfig
+    trainer_class: type
+    trainer_arguments: dict[str, Any]
+    given: dict[str, Any]
+    resume: bool = False
+
+
+def _expanded(value: str | None, name: str) -> str | None:
+    expanded = os.path.expandvars(value) if value else value
+    if expanded and "$" in expanded:
+        raise ValueError(f"{name}={value!r} names an environment variable that is not set. Set it, or pass --{name}.")
+    return expanded
+
+
+def recipes_folder() -> Path:
+    """Where the recipes lie: inside the installed package, or beside it in a clone.
+
+    Raises:
+        FileNotFoundError: when neither exists.
+    """
+    package = Path(hfcomp.__file__).parent
+    for folder in (package / "recipes", package.parent / "recipes"):
+        if any(folder.glob("*/*.yaml")):
+            return folder
+    raise FileNotFoundError(f"no recipes beside {package}; reinstall hfcomp, or pass --config <file>.")
+
+
+def find_recipe(name: str) -> Path:
+    """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`.
+
+    Raises:
+        FileNotFoundError: naming the recipes that exist.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    folder = recipes_folder()
+    stem = name.removesuffix(".yaml")
+    for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
+        if candidate.is_file():
+            return candidate
+    known = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.yaml"))
+    raise FileNotFoundError(f"no recipe {name!r}.{nearest(name, known)} Known: {', '.join(known)}.")
+
+
+def trainer_class(objective: str) -> type:
+    """The trainer that `module:class` names.
+
+    Raises:
+        ValueError: when it cannot be imported or is no trainer of hfcomp.
+    """
+    from hfcomp.trainers.base import CompositionalTrainer
+
+    module, _, name = objective.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"objective {objective!r}: expected module:class, and {error}.") from error
+    if not (isinstance(found, type) and issubclass(found, CompositionalTrainer)):
+        raise ValueError(f"objective {objective!r} is no subclass of CompositionalTrainer.")
+    return found
+
+
+def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
+    """Reads a recipe and lays command-line overrides over it.
+
+    Args:
+        name: recipe name or path, used unless `arguments` holds `--config`.
+        arguments: `--field value`, `--config name-or-path`, `--resume`.
+
+    Raises:
+        ValueError: for an unknown key in the file or on the command line, naming the nearest known one, or a value of
+            the wrong type.
+    """
+    arguments = list(arguments)
+    resume = "--resume" in arguments
+    arguments = [word for word in arguments if word != "--resume"]
+    if "--config" in arguments:
+        position = arguments.index("--config")
+        if position + 1 == len(arguments):
+            raise ValueError("--config needs a recipe's name or path.")
+        name = arguments[position + 1]
+        del arguments[position : position + 2]
+    path = find_recipe(name)
+    values = yaml.safe_load(path.read_text()) or {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected a mapping of fields, found {type(values).__name__}.")
+    objective = _objective(values, arguments, path)
+    found = trainer_class(objective)
+    known = {f.name for part in (ExperimentConfig, found.config_class) for f in fields(part) if f.init}
+    _check_known(values, known, str(path))
+    _check_known(_names(arguments), known, "command line")
+    experiment, config, given = _parse(found.config_class, values, arguments)
+    return Recipe(experiment, found, config, given, resume)
+
+
+def _objective(values: dict[str, Any], arguments: list[str], path: Path) -> str:
+    if "--objective" in arguments[:-1]:
+        return arguments[arguments.index("--objective") + 1]
+    if "objective" not in values:
+        raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{nearest('objective', values)}")
+    return values["objective"]
+
+
+def _names(arguments: Sequence[str]) -> list[str]:
+    stray = [word for index, word in enumerate(arguments[:1]) if not word.startswith("--")]
+    if stray:
+        raise ValueError(f"command line: {stray[0]!r} belongs to no field; overrides are --field value.")
+    return [word[2:].partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")]
+
+
+def _check_known(names: Any, known: set[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{where}: unknown field {name!r}.{nearest(name, known)}")
+
+
+class _Parser(HfArgumentParser):
+    """Raises where argparse would print its usage, hundreds of lines here, and leave."""
+
+    def error(self, message: str) -> None:
+        raise ValueError(f"command line: {message}")
+
+
+def _parse(config_class: type, values: dict[str, Any], arguments: Sequence[str]) -> tuple[Any, dict, dict]:
+    parser = _Parser([ExperimentConfig, config_class], allow_abbrev=False)
+    for action in parser._actions:
+        if action.dest in values:
+            action.required = False
+    parser.set_defaults(**values)
+    namespace = vars(parser.parse_args(list(arguments)))
+    ours = {f.name for f in fields(ExperimentConfig)}
+    experiment = ExperimentConfig(**{name: value for name, value in namespace.items() if name in ours})
+    set_names = set(values) | set(_names(arguments))
+    given = {name: namespace[name] for name in sorted(set_names)}
+    _check_batch(given)
+    return experiment, {name: value for name, value in given.items() if name not in ours}, given
+
+
+def _check_batch(given: dict[str, Any]) -> None:
+    if "per_device_train_batch_size" in given:
+        raise ValueError(
+            "per_device_train_batch_size: set batch_size instead, the rows of the contrastive batch over all "
+            "processes; it is divided by their number."
+        )
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if given["batch_size"] % processes:
+        raise ValueError(f"batch_size={given['batch_size']} does not divide by {processes} processes.")

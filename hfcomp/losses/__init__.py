@@ -1,0 +1,19 @@
+"""Losses as pure functions over tensors: each returns a scalar and a dictionary of detached metrics."""
+
+from hfcomp.losses.cement import cement_loss
+from hfcomp.losses.dcl import dcl_loss
+from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.keyword import replaced_negative_loss
+from hfcomp.losses.margins import fermi_dirac_margin, inverse_margin, static_margin
+from hfcomp.losses.sigmoid import sigmoid_loss
+
+__all__ = [
+    "cement_loss",
+    "dcl_loss",
+    "fermi_dirac_margin",
+    "info_nce_loss",
+    "inverse_margin",
+    "replaced_negative_loss",
+    "sigmoid_loss",
+    "static_margin",
+]

@@ -1,0 +1,131 @@
+"""The Cement loss: InfoNCE over the doubled batch of originals and hard negatives, with a margin on hard pairs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics, hard_negative_accuracy
+from hfcomp.losses.pairs import both_directions
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
+
+
+@full_precision
+def cement_loss(
+    image: Tensor,
+    text: Tensor,
+    negative_image: Tensor,
+    negative_text: Tensor,
+    *,
+    logit_scale: Tensor,
+    margin: Tensor,
+    negative_image_mask: Tensor | None = None,
+    negative_text_mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the Cement loss, which turns gradient from easy negatives to hard ones by a margin on the hard logit.
+
+    The batch is doubled to [originals; negatives], and i' = i + N (or i - N) is the counterpart of i. With
+    s_ij = logit_scale * <image_i, text_j> over 2N rows, an anchor's term is -log p_ii, where
+    p_ij = exp(s~_ij) / sum_j exp(s~_ij) and s~ is s with margin[i] added at (i, i') and (i', i); text to image is the
+    same on the transposed logits. The loss is the mean over anchors, and over the two directions.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_image: [N, D], L2-normalised; hard negative of image i.
+        negative_text: [N, D], L2-normalised; hard negative of text i, and describes negative image i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        margin: [N], in logits; may carry gradient. Ignored where both negatives are masked.
+        negative_image_mask: [N] bool, True = valid; None means all are.
+        negative_text_mask: [N] bool, True = valid; None means all are. Row i' is an anchor only if its image and its
+            text are both valid; a valid one whose other half is missing stays a key.
+        rows: this process's slice of N, which selects i and i' together; None is the whole loss. Given a slice, only
+            its anchors are summed, over the global count of anchors, N + count(both valid), so that the slices of a
+            partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does. Accuracies are taken
+        on the plain logits, without margins, and a tie is a miss.
+        `loss_image_to_text`, `loss_text_to_image`: nats.
+        `accuracy_image_to_text`, `accuracy_text_to_image`: 0 to 1, own pair above every other of the 2N keys.
+        `hard_negative_accuracy_image_to_text`, `hard_negative_accuracy_text_to_image`: 0 to 1, own pair above its
+        counterpart, among anchors whose counterpart is valid.
+        `gradient_hard_negative`, `gradient_easy_negatives`: 0 to 1, magnitude of the gradient on the logit of the
+        counterpart, p_ii', and on those of all other keys, sum_j p_ij (Eq. 3), margins included, as a mean over
+        anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
+        `margin`: logits, mean over rows with a valid negative image or text.
+
+    Raises:
+        ValueError: if a shape or a mask's type does not fit.
+
+    Source:
+        Concrete Jungle (arXiv 2604.13313), Eqs. 1, 3 and 5. Eq. 5 sums the two directions, here they are averaged, as
+        in every contrastive loss of this package: half the paper's value. The paper writes the margin for image to
+        text and for i in 1..2N; here it belongs to the pair, m_i' = m_i, and both directions carry it. Eq. 1 names
+        rows texts and calls them vision to text; the loss is the same either way. The paper masks nothing.
+    """
+    size, width = check_pairs(image, text)
+    check_shape("negative_image", negative_image, N=size, D=width)
+    check_shape("negative_text", negative_text, N=size, D=width)
+    check_shape("margin", margin, N=size)
+    image_valid = _doubled_mask("negative_image_mask", negative_image_mask, image)
+    text_valid = _doubled_mask("negative_text_mask", negative_text_mask, image)
+    images = torch.cat([image, negative_image]).masked_fill(~image_valid.unsqueeze(1), 0)
+    texts = torch.cat([text, negative_text]).masked_fill(~text_valid.unsqueeze(1), 0)
+
+    index = torch.arange(2 * size, device=image.device)
+    counterpart = index.roll(size)
+    either, both = image_valid | text_valid, image_valid & text_valid
+    raised = torch.where(either[size:], margin, 0).repeat(2)
+    anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
+    part = index if anchors is None else anchors
+    directions = both_directions(
+        images,
+        texts,
+        check_scalar("logit_scale", logit_scale),
+        positions=torch.stack([index, counterpart], 1),
+        additions=torch.stack([torch.full_like(raised, -torch.inf), raised], 1),
+        anchors=anchors,
+        image_mask=image_valid,
+        text_mask=text_valid,
+    )
+
+    loss, shares, metrics = image.new_zeros(()), [], dict[str, Tensor]()
+    for name, direction, key_valid in zip(
+        ("image_to_text", "text_to_image"), directions, (text_valid, image_valid), strict=True
+    ):
+        has_hard = both & key_valid[counterpart]
+        counted, hard = both[part], direction.entries[:, 1].detach().masked_fill(~has_hard[part], -torch.inf)
+        one_way = cross_entropy(direction, counted) / both.sum()
+        loss = loss + one_way / 2
+        highest = torch.maximum(direction.top, hard)
+        metrics |= direction_metrics(name, one_way, direction, highest, counted, both.sum())
+        accuracy = hard_negative_accuracy(direction.entries[:, 0], hard.unsqueeze(1), has_hard.sum())
+        metrics[f"hard_negative_accuracy_{name}"] = accuracy
+        shares.append(_allocation(direction, hard + raised[part].detach(), counted) / both.sum())
+    hard_share, easy_share = torch.stack(shares).mean(0).unbind()
+    mean_margin = raised[part].detach()[: len(part) // 2].sum() / either[size:].sum().clamp(min=1)
+    return loss, metrics | {
+        "gradient_hard_negative": hard_share,
+        "gradient_easy_negatives": easy_share,
+        "margin": mean_margin,
+    }
+
+
+def _doubled_mask(name: str, mask: Tensor | None, image: Tensor) -> Tensor:
+    """Return the mask [2N] of [originals; negatives]; originals are valid."""
+    valid = torch.ones(len(image), dtype=torch.bool, device=image.device)
+    if mask is None:
+        return valid.repeat(2)
+    check_mask(name, mask, N=len(image))
+    return torch.cat([valid, mask])
+
+
+def _allocation(direction: Direction, raised_hard: Tensor, counted: Tensor) -> Tensor:
+    """Return [2]: p of the counterpart and of all easy keys (Eq. 3), summed over counted anchors."""
+    others, own = direction.others.detach(), direction.entries[:, 0].detach()
+    hard = torch.exp(raised_hard - torch.logaddexp(others, own))
+    easy = (torch.sigmoid(others - own) - hard).clamp(min=0)
+    return torch.where(counted, torch.stack([hard, easy]), 0).sum(1)

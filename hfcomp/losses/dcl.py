@@ -1,0 +1,67 @@
+"""Decoupled contrastive learning: InfoNCE with the positive left out of the denominator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.directions import Direction, direction_metrics
+from hfcomp.losses.pairs import contrast_pairs
+from hfcomp.losses.precision import full_precision
+
+
+@full_precision
+def dcl_loss(
+    image: Tensor,
+    text: Tensor,
+    *,
+    logit_scale: Tensor,
+    negative_text: Tensor | None = None,
+    negative_mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the decoupled contrastive loss, with the negative texts of all rows as further keys of every image.
+
+    With s_ij = logit_scale * <image_i, text_j>, image to text is the mean over i of
+    -s_ii + log(sum_{j != i} exp(s_ij) + sum over all unmasked negatives of exp(s_i,negative)). Text to image is plain:
+    the N - 1 other images. The loss is the mean of the two directions; it has no lower bound of 0.
+
+    An anchor without any key but its own (N = 1, no valid negative) is not counted; a direction without counted
+    anchors is 0 with a zero gradient.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        negative_text: [N, K, D], L2-normalised, K at least 1.
+        negative_mask: [N, K] bool, True = valid; None means all are.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
+            global count of anchors, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
+        `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
+        the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
+        the own text scores strictly above the image's own negatives, among images that have one).
+
+    Raises:
+        ValueError: if a shape or the mask's type does not fit.
+
+    Source:
+        Yeh et al. 2022, Decoupled Contrastive Learning, without its optional weighting of the positive; the paper
+        contrasts two views of an image, here the two are an image and its text.
+    """
+    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows)
+    # only N = 1 can leave an anchor without keys, so the count of anchors is N or there is nothing to divide
+    loss_to_text = _decoupled(to_text) / len(image)
+    loss_to_image = _decoupled(to_image) / len(image)
+    counted = to_text.others > -torch.inf, to_image.others > -torch.inf
+    metrics |= direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, counted[0], len(image))
+    metrics |= direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, counted[1], len(image))
+    return (loss_to_text + loss_to_image) / 2, metrics
+
+
+def _decoupled(direction: Direction) -> Tensor:
+    counted = direction.others > -torch.inf
+    others = direction.others.masked_fill(~counted, 0)
+    return torch.where(counted, others - direction.entries[:, 0], 0).sum()

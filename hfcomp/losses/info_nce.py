@@ -1,0 +1,55 @@
+"""InfoNCE over image-text pairs, with any number of hard negative texts per image (CLIP and NegCLIP style)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hfcomp.losses.directions import cross_entropy, direction_metrics
+from hfcomp.losses.pairs import contrast_pairs
+from hfcomp.losses.precision import full_precision
+
+
+@full_precision
+def info_nce_loss(
+    image: Tensor,
+    text: Tensor,
+    *,
+    logit_scale: Tensor,
+    negative_text: Tensor | None = None,
+    negative_mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the symmetric InfoNCE loss, with the negative texts of all rows as further keys of every image.
+
+    With s_ij = logit_scale * <image_i, text_j>, image to text is the mean over i of
+    -s_ii + log(sum_j exp(s_ij) + sum over all unmasked negatives of exp(s_i,negative)). Text to image is plain, N
+    texts against N images. The loss is the mean of the two directions.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        negative_text: [N, K, D], L2-normalised, K at least 1.
+        negative_mask: [N, K] bool, True = valid; None means all are.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
+        `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
+        the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
+        the own text scores strictly above the image's own negatives, among images that have one).
+
+    Raises:
+        ValueError: if a shape or the mask's type does not fit.
+
+    Source:
+        Radford et al. 2021 (CLIP), Fig. 3. Negative texts as keys of every image and never as anchors: Yuksekgonul et
+        al. 2022 (NegCLIP), whose hard images are ordinary rows here.
+    """
+    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows)
+    loss_to_text = cross_entropy(to_text) / len(image)
+    loss_to_image = cross_entropy(to_image) / len(image)
+    metrics |= direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, len(image))
+    metrics |= direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, len(image))
+    return (loss_to_text + loss_to_image) / 2, metrics

@@ -1,0 +1,83 @@
+"""InfoNCE in which an image's own hard negative texts take the place of other texts in its row (HN1 to HN3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.contrast import contrast, log_sum_exp
+from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics, hard_negative_accuracy
+from hfcomp.losses.pairs import own_negative_logits
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
+
+
+@full_precision
+def replaced_negative_loss(
+    image: Tensor,
+    text: Tensor,
+    negative_text: Tensor,
+    *,
+    logit_scale: Tensor,
+    slots: Tensor,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute symmetric InfoNCE whose image-to-text rows hold own hard negatives in place of other rows' texts.
+
+    Image row i keeps its width N: in column slots[i, k] stands <image_i, negative_text_ik> instead of
+    <image_i, text_slots[i,k]>, and no other image meets that negative. Text to image is plain. The loss is the mean of
+    the two directions, each the mean cross-entropy over its N anchors.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_text: [N, K, D], L2-normalised, K at least 1.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        slots: [N, K] long, global columns from 0 to N - 1, -1 = masked. Distinct within a row and never i itself:
+            values live on the device and are not checked.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
+        `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
+        the own pair scores strictly above every other key); `hard_negative_accuracy` (0 to 1: the own text scores
+        strictly above the image's own negatives, among images that have one).
+
+    Raises:
+        ValueError: if a shape does not fit or slots is not of type long.
+
+    Source:
+        Roesch et al. 2024, Enhancing Conceptual Understanding in Multimodal Contrastive Learning through Hard Negative
+        Samples, Sec. 3 (HN1, HN2, HN3 = one, two, three slots per row).
+    """
+    size, width = check_pairs(image, text)
+    check_negatives(negative_text, None, size, width)
+    check_shape("slots", slots, N=size, K=negative_text.shape[1])
+    if slots.dtype is not torch.long:
+        raise ValueError(f"slots has type {slots.dtype}, expected torch.long")
+    scale, anchors = check_scalar("logit_scale", logit_scale), torch.arange(size, device=image.device)
+    part = anchors if rows is None else anchors[rows]
+    own, replaced = part.unsqueeze(1), slots >= 0
+    negatives = own_negative_logits(image[part], negative_text[part], replaced[part], scale)
+    out = torch.cat([own, torch.where(replaced[part], slots[part], own)], 1)
+    to_text = _without(image[part], text, scale, out, negatives)
+    to_image = _without(text[part], image, scale, own, negatives[:, :0])
+
+    loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
+    hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, replaced.any(1).sum())
+    metrics = {
+        **direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, size),
+        **direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, size),
+        "hard_negative_accuracy": hard,
+    }
+    return (loss_to_text + loss_to_image) / 2, metrics
+
+
+def _without(query: Tensor, keys: Tensor, scale: Tensor, positions: Tensor, more: Tensor) -> Direction:
+    """Contrast with the entries at `positions` [R, A] out and further logits [R, K] in."""
+    out = query.new_full(positions.shape, -torch.inf)
+    kept = contrast(query, keys, scale, positions=positions, additions=out, columns=False)
+    others = log_sum_exp(torch.cat([kept.row.unsqueeze(1), more], 1))
+    top = torch.cat([kept.row_top.unsqueeze(1), more.detach()], 1).amax(1)
+    return Direction(others, top, kept.entries)

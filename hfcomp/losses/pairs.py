@@ -1,0 +1,115 @@
+"""How the losses over image-text pairs contrast a batch: both directions, for all anchors or for some."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.contrast import contrast, log_sum_exp
+from hfcomp.losses.directions import Direction, hard_negative_accuracy
+from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar
+
+
+def select(size: int, rows: slice | None, device: torch.device) -> Tensor | None:
+    """Return the indices [R] that `rows` picks from `size` rows, or None for the whole."""
+    return None if rows is None else torch.arange(size, device=device)[rows]
+
+
+def both_directions(
+    image: Tensor,
+    text: Tensor,
+    scale: Tensor,
+    *,
+    positions: Tensor,
+    additions: Tensor,
+    anchors: Tensor | None,
+    image_mask: Tensor | None = None,
+    text_mask: Tensor | None = None,
+) -> tuple[Direction, Direction]:
+    """Contrast images with texts and texts with images.
+
+    All anchors take one pass over [N, N]; some take a pass over [R, N] in each direction.
+
+    Args:
+        image: [N, D].
+        text: [N, D].
+        scale: [].
+        positions: [N, A] long. Each column must be its own inverse (positions[positions[i]] = i), so that the pattern
+            of additions is the same seen from images and from texts.
+        additions: [N, A] logits, the same at i and at positions[i].
+        anchors: [R] long, or None for all N.
+        image_mask: [N] bool.
+        text_mask: [N] bool.
+
+    Returns:
+        Image to text, text to image.
+    """
+    if anchors is None:
+        whole = contrast(
+            image, text, scale, positions=positions, additions=additions, query_mask=image_mask, key_mask=text_mask
+        )
+        mirrored = whole.entries.gather(0, positions)
+        return (
+            Direction(whole.row, whole.row_top, whole.entries),
+            Direction(whole.column, whole.column_top, mirrored),
+        )
+    at, added = positions[anchors], additions[anchors]
+    to_text = contrast(image[anchors], text, scale, positions=at, additions=added, key_mask=text_mask, columns=False)
+    to_image = contrast(text[anchors], image, scale, positions=at, additions=added, key_mask=image_mask, columns=False)
+    return (
+        Direction(to_text.row, to_text.row_top, to_text.entries),
+        Direction(to_image.row, to_image.row_top, to_image.entries),
+    )
+
+
+def plain_directions(
+    image: Tensor, text: Tensor, scale: Tensor, anchors: Tensor | None
+) -> tuple[Direction, Direction]:
+    """Contrast N images with N texts; each anchor's own pair is its one position ([N, D], [N, D], [], [R] or None)."""
+    own = torch.arange(len(image), device=image.device).unsqueeze(1)
+    out = image.new_full(own.shape, -torch.inf)
+    return both_directions(image, text, scale, positions=own, additions=out, anchors=anchors)
+
+
+def with_all_negatives(
+    direction: Direction, image: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor
+) -> Direction:
+    """Add the unmasked negative texts of all rows as keys ([R, D] anchors, [N, K, D], [N, K] bool)."""
+    negative_text = negative_text.masked_fill(~mask.unsqueeze(-1), 0)
+    more = contrast(image, negative_text.flatten(0, 1), scale, key_mask=mask.flatten(), columns=False)
+    others = log_sum_exp(torch.stack((direction.others, more.row), -1))
+    return Direction(others, torch.maximum(direction.top, more.row_top), direction.entries)
+
+
+def own_negative_logits(image: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor) -> Tensor:
+    """Return each image's logits [R, K] with its own K negatives, -inf where masked."""
+    negative_text = negative_text.masked_fill(~mask.unsqueeze(-1), 0)
+    return (scale * torch.einsum("rd,rkd->rk", image, negative_text)).masked_fill(~mask, -torch.inf)
+
+
+def contrast_pairs(
+    image: Tensor,
+    text: Tensor,
+    logit_scale: Tensor,
+    negative_text: Tensor | None,
+    negative_mask: Tensor | None,
+    rows: slice | None,
+) -> tuple[Direction, Direction, dict[str, Tensor]]:
+    """Check and contrast a batch whose images also meet all N*K negative texts; arguments as in `info_nce_loss`.
+
+    Returns:
+        Image to text, text to image, and the metric `hard_negative_accuracy` where there are negatives.
+    """
+    size, width = check_pairs(image, text)
+    scale, anchors = check_scalar("logit_scale", logit_scale), select(size, rows, image.device)
+    to_text, to_image = plain_directions(image, text, scale, anchors)
+    if negative_text is None:
+        if negative_mask is not None:
+            raise ValueError("negative_mask is given without negative_text")
+        return to_text, to_image, {}
+    mask = check_negatives(negative_text, negative_mask, size, width)
+    part = slice(None) if anchors is None else anchors
+    to_text = with_all_negatives(to_text, image[part], negative_text, mask, scale)
+    hardest = own_negative_logits(image[part].detach(), negative_text[part].detach(), mask[part], scale.detach())
+    metric = hard_negative_accuracy(to_text.entries[:, 0], hardest, mask.any(1).sum())
+    return to_text, to_image, {"hard_negative_accuracy": metric}

@@ -1,0 +1,71 @@
+"""Checks at the border of a loss, of shapes and types only: looking at values would wait for the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_shape(name: str, tensor: Tensor, **sizes: int | None) -> None:
+    """Raise unless `tensor` has exactly the named sizes, in order; None allows any size.
+
+    Raises:
+        ValueError: naming the argument, the shape found and the shape expected.
+    """
+    found, expected = tuple(tensor.shape), tuple(sizes.values())
+    if len(found) == len(expected) and all(b is None or a == b for a, b in zip(found, expected, strict=True)):
+        return
+    known = [key if size is None else f"{key}={size}" for key, size in sizes.items()]
+    raise ValueError(f"{name} has shape {list(found)}, expected [{', '.join(known)}]")
+
+
+def check_pairs(image: Tensor, text: Tensor) -> tuple[int, int]:
+    """Return (N, D) of matching embeddings [N, D], with N and D at least 1.
+
+    Raises:
+        ValueError: if the two are not both [N, D], or one of the sizes is 0.
+    """
+    check_shape("image", image, N=None, D=None)
+    size, width = image.shape
+    if not size or not width:
+        raise ValueError(f"image has shape {[size, width]}, expected [N, D] with at least one row and one column")
+    check_shape("text", text, N=size, D=width)
+    return size, width
+
+
+def check_mask(name: str, mask: Tensor, **sizes: int | None) -> None:
+    """Raise unless `mask` is boolean and has the named sizes.
+
+    Raises:
+        ValueError: naming the argument and what was found and expected.
+    """
+    check_shape(name, mask, **sizes)
+    if mask.dtype is not torch.bool:
+        raise ValueError(f"{name} has type {mask.dtype}, expected torch.bool (True = valid)")
+
+
+def check_scalar(name: str, tensor: Tensor) -> Tensor:
+    """Return a scalar of shape [] or [1] as [].
+
+    Raises:
+        ValueError: if it has more than one element or dimension.
+    """
+    if tuple(tensor.shape) not in ((), (1,)):
+        raise ValueError(f"{name} has shape {list(tensor.shape)}, expected [] or [1]")
+    return tensor.reshape(())
+
+
+def check_negatives(negative_text: Tensor, negative_mask: Tensor | None, size: int, width: int) -> Tensor:
+    """Return the mask [N, K] of negatives [N, K, D], K at least 1; without one, all are valid.
+
+    Raises:
+        ValueError: if a shape or the mask's type does not fit.
+    """
+    check_shape("negative_text", negative_text, N=size, K=None, D=width)
+    negatives = negative_text.shape[1]
+    if not negatives:
+        raise ValueError(f"negative_text has shape {list(negative_text.shape)}, expected [N, K, D] with K at least 1")
+    if negative_mask is None:
+        return torch.ones((size, negatives), dtype=torch.bool, device=negative_text.device)
+    check_mask("negative_mask", negative_mask, N=size, K=negatives)
+    return negative_mask

@@ -1,0 +1,97 @@
+"""The pairwise sigmoid loss of SigLIP, chunked so that the N x N logits are never held whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hfcomp.losses.chunks import chunk_rows, parts
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.shapes import check_pairs, check_scalar
+
+
+@full_precision
+def sigmoid_loss(
+    image: Tensor, text: Tensor, *, logit_scale: Tensor, logit_bias: Tensor, rows: slice | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the sigmoid loss: every image-text pair is one binary decision.
+
+    With l_ij = logit_scale * <image_i, text_j> + logit_bias and z_ij = 1 for i = j, else -1, the loss is
+    -(1 / N) sum_ij log sigmoid(z_ij l_ij): the sum over all N * N pairs, divided by N.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        logit_bias: [] or [1], in logits.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only the pairs of its images with all N
+            texts are summed, over the global count N, so that the slices of a partition add up to the whole in value
+            and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_positive` and
+        `loss_negative` (nats, the parts of the loss from the N own pairs and from all others),
+        `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text) and `positive_accuracy`
+        (0 to 1: the own pair's logit is above 0).
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Source:
+        Zhai et al. 2023 (SigLIP), Eq. 1 and Algorithm 1, which divides by N too.
+    """
+    size, _ = check_pairs(image, text)
+    scale, bias = check_scalar("logit_scale", logit_scale), check_scalar("logit_bias", logit_bias)
+    anchors = torch.arange(size, device=image.device)
+    query = image
+    if rows is not None:
+        anchors, query = anchors[rows], image[anchors[rows]]
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (image, text, scale, bias))
+    chunk = chunk_rows(query, text)
+    total, own, top = _AllPairs.apply(query, text, scale, bias, anchors.unsqueeze(1), chunk, wanted)
+    loss = total / size
+    positive = F.softplus(-own, threshold=40).sum() / size
+    return loss, {
+        "loss_positive": positive,
+        "loss_negative": (loss.detach() - positive).clamp(min=0),
+        "accuracy_image_to_text": (own > top).sum().to(image.dtype) / size,
+        "positive_accuracy": (own > 0).sum().to(image.dtype) / size,
+    }
+
+
+class _AllPairs(torch.autograd.Function):
+    """Sum over all pairs; its output is a scalar, so the gradient is gathered in the same pass, nothing twice."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, keys: Tensor, scale: Tensor, bias: Tensor, own: Tensor, chunk: int, wanted: bool
+    ) -> tuple[Tensor, ...]:
+        logits = query.new_empty((min(chunk, len(query)), len(keys)))
+        total, grad_scale, grad_bias = (query.new_zeros(()) for _ in range(3))
+        grad_query, grad_keys = (torch.zeros_like(x) if wanted else x.new_empty(0) for x in (query, keys))
+        own_logit, top = query.new_empty(len(query)), query.new_empty(len(query))
+        for part in parts(len(query), chunk):
+            s, at = logits[: part.stop - part.start], own[part]
+            torch.mm(query[part] * scale, keys.T, out=s).add_(bias)
+            positive = s.gather(1, at)
+            s.scatter_(1, at, -torch.inf)
+            own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
+            total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
+            if wanted:
+                s.sigmoid_().scatter_(1, at, -torch.sigmoid(-positive))
+                weighted = s @ keys
+                grad_bias += s.sum()
+                grad_scale += (weighted * query[part]).sum()
+                grad_query[part] = weighted.mul_(scale)
+                grad_keys.addmm_(s.T, query[part] * scale)
+        ctx.save_for_backward(grad_query, grad_keys, grad_scale, grad_bias)
+        ctx.mark_non_differentiable(own_logit, top)
+        return total, own_logit, top
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None

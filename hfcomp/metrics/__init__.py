@@ -1,0 +1,1 @@
+"""Pure numpy metrics over embeddings and scores: arrays in, numbers out."""

@@ -1,0 +1,266 @@
+"""Concreteness ratings of words and two-word expressions, from 1 (abstract) to 5 (concrete).
+
+Source: Brysbaert, Warriner, Kuperman, "Concreteness ratings for 40 thousand generally known English word lemmas",
+Behavior Research Methods 46 (2014), 904-911, doi:10.3758/s13428-013-0403-5: mean ratings of 37,058 words and 2,896
+two-word expressions, all known by at least 85 % of the raters.
+
+The ratings are listed under CC BY-NC-ND, which forbids passing them on changed. So this package does not hold them:
+the user names a file, they are joined when a training set is loaded and never written into a set that is pushed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+WORD, RATING, PART_OF_SPEECH = "Word", "Conc.M", "Dom_Pos"
+MINIMUM, MAXIMUM = 1.0, 5.0
+HOW_TO_GET = (
+    "Get the supplementary table of doi:10.3758/s13428-013-0403-5 (39,954 rows) and save it as tab-separated UTF-8 "
+    "text; its licence (CC BY-NC-ND) does not allow this package to bring it along."
+)
+
+# The last word of "in front of" or "look up" is no head: its rating says nothing about the expression.
+_NOT_A_HEAD = frozenset(
+    {
+        *("Adverb", "Article", "Conjunction", "Determiner", "Ex", "Interjection"),
+        *("Letter", "Not", "Number", "Preposition", "Pronoun", "To"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class RatingMatch:
+    """How a rating was found.
+
+    Attributes:
+        rating: 1 (abstract) to 5 (concrete).
+        entry: The entry of the table, lower-cased.
+        source: `surface`, `lemma`, `head` or `head_lemma`; see `ConcretenessRatings.match`.
+    """
+
+    rating: float
+    entry: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many keywords got a rating. Empty keywords (masked negatives) are counted apart and are not missing.
+
+    Attributes:
+        sources: Number of keywords found, by source; see `ConcretenessRatings.match`.
+        missing: Number of times each keyword without rating occurs.
+        empty: Number of empty keywords.
+    """
+
+    sources: Mapping[str, int]
+    missing: Mapping[str, int]
+    empty: int
+
+    @property
+    def num_found(self) -> int:
+        """Number of keywords with a rating."""
+        return sum(self.sources.values())
+
+    @property
+    def num_missing(self) -> int:
+        """Number of keywords without a rating."""
+        return sum(self.missing.values())
+
+    def __str__(self) -> str:
+        total = self.num_found + self.num_missing
+        text = f"{self.num_found} of {total} keywords have a concreteness rating"
+        if self.sources:
+            text += " (" + ", ".join(f"{name} {count}" for name, count in sorted(self.sources.items())) + ")"
+        if self.missing:
+            most = sorted(self.missing.items(), key=lambda item: (-item[1], item[0]))[:5]
+            text += "; most often missing: " + ", ".join(f"{word!r} {count}" for word, count in most)
+        return f"{text}; {self.empty} empty keywords"
+
+
+class ConcretenessRatings:
+    """Ratings by expression.
+
+    Args:
+        ratings: Rating by expression; case and surplus spaces play no part.
+        parts_of_speech: Dominant part of speech by expression, in the words of the table's `Dom_Pos` column. An
+            expression without one can be a head; see `match`.
+
+    Raises:
+        ValueError: Two expressions are the same up to case and spaces, or a rating is not in 1 to 5.
+    """
+
+    def __init__(self, ratings: Mapping[str, float], parts_of_speech: Mapping[str, str] | None = None):
+        self._ratings: dict[str, float] = {}
+        for expression, rating in ratings.items():
+            entry = _fold(expression)
+            if entry in self._ratings:
+                raise ValueError(f"expression {entry!r} is rated twice; expected one rating per expression.")
+            if not MINIMUM <= rating <= MAXIMUM:
+                raise ValueError(f"the rating of {expression!r} is {rating}; expected {MINIMUM:g} to {MAXIMUM:g}.")
+            self._ratings[entry] = rating
+        self._not_heads = {_fold(word) for word, part in (parts_of_speech or {}).items() if part in _NOT_A_HEAD}
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> ConcretenessRatings:
+        """Reads the published table: tab-separated UTF-8 text with a header line and nine columns.
+
+        Only `Word`, `Conc.M` and `Dom_Pos` are used; they are found by name.
+
+        Args:
+            path: The user's copy of the table.
+
+        Returns:
+            The ratings of all rows.
+
+        Raises:
+            FileNotFoundError: No such file; says how to get it.
+            ValueError: The file is not text, lacks a column, or holds a row with the wrong number of columns, a rating
+                that is no number from 1 to 5, or an expression a second time. Names file, row and what was found.
+        """
+        ratings: dict[str, float] = {}
+        parts: dict[str, str] = {}
+        for line, (word, rating, part) in _read_rows(Path(path)):
+            entry = _fold(word)
+            if entry in ratings:
+                raise ValueError(f"{path}, line {line}: {word!r} is rated twice; expected one row per expression.")
+            ratings[entry] = _rating(rating, word=word, where=f"{path}, line {line}")
+            parts[entry] = part
+        return cls(ratings, parts)
+
+    def __len__(self) -> int:
+        return len(self._ratings)
+
+    def match(self, expression: str) -> RatingMatch | None:
+        """Looks an expression up and says how it was found.
+
+        The first of these that is in the table, each lower-cased (the paper that weighs by these ratings, Concrete
+        Jungle, does not say how it looks words up; the order is our choice):
+
+        1. `surface`: the whole expression as it is, one word or several ("dogs", "fire hydrant").
+        2. `lemma`: the expression with its last word made singular ("buses", "fire hydrants"). Regular plurals only:
+            -ies to -y, then without -s (not -ss), then without -es; no verb forms, no "knives".
+        3. `head`: the last word of an expression of several words ("stop sign" as "sign"), because an English noun
+            compound or noun phrase is a kind of its last noun. Not if the table calls that word a preposition, an
+            adverb or the like: "in front of" has no rating.
+        4. `head_lemma`: that word made singular ("stop signs").
+
+        Args:
+            expression: A word or several, separated by spaces.
+
+        Returns:
+            The match, or None if there is no rating.
+        """
+        folded = _fold(expression)
+        head = folded.rpartition(" ")[2]
+        candidates = [("surface", folded), *(("lemma", form) for form in _singulars(folded))]
+        if head != folded and head not in self._not_heads:
+            candidates += [("head", head), *(("head_lemma", form) for form in _singulars(head))]
+        for source, entry in candidates:
+            if entry in self._ratings:
+                return RatingMatch(rating=self._ratings[entry], entry=entry, source=source)
+        return None
+
+    def lookup(self, expression: str) -> float | None:
+        """Rating of an expression, found as `match` says.
+
+        Args:
+            expression: A word or several, separated by spaces.
+
+        Returns:
+            1 (abstract) to 5 (concrete), or None if there is no rating.
+        """
+        found = self.match(expression)
+        return None if found is None else found.rating
+
+
+def concreteness_column(
+    keywords: Iterable[Sequence[str]], ratings: ConcretenessRatings
+) -> tuple[list[list[float | None]], Coverage]:
+    """Builds `negative_concreteness` from `negative_keywords`, entry by entry.
+
+    Join it at load and do not push it: see the licence in the module's docstring.
+
+    Args:
+        keywords: `negative_keywords`; an empty string belongs to a masked negative.
+        ratings: From `ConcretenessRatings.from_file`.
+
+    Returns:
+        The column, aligned with `negative_keywords` and so with `negative_captions`, None where the keyword is empty
+        or has no rating; and what was found and missing, for the log.
+
+    Raises:
+        TypeError: A row is not a list of strings; names the row.
+    """
+    column: list[list[float | None]] = []
+    sources: Counter[str] = Counter()
+    missing: Counter[str] = Counter()
+    empty = 0
+    for row, words in enumerate(keywords):
+        if isinstance(words, str) or words is None or not all(isinstance(word, str) for word in words):
+            raise TypeError(f"column 'negative_keywords' has {words!r} in row {row}; expected a list of strings.")
+        found = [ratings.match(word) if word else None for word in words]
+        for word, match in zip(words, found, strict=True):
+            if match is not None:
+                sources[match.source] += 1
+            elif word:
+                missing[word] += 1
+            else:
+                empty += 1
+        column.append([None if match is None else match.rating for match in found])
+    return column, Coverage(sources=dict(sources), missing=dict(missing), empty=empty)
+
+
+def _fold(expression: str) -> str:
+    return " ".join(expression.lower().split())
+
+
+def _singulars(expression: str) -> list[str]:
+    forms = []
+    if expression.endswith("ies"):
+        forms.append(expression[:-3] + "y")
+    if expression.endswith("s") and not expression.endswith("ss"):
+        forms.append(expression[:-1])
+    if expression.endswith("es"):
+        forms.append(expression[:-2])
+    return forms
+
+
+def _read_rows(path: Path) -> Iterable[tuple[int, tuple[str, str, str]]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no concreteness ratings at {path}. {HOW_TO_GET}")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}). {HOW_TO_GET}") from error
+    header = lines[0].split("\t")
+    lacking = [name for name in (WORD, RATING, PART_OF_SPEECH) if name not in header]
+    if lacking:
+        raise ValueError(
+            f"{path} lacks the column {', '.join(map(repr, lacking))}; its first line, split at tabs, has {header}. "
+            f"{HOW_TO_GET}"
+        )
+    places = header.index(WORD), header.index(RATING), header.index(PART_OF_SPEECH)
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(header):
+            raise ValueError(f"{path}, line {number} has {len(cells)} columns; expected {len(header)}, as the header.")
+        yield number, (cells[places[0]], cells[places[1]], cells[places[2]])
+
+
+def _rating(text: str, *, word: str, where: str) -> float:
+    try:
+        rating = float(text)
+    except ValueError:
+        rating = float("nan")
+    if not MINIMUM <= rating <= MAXIMUM:
+        raise ValueError(
+            f"{where}: the {RATING} of {word!r} is {text!r}; expected a number from {MINIMUM:g} to {MAXIMUM:g}."
+        )
+    return rating

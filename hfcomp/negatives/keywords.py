@@ -1,0 +1,454 @@
+"""Keyword permutation: hard negative captions for the concepts object, color, location and size.
+
+Source: Rösch, Oswald, Geierhos, Libovický, "Enhancing Conceptual Understanding in Multimodal Contrastive Learning
+through Hard Negative Samples", ALVR 2024, arXiv:2403.02875. Keywords and their replacements: Table 6; texts of the
+concept test: Table 7; number of captions that hold a keyword: Table 8.
+
+The paper's code is not public. `PAPER` matching is the reading that gives Table 8 back on the 25,014 captions of COCO
+val2017: color 3,907, location 2,527 and size 2,601, all exact. Objects give 12,969 against 12,907. The 62 too many are
+as many as the captions whose only object keyword is "parking meter": a hint and not a proof, so that keyword stays in.
+
+What the paper leaves open, and what is done here:
+
+* **Longest match first.** Text taken by a longer keyword of the same concept is not matched again by a shorter one: no
+  "dog" in "hot dog", no "bear" in "teddy bear", no "front" in "in front of".
+* **Concepts do not see each other.** "orange" is a color and an object; every "orange" is a match of both.
+* **Several keywords in a caption.** A negative changes one place and leaves the others, even the same word.
+* **"tiny" is never replaced**, only written: 11 size keywords, as section 3.1 counts and as Table 8 needs, although
+  Table 6 prints "huge <-> tiny". "long" becomes "short" and "giant" becomes "tiny"; neither comes back.
+* **A replacement may stand elsewhere in the caption**: "a red and white bus" can become "a white and white bus".
+* **Grammar** is left alone by `PAPER` ("a orange cat", as in Table 7); `EXTENDED` mends case, number and article.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+OBJECTS = (
+    *("person", "bicycle", "car", "motorbike", "aeroplane", "bus", "train", "truck", "boat", "traffic light"),
+    *("fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow"),
+    *("elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee"),
+    *("skis", "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard"),
+    *("tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich"),
+    *("orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "sofa", "potted plant", "bed"),
+    *("dining table", "toilet", "tv monitor", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave"),
+    *("oven", "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier"),
+    "toothbrush",
+)
+COLORS = ("blue", "red", "green", "yellow", "black", "white", "brown", "gray", "orange")
+LOCATION_PAIRS = (
+    ("left", "right"),
+    ("above", "below"),
+    ("under", "over"),
+    ("foreground", "background"),
+    ("in front of", "behind"),
+    ("back", "front"),
+)
+SIZE_PAIRS = (("large", "small"), ("little", "big"), ("tall", "short"), ("thin", "fat"))
+SIZE_ONE_WAY = (("long", "short"), ("huge", "tiny"), ("giant", "tiny"))
+
+
+def _any_other(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    return {word: tuple(other for other in words if other != word) for word in words}
+
+
+def _both_ways(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    return {word: (other,) for pair in pairs for word, other in (pair, pair[::-1])}
+
+
+REPLACEMENTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "object": _any_other(OBJECTS),
+    "color": _any_other(COLORS),
+    "location": _both_ways(LOCATION_PAIRS),
+    "size": {**_both_ways(SIZE_PAIRS), **{word: (other,) for word, other in SIZE_ONE_WAY}},
+}
+CONCEPTS = tuple(REPLACEMENTS)
+CATEGORIES = {"object": "object", "color": "attribute", "location": "relation", "size": "attribute"}
+
+IRREGULAR_PLURALS = {
+    "person": "people",
+    "mouse": "mice",
+    "knife": "knives",
+    "sheep": "sheep",
+    "skis": "skis",
+    "scissors": "scissors",
+    "broccoli": "broccoli",
+}
+_ALWAYS_PLURAL = frozenset({"skis", "scissors"})
+# For "sheep": one word between, because with two "a man with sheep" and "a person feeding sheep" come in.
+_SINGULAR_BEFORE = re.compile(r"\b(?:a|an|one|another|each|this|that)(?: (?!of |few )[^ ]+)? $", re.IGNORECASE)
+_ARTICLE_BEFORE = re.compile(r"(?<![^ ])an?(?= $)", re.IGNORECASE)
+# `$` on purpose: it also stands before a final newline, which some COCO captions carry.
+_BOUNDED = r"""(?<![^ ])(?:{})(?=[ .,;:!?)'"]|$)"""
+
+
+@dataclass(frozen=True)
+class Matching:
+    """How keywords are found and written. Boundaries are the same for all: `PAPER` has every flag off, `EXTENDED` on.
+
+    A keyword stands at the start of the caption or after a space, and before a space, the end or one of
+    `. , ; : ! ? ) ' "`; so not inside "red-brick" or "(red".
+
+    Attributes:
+        any_case: Match "Red" and "RED" too; the replacement takes over a leading capital or full capitals.
+        plurals: Match the plurals of objects too, and write the replacement in the number that was found ("two dogs",
+            "two cats"). Other concepts have none. "skis" and "scissors" count as plural, "broccoli" as singular,
+            "sheep" as plural unless "a", "one" or the like stands before it, with one word between at most. Words
+            without a singular are not mended: "a dog" can become "a scissors".
+        articles: Write "a" or "an", when it stands directly before the keyword, to fit the replacement.
+    """
+
+    any_case: bool = False
+    plurals: bool = False
+    articles: bool = False
+
+
+PAPER = Matching()
+EXTENDED = Matching(any_case=True, plurals=True, articles=True)
+MATCHINGS = {"paper": PAPER, "extended": EXTENDED}
+
+
+@dataclass(frozen=True)
+class KeywordMatch:
+    """A keyword found in a caption.
+
+    Attributes:
+        keyword: As Table 6 writes it, whatever case and number the caption uses.
+        start: Index of its first character in the caption.
+        end: Index after its last character.
+        concept: `object`, `color`, `location` or `size`.
+    """
+
+    keyword: str
+    start: int
+    end: int
+    concept: str
+
+
+@dataclass(frozen=True)
+class KeywordNegative:
+    """A caption with one keyword replaced.
+
+    Attributes:
+        text: The negative caption.
+        kind: `keyword_object`, `keyword_color`, `keyword_location` or `keyword_size`.
+        keyword: The keyword that was replaced, as Table 6 writes it.
+        replacement: What took its place, as Table 6 writes it.
+        category: `attribute` for color and size, `relation` for location, `object` for object.
+        start: Index of the keyword's first character in the original caption.
+        end: Index after the keyword's last character in the original caption.
+    """
+
+    text: str
+    kind: str
+    keyword: str
+    replacement: str
+    category: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class KeywordPermutations:
+    """The texts of one item of the concept test; exactly one is true.
+
+    Attributes:
+        texts: The true caption and all its permutations: 80 for object, 9 for color, 2 for location and size.
+        target: Index of the true caption in `texts`.
+        match: The keyword that is permuted.
+    """
+
+    texts: tuple[str, ...]
+    target: int
+    match: KeywordMatch
+
+
+def _check_concept(concept: str) -> None:
+    if concept not in REPLACEMENTS:
+        raise ValueError(f"concept {concept!r} is not known. The concepts are {', '.join(CONCEPTS)}.")
+
+
+def _plural(word: str) -> str:
+    if word in IRREGULAR_PLURALS:
+        return IRREGULAR_PLURALS[word]
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    return word + "s"
+
+
+@cache
+def _surface_forms(concept: str, plurals: bool) -> dict[str, str]:
+    forms = {keyword: keyword for keyword in REPLACEMENTS[concept]}
+    if plurals and concept == "object":
+        forms.update({_plural(keyword): keyword for keyword in OBJECTS})
+    return forms
+
+
+@cache
+def _pattern(concept: str, matching: Matching) -> re.Pattern[str]:
+    longest_first = sorted(_surface_forms(concept, matching.plurals), key=len, reverse=True)
+    # Without ASCII, IGNORECASE also takes letters such as the long s, which lower() does not bring back to the table.
+    flags = re.ASCII | (re.IGNORECASE if matching.any_case else 0)
+    return re.compile(_BOUNDED.format("|".join(map(re.escape, longest_first))), flags)
+
+
+def find_keywords(caption: str, concept: str, matching: Matching = PAPER) -> list[KeywordMatch]:
+    """Finds the replaceable keywords of one concept, from left to right.
+
+    The training and test sets of the paper are the captions for which this is not empty (section 3.3, Table 8).
+
+    Args:
+        caption: One caption.
+        concept: `object`, `color`, `location` or `size`.
+        matching: `PAPER` or `EXTENDED`.
+
+    Returns:
+        The matches; they do not overlap. Empty if the caption holds no keyword.
+
+    Raises:
+        ValueError: The concept is not known.
+    """
+    _check_concept(concept)
+    forms = _surface_forms(concept, matching.plurals)
+    return [
+        KeywordMatch(keyword=forms[found.group().lower()], start=found.start(), end=found.end(), concept=concept)
+        for found in _pattern(concept, matching).finditer(caption)
+    ]
+
+
+def _is_plural(caption: str, match: KeywordMatch) -> bool:
+    if match.keyword == "sheep":
+        return _SINGULAR_BEFORE.search(caption[: match.start]) is None
+    return match.keyword in _ALWAYS_PLURAL or caption[match.start : match.end].lower() != match.keyword
+
+
+def _in_case_of(surface: str, word: str, *, starts_caption: bool) -> str:
+    if surface.isupper():
+        return word.upper()
+    # An acronym ("TV monitor") is no capital to hand on, except where any word would have one.
+    if surface[0].isupper() and (starts_caption or not surface[1].isupper()):
+        return word[0].upper() + word[1:]
+    return word
+
+
+def _fit_article(before: str, word: str) -> str:
+    found = _ARTICLE_BEFORE.search(before)
+    if found is None:
+        return before
+    article = "an" if word[0].lower() in "aeiou" else "a"
+    if found.group()[0] == "A":
+        article = article.upper() if word.isupper() else article.capitalize()
+    return before[: found.start()] + article + before[found.end() :]
+
+
+def replace_keyword(caption: str, match: KeywordMatch, replacement: str, matching: Matching = PAPER) -> str:
+    """Writes another word in the place of a keyword and leaves the rest of the caption as it is.
+
+    Args:
+        caption: The caption in which the match was found.
+        match: From `find_keywords` with the same matching.
+        replacement: Lower case and singular, as Table 6 writes it; the matching's flags decide what is made of it.
+        matching: `PAPER` writes the replacement as it is; see `Matching` for case, number and article.
+
+    Returns:
+        The new caption.
+
+    Raises:
+        ValueError: The caption does not hold the match's keyword at that place, or the replacement is empty.
+    """
+    surface = caption[match.start : match.end]
+    folded = surface.lower() if matching.any_case else surface
+    if _surface_forms(match.concept, matching.plurals).get(folded) != match.keyword:
+        raise ValueError(
+            f"characters {match.start} to {match.end} of caption {caption!r} are {surface!r}, not the keyword "
+            f"{match.keyword!r}. Pass the caption and the matching with which the match was found."
+        )
+    if not replacement:
+        raise ValueError(f"the replacement of {match.keyword!r} in caption {caption!r} is empty.")
+    word, before = replacement, caption[: match.start]
+    if matching.plurals and match.concept == "object" and _is_plural(caption, match):
+        word = _plural(word)
+    if matching.any_case:
+        word = _in_case_of(surface, word, starts_caption=match.start == 0)
+    if matching.articles:
+        before = _fit_article(before, word)
+    return before + word + caption[match.end :]
+
+
+def _caption_rng(seed: int, caption: str) -> random.Random:
+    # hash() differs between processes; a digest gives a caption the same negatives wherever and whenever it is read.
+    digest = hashlib.blake2b(f"{seed}\n{caption}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return random.Random(int.from_bytes(digest, "big"))
+
+
+def keyword_negatives(
+    caption: str,
+    *,
+    concepts: Sequence[str] = CONCEPTS,
+    num_negatives: int = 1,
+    seed: int = 0,
+    matching: Matching = PAPER,
+) -> list[KeywordNegative]:
+    """Draws hard negatives of one caption by keyword permutation (section 3.1).
+
+    The paper trains on one concept at a time and is silent on captions with several keywords. Our choice: draw one of
+    the matched places, all places of all asked concepts alike, then one of its replacements, both uniformly. A drawn
+    pair is not drawn again, and a place without replacements left drops out. So objects, with 79 replacements each, do
+    not crowd out places that have one.
+
+    Caption, seed, concepts and matching decide the result: not the order of rows, the number of processes or
+    `PYTHONHASHSEED`. Fewer negatives are the first of more. Other negatives for the same caption, say in a later
+    epoch, need another seed.
+
+    Args:
+        caption: One caption.
+        concepts: Which concepts to permute, in any order.
+        num_negatives: How many to draw; the paper uses 1 to 3 for object and color and 1 for location and size.
+        seed: Any integer.
+        matching: `PAPER` or `EXTENDED`.
+
+    Returns:
+        At most `num_negatives` negatives with distinct texts, none equal to the caption; fewer if the caption allows
+        no more, none if it holds no keyword.
+
+    Raises:
+        ValueError: A concept is not known, none is given, or `num_negatives` is below 1.
+    """
+    _check_request(concepts, num_negatives)
+    places = [
+        (match, list(REPLACEMENTS[concept][match.keyword]))
+        for concept in CONCEPTS
+        if concept in concepts
+        for match in find_keywords(caption, concept, matching)
+    ]
+    rng = _caption_rng(seed, caption)
+    negatives: list[KeywordNegative] = []
+    seen = {caption}
+    while places and len(negatives) < num_negatives:
+        index = rng.randrange(len(places))
+        match, replacements = places[index]
+        replacement = replacements.pop(rng.randrange(len(replacements)))
+        if not replacements:
+            places.pop(index)
+        text = replace_keyword(caption, match, replacement, matching)
+        if text not in seen:
+            seen.add(text)
+            negatives.append(_negative(text, match, replacement))
+    return negatives
+
+
+def _check_request(concepts: Sequence[str], num_negatives: int) -> None:
+    if isinstance(concepts, str) or not concepts:
+        raise ValueError(f"concepts is {concepts!r}; expected a sequence with some of {', '.join(CONCEPTS)}.")
+    for concept in concepts:
+        _check_concept(concept)
+    if num_negatives < 1:
+        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+
+
+def _negative(text: str, match: KeywordMatch, replacement: str) -> KeywordNegative:
+    return KeywordNegative(
+        text=text,
+        kind=f"keyword_{match.concept}",
+        keyword=match.keyword,
+        replacement=replacement,
+        category=CATEGORIES[match.concept],
+        start=match.start,
+        end=match.end,
+    )
+
+
+def all_keyword_permutations(
+    caption: str, concept: str, *, match: KeywordMatch | None = None, matching: Matching = PAPER
+) -> KeywordPermutations:
+    """Builds the texts of one item of the concept test (section 5.1, Table 7).
+
+    Object and color texts come in the order of Table 6, with the true caption at its keyword's own place; location and
+    size give the true caption and its one permutation. All as Table 7 prints them. A scorer must therefore not settle
+    ties by position.
+
+    Args:
+        caption: The true caption.
+        concept: `object`, `color`, `location` or `size`.
+        match: The keyword to permute. Default: the first one of the caption, as Table 7 does ("white cat" and not
+            "black open umbrella"); the paper has one item per caption, whatever the number of keywords.
+        matching: `PAPER` or `EXTENDED`.
+
+    Returns:
+        80, 9, 2 or 2 distinct texts and the index of the true one.
+
+    Raises:
+        ValueError: The concept is not known, the caption holds no keyword of it, or `match` is not from this caption.
+    """
+    found = [match] if match is not None else find_keywords(caption, concept, matching)
+    if not found:
+        raise ValueError(
+            f"caption {caption!r} holds no keyword of concept {concept!r}. "
+            "Keep only captions for which find_keywords(caption, concept, matching) is not empty."
+        )
+    if found[0].concept != concept:
+        raise ValueError(f"the match is of concept {found[0].concept!r}, the test of {concept!r}.")
+    keyword = found[0].keyword
+    texts = [replace_keyword(caption, found[0], word, matching) for word in REPLACEMENTS[concept][keyword]]
+    one_to_one = len(texts) == 1
+    target = 0 if one_to_one else list(REPLACEMENTS[concept]).index(keyword)
+    texts.insert(target, caption)
+    return KeywordPermutations(texts=tuple(texts), target=target, match=found[0])
+
+
+def negative_columns(
+    captions: Iterable[str],
+    *,
+    concepts: Sequence[str] = CONCEPTS,
+    num_negatives: int = 1,
+    seed: int = 0,
+    matching: Matching = PAPER,
+) -> dict[str, list[list[str]]]:
+    """Builds the negative columns of a training set, `num_negatives` entries in every row.
+
+    Made for `dataset.map(lambda batch: negative_columns(batch["caption"], num_negatives=3), batched=True)`; batch size
+    and `num_proc` change nothing in the result. Rows with too few negatives are padded with empty strings, which are
+    masked. A caption without keyword is kept, all masked; the paper leaves such captions out (section 3.3), which is a
+    `dataset.filter` with `find_keywords`.
+
+    Args:
+        captions: One caption per row.
+        concepts: See `keyword_negatives`.
+        num_negatives: Entries per row.
+        seed: See `keyword_negatives`.
+        matching: `PAPER` or `EXTENDED`.
+
+    Returns:
+        `negative_captions`, `negative_kinds`, `negative_keywords` (the keyword that was replaced) and
+        `negative_categories`, aligned entry by entry.
+
+    Raises:
+        TypeError: A caption is not a string; names the row.
+        ValueError: A concept is not known, none is given, or `num_negatives` is below 1.
+    """
+    if isinstance(captions, str):
+        raise TypeError(f"captions is the one string {captions!r}; expected a sequence of captions.")
+    _check_request(concepts, num_negatives)
+    columns: dict[str, list[list[str]]] = {
+        "negative_captions": [],
+        "negative_kinds": [],
+        "negative_keywords": [],
+        "negative_categories": [],
+    }
+    for row, caption in enumerate(captions):
+        if not isinstance(caption, str):
+            raise TypeError(f"the caption in row {row} is a {type(caption).__name__}; expected a string.")
+        negatives = keyword_negatives(
+            caption, concepts=concepts, num_negatives=num_negatives, seed=seed, matching=matching
+        )
+        padding = [""] * (num_negatives - len(negatives))
+        columns["negative_captions"].append([negative.text for negative in negatives] + padding)
+        columns["negative_kinds"].append([negative.kind for negative in negatives] + padding)
+        columns["negative_keywords"].append([negative.keyword for negative in negatives] + padding)
+        columns["negative_categories"].append([negative.category for negative in negatives] + padding)
+    return columns

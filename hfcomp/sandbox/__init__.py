@@ -1,0 +1,19 @@
+"""The built-in world: scenes of coloured shapes with exact captions, exact negatives and a tiny CLIP to learn them.
+
+Everything is made from a seed, with no download: a model of 0.7 million parameters learns the world in seconds on a
+CPU, mistakes who has which colour as its large relatives do, and can be repaired.
+"""
+
+from hfcomp.sandbox.datasets import KIND_WEIGHTS, KINDS, choice_set, pretraining_set, retrieval_set, training_set
+from hfcomp.sandbox.processor import sandbox_clip_config, sandbox_processor
+
+__all__ = [
+    "KINDS",
+    "KIND_WEIGHTS",
+    "choice_set",
+    "pretraining_set",
+    "retrieval_set",
+    "sandbox_clip_config",
+    "sandbox_processor",
+    "training_set",
+]

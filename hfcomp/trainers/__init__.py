@@ -1,0 +1,1 @@
+"""One trainer per objective, all of them subclasses of `CompositionalTrainer`."""

@@ -1,0 +1,415 @@
+"""`CompositionalTrainer`: transformers' Trainer for objectives that look at a whole batch of images and texts."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoProcessor, Trainer, TrainingArguments
+from transformers.utils import logging
+
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
+from hfcomp.data.images import MAX_IMAGE_PIXELS
+from hfcomp.data.loading import TrainingRows
+from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
+from hfcomp.modeling import WITH_GRADIENT, WITHOUT_GRADIENT, DualEncoder, Features, load_backbone
+from hfcomp.trainers.callbacks import LogitScaleClamp
+from hfcomp.trainers.metrics import embedding_metrics
+from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
+
+logger = logging.get_logger(__name__)
+
+COLUMNS_OF_FIELD = {
+    "image": "image",
+    "text": "caption",
+    "negative_text": "negative_captions",
+    "negative_image": "negative_image",
+    "negative_kind": "negative_kinds",
+    "negative_concreteness": "negative_concreteness",
+    "concepts": "concepts",
+}
+
+
+@dataclass
+class CompositionalConfig(TrainingArguments):
+    """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
+
+    Defaults that differ from transformers': `dataloader_drop_last=True` (a smaller last batch has other negatives),
+    `remove_unused_columns=False`, `logging_steps=10`, `logging_nan_inf_filter=False` (a NaN stops the run instead of
+    being hidden), `ddp_find_unused_parameters=False` (parameters that the objective does not use are frozen).
+    """
+
+    mini_batch_size: int | None = field(
+        default=None,
+        metadata={
+            "help": "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
+            "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
+            "this: it makes several small contrastive batches."
+        },
+    )
+    column_names: dict | str | None = field(
+        default=None, metadata={"help": 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'}
+    )
+    num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
+    max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
+    max_image_pixels: int = field(
+        default=MAX_IMAGE_PIXELS, metadata={"help": "An image with more pixels is refused, naming its row."}
+    )
+    max_logit_scale: float | None = field(
+        default=None,
+        metadata={
+            "help": "Clamp of the logit scale's multiplier after each step. Unset: 100 for CLIP and none for SigLIP; "
+            "inf switches it off."
+        },
+    )
+    freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
+    dataloader_drop_last: bool = field(
+        default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
+    )
+    remove_unused_columns: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
+    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
+    logging_steps: float = field(default=10, metadata={"help": "Steps between two lines of the log."})
+    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "See the class."})
+
+    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("remove_unused_columns", "logging_nan_inf_filter"):
+            if getattr(self, name):
+                raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
+        if self.mini_batch_size is not None and self.mini_batch_size < 1:
+            raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
+        unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
+        if unknown:
+            raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
+
+
+class CompositionalTrainer(Trainer):
+    """Base of every objective: a subclass names what it uses and writes its loss in `compute_loss`.
+
+    The subclass calls [`encode`] once, hands the features of the global batch to a loss of `hfcomp.losses` with
+    `rows=features.rows`, and returns [`report`]. That is exact on any number of processes.
+
+    Args:
+        model: Hub id, folder, `PreTrainedModel` or `PeftModel`.
+        args: a config of the class's `config_class`.
+        train_dataset: a `datasets.Dataset` in the column contract of `hfcomp.data.columns`.
+        eval_dataset: likewise, or a dictionary of them.
+        processing_class: the model's processor; loaded from the model's folder when it is left out.
+        data_collator: a replacement for `CompositionalCollator` that returns keys of `BATCH_KEYS`.
+        kwargs: handed to `transformers.Trainer`.
+
+    Raises:
+        ValueError: for a missing column, a set smaller than a batch, unknown or reserved batch keys, several GPUs
+            without a launcher.
+    """
+
+    config_class = CompositionalConfig
+    uses: tuple[str, ...] = ("image", "text", "logit_scale")
+    optional_columns: tuple[str, ...] = ("negative_image", "negative_kinds", "negative_concreteness", "concepts")
+    extra_batch_keys: tuple[str, ...] = ()
+    # Every loss is a mean over the batch: the Trainer divides it by the number of accumulation steps, once.
+    loss_is_scaled_for_ga = False
+
+    def __init__(
+        self,
+        model: str | Path | nn.Module,
+        args: CompositionalConfig | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        data_collator: Any = None,
+        compute_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        args = args if args is not None else self.config_class(output_dir="trainer_output")
+        _refuse_data_parallel(args)
+        backbone = load_backbone(model)
+        _freeze_towers(backbone, args.freeze_towers or [])
+        if processing_class is None:
+            processing_class = AutoProcessor.from_pretrained(_name_of(model, backbone))
+        self.uses = self.select_uses(args, backbone)
+        settings = {
+            "num_negatives": args.num_negatives if "negative_text" in self.uses else 0,
+            "negative_image": "negative_image" in self.uses,
+            "max_concepts": args.max_concepts if "concepts" in self.uses else 0,
+        }
+        self._check_settings(args, settings)
+        own = CompositionalCollator(
+            processing_class, backbone.config, max_image_pixels=args.max_image_pixels, **settings
+        )
+        encoder = DualEncoder(
+            backbone,
+            self.objective_state(args),
+            uses=self.uses,
+            image_mean=own.transform.mean,
+            image_std=own.transform.std,
+            rescale_factor=own.transform.rescale_factor,
+            mini_batch_size=args.mini_batch_size,
+        )
+        _align_special_tokens(encoder.config, processing_class.tokenizer)
+        frozen = encoder.freeze_unused()
+        if frozen:
+            logger.warning(f"{type(self).__name__} does not use these parameters; they are frozen: {frozen}")
+        super().__init__(
+            model=encoder,
+            args=args,
+            train_dataset=self._rows(train_dataset, args),
+            eval_dataset={name: self._rows(part, args) for name, part in eval_dataset.items()}
+            if isinstance(eval_dataset, dict)
+            else self._rows(eval_dataset, args),
+            processing_class=processing_class,
+            data_collator=data_collator or own,
+            compute_metrics=compute_metrics or embedding_metrics,
+            **kwargs,
+        )
+        self.label_names = []
+        self.can_return_loss = True
+        self.step_log = StepLog()
+        self._own_outputs: dict[str, torch.Tensor] = {}
+        maximum = args.max_logit_scale
+        if maximum is None:
+            maximum = math.inf if backbone.config.model_type == "siglip" else 100.0
+        if math.isfinite(maximum) and encoder.plain.logit_scale.requires_grad:
+            self.add_callback(LogitScaleClamp(encoder.plain.logit_scale, maximum))
+
+    # What a subclass may override
+
+    def select_uses(self, args: CompositionalConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """The fields that the loss reads, where they depend on the configuration or the model."""
+        return type(self).uses
+
+    def objective_state(self, args: CompositionalConfig) -> dict[str, nn.Module]:
+        """Learned modules of the objective by name; `forward()` of each returns what `Features.learned` holds."""
+        return {}
+
+    # The two verbs
+
+    def encode(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
+        """One forward, then the features of the global batch on every process.
+
+        Embeddings are gathered with gradient, masks, kinds, ratings and owners without; tokens are not gathered.
+
+        Args:
+            model: what `compute_loss` was given, so that DDP sees the forward.
+            inputs: a batch of the collator.
+
+        Returns:
+            `Features` of the `N` global rows, with `rows`, this process's slice of them.
+        """
+        self._check_keys(inputs)
+        local = model(**{key: inputs[key] for key in inputs if key in BATCH_KEYS and key not in COUNTED_KEYS})
+        if self.model.training:
+            self.step_log.count(inputs)
+        else:
+            self._own_outputs = {
+                name: local[name] for name in ("image", "text", "negative_text", "negative_text_mask") if name in local
+            }
+        return self._gather_features(local, len(inputs["row"]))
+
+    def report(
+        self,
+        loss: torch.Tensor,
+        metrics: dict[str, torch.Tensor],
+        features: Features,
+        return_outputs: bool = False,
+    ) -> Any:
+        """Sums the loss over processes and keeps what is to be logged, without waiting for the device.
+
+        Args:
+            loss: this process's part, as a loss with `rows` returns it.
+            metrics: detached scalars of the same kind; logged as the mean over steps of the sum over processes.
+            features: what [`encode`] returned.
+            return_outputs: as in `compute_loss`.
+
+        Returns:
+            The loss of the global batch, or with `return_outputs` `(loss, outputs)`, whose outputs have one row per
+            example of this process: `image [B, D]`, `text [B, D]`, `negative_text [B, K, D]`.
+        """
+        total = sum_loss(loss)
+        if self.model.training:
+            state = {"logit_scale": features.logit_scale, "logit_bias": features.logit_bias}
+            self.step_log.record(total, metrics, {**state, **(features.learned or {})})
+        if not return_outputs:
+            return total
+        return total, {"loss": total, **self._own_outputs}
+
+    # Batches
+
+    def _gather_features(self, local: Features, size: int) -> Features:
+        sizes = [size] * world_size()
+        if not self.args.dataloader_drop_last:
+            sizes = gather_sizes(size, self.args.device)
+        start = sum(sizes[: rank()])
+        rows = slice(start, start + sizes[rank()])
+        fields = dict(local)
+        if "owner" in fields:
+            fields["owner"] = torch.where(fields["owner"] >= 0, fields["owner"] + start, fields["owner"])
+        for names, collect in ((WITH_GRADIENT, gather_with_grad), (WITHOUT_GRADIENT, gather)):
+            present = [name for name in names if name in fields]
+            fields |= zip(present, collect(*(fields[name] for name in present), sizes=sizes), strict=True)
+        return Features(**self._without_repeats(fields, rows, sum(sizes)))
+
+    def _without_repeats(self, fields: dict[str, Any], rows: slice, total: int) -> dict[str, Any]:
+        """In evaluation accelerate fills the last batch with rows from the start; they would be false negatives."""
+        state = self.accelerator.gradient_state
+        if self.model.training or world_size() == 1 or not state.in_dataloader or not state.end_of_dataloader:
+            return {**fields, "rows": rows}
+        keep = state.remainder if state.remainder > 0 else total
+        for name in (*WITH_GRADIENT, *WITHOUT_GRADIENT):
+            if name in fields:
+                fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
+        return {**fields, "rows": slice(min(rows.start, keep), min(rows.stop, keep))}
+
+    def _check_keys(self, inputs: dict[str, Any]) -> None:
+        for key in inputs:
+            if key in RESERVED_KEYS:
+                raise ValueError(f"the collator returned the key {key!r}, which is reserved. Name it otherwise.")
+            if key not in BATCH_KEYS and key not in self.extra_batch_keys:
+                raise ValueError(
+                    f"the collator returned the key {key!r}, which nothing reads.{nearest(key, BATCH_KEYS)} "
+                    f"Name it in {type(self).__name__}.extra_batch_keys when compute_loss reads it itself."
+                )
+        if "row" not in inputs:
+            raise ValueError("the collator returned no 'row': a long tensor [B], each row's index in the data set.")
+
+    def _check_settings(self, args: CompositionalConfig, settings: dict[str, Any]) -> None:
+        clash = set(self.extra_batch_keys) & {*BATCH_KEYS, *RESERVED_KEYS}
+        if clash:
+            raise ValueError(f"{type(self).__name__}.extra_batch_keys clashes with hfcomp's own keys {sorted(clash)}.")
+        for name, field_name in (("num_negatives", "negative_text"), ("max_concepts", "concepts")):
+            value = getattr(args, name)
+            if value and field_name not in self.uses:
+                raise ValueError(f"{name}={value}, but {type(self).__name__} uses no {field_name!r}. Leave it out.")
+            if not value and field_name in self.uses:
+                raise ValueError(f"{type(self).__name__} needs {name} of at least 1, found {value}.")
+
+    def _rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
+        if dataset is None or isinstance(dataset, TrainingRows):
+            return dataset
+        columns = [COLUMNS_OF_FIELD[name] for name in self.uses if name in COLUMNS_OF_FIELD]
+        if not hasattr(dataset, "select_columns"):
+            return TrainingRows(dataset, columns)
+        dataset = rename_columns(dataset, args.column_names)
+        required = [name for name in columns if name not in self.optional_columns]
+        require_columns(dataset, required, needed_by=type(self).__name__)
+        absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
+        if absent:
+            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
+        return TrainingRows(dataset, columns)
+
+    def get_train_dataloader(self) -> Any:
+        """The training batches; refuses a set smaller than one global batch and counts the rows left out."""
+        number = len(self.train_dataset) if self.train_dataset is not None else 0
+        batch = self._train_batch_size * self.args.world_size
+        if not self.args.dataloader_drop_last and self.args.world_size > 1:
+            raise ValueError(
+                "dataloader_drop_last=False on several processes would fill the last batch with repeated rows, which "
+                "are false negatives. Leave it at true."
+            )
+        if self.args.dataloader_drop_last and self.train_dataset is not None:
+            if number < batch:
+                raise ValueError(
+                    f"the training set has {number} rows, fewer than one batch of {batch} "
+                    f"({self._train_batch_size} on each of {self.args.world_size} processes). "
+                    "Lower per_device_train_batch_size."
+                )
+            if number % batch:
+                logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
+        return super().get_train_dataloader()
+
+    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
+        drop_last = self.args.dataloader_drop_last
+        self.args.dataloader_drop_last = drop_last and is_training  # evaluation must not lose rows
+        try:
+            return super()._get_dataloader(*args, is_training=is_training, **kwargs)
+        finally:
+            self.args.dataloader_drop_last = drop_last
+
+    # Logging
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Adds the objective's metrics to a line of the log; stops a run whose loss is no longer finite."""
+        if "loss" in logs:
+            self._stop_if_not_finite()
+            logs |= self.step_log.drain()
+        super().log(logs, start_time)
+
+    def _stop_if_not_finite(self) -> None:
+        found = self.step_log.first_not_finite()
+        if found is None:
+            return
+        batches_ago, loss, rows = found
+        # several batches make a step under gradient accumulation
+        step = self.state.global_step - batches_ago // self.args.gradient_accumulation_steps
+        path = Path(self.args.output_dir) / "nonfinite_batch.json"
+        if self.args.should_save:
+            path.write_text(json.dumps({"step": step, "loss": str(loss), "rows": rows}))
+        raise FloatingPointError(
+            f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it: "
+            "resume from the last checkpoint with a lower learning rate, bf16 instead of fp16, or without these rows."
+        )
+
+    # Optimiser, checkpoints
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Matrices only: no weight decay on scalars and vectors (scale, bias, norms, class embedding)."""
+        return [name for name, parameter in model.named_parameters() if parameter.ndim >= 2]
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        self._stop_if_not_finite()
+        super()._save_checkpoint(model, trial)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        if not self.args.should_save:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_pretrained(folder)
+        self.processing_class.save_pretrained(folder)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        self.model.load_pretrained(resume_from_checkpoint)
+
+    def _load_best_model(self) -> None:
+        logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
+        self.model.load_pretrained(self.state.best_model_checkpoint)
+
+
+def _refuse_data_parallel(args: TrainingArguments) -> None:
+    if args.n_gpu > 1:
+        raise ValueError(
+            f"{args.n_gpu} GPUs are visible to one process, for which transformers would use nn.DataParallel: each "
+            f"GPU would see its own batch only. Start with: accelerate launch --num_processes {args.n_gpu} "
+            "<your script>, or hide all but one with CUDA_VISIBLE_DEVICES=0."
+        )
+
+
+def _freeze_towers(backbone: nn.Module, towers: list[str]) -> None:
+    parts = {"image": ("vision_model", "visual_projection"), "text": ("text_model", "text_projection")}
+    prefixes = tuple(part for tower in towers for part in parts[tower])
+    for name, parameter in backbone.named_parameters():
+        if any(piece in prefixes for piece in name.split(".")):
+            parameter.requires_grad_(False)
+
+
+def _align_special_tokens(config: Any, tokenizer: Any) -> None:
+    """On the Trainer's copy of the configuration: it would do so itself, and warn of a change that is never saved."""
+    for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
+        setattr(config.get_text_config(), name, getattr(tokenizer, name))
+
+
+def _name_of(model: Any, backbone: nn.Module) -> str:
+    if isinstance(model, str | Path):
+        return str(model)
+    name = getattr(backbone, "name_or_path", "") or getattr(backbone.config, "_name_or_path", "")
+    if not name:
+        raise ValueError("the model has no name to load a processor from; pass processing_class=<its processor>.")
+    return name

@@ -1,0 +1,103 @@
+"""Slipform's objective: the Cement loss on a batch doubled by hard negative pairs (Im et al. 2026, Eq. 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from hfcomp.losses import cement_loss, fermi_dirac_margin, inverse_margin, static_margin
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+
+MARGINS = ("adaptive", "static", "inverse", "none")
+
+
+@dataclass
+class CementConfig(CompositionalConfig):
+    """Arguments of [`CementTrainer`]. The margin's defaults are the paper's (section 3, "Experimental Setups")."""
+
+    num_negatives: int = field(default=1, metadata={"help": "Must be 1: one negative pair doubles each row."})
+    margin: str = field(
+        default="adaptive",
+        metadata={"help": "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE, doubled)."},
+    )
+    margin_minimum: float = field(default=-2.0, metadata={"help": "Of adaptive and inverse, in logits."})
+    margin_maximum: float = field(default=2.0, metadata={"help": "Of adaptive and inverse, in logits."})
+    margin_threshold: float = field(default=4.0, metadata={"help": "Concreteness at which the margin is in between."})
+    margin_temperature: float = field(default=0.15, metadata={"help": "Steepness, in units of concreteness."})
+    static_margin: float = field(default=1.0, metadata={"help": "The static margin, in logits."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.margin not in MARGINS:
+            raise ValueError(f"margin={self.margin!r}: expected one of {', '.join(MARGINS)}.")
+        if self.num_negatives != 1:
+            raise ValueError(f"num_negatives={self.num_negatives}: Cement pairs each row with exactly 1 negative.")
+
+
+class CementTrainer(CompositionalTrainer):
+    """Trains with the Cement loss: each row's negative pair is raised by a margin that its concreteness sets.
+
+    Needs `negative_captions`, and for the adaptive and the inverse margin `negative_concreteness`. A row without
+    `negative_image` takes part with its negative caption only.
+    """
+
+    config_class = CementConfig
+    _name = "Slipform"
+    uses = (
+        "image",
+        "text",
+        "negative_image",
+        "negative_text",
+        "negative_image_mask",
+        "negative_text_mask",
+        "negative_concreteness",
+        "logit_scale",
+    )
+
+    def __init__(self, model: Any, args: CementConfig | None = None, **kwargs: Any) -> None:
+        args = args if args is not None else CementConfig(output_dir="trainer_output")
+        self.margin = margin_function(args)
+        if args.margin in ("adaptive", "inverse"):
+            # Without ratings every margin would be 0, in silence.
+            self.optional_columns = tuple(c for c in self.optional_columns if c != "negative_concreteness")
+        super().__init__(model, args, **kwargs)
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The Cement loss of the global batch."""
+        f = self.encode(model, inputs)
+        margin = self.margin(f.negative_concreteness[:, 0])
+        loss, metrics = cement_loss(
+            f.image,
+            f.text,
+            f.negative_image,
+            f.negative_text[:, 0],
+            logit_scale=f.logit_scale,
+            margin=margin,
+            negative_image_mask=f.negative_image_mask,
+            negative_text_mask=f.negative_text_mask[:, 0],
+            rows=f.rows,
+        )
+        return self.report(loss, metrics, f, return_outputs)
+
+
+def margin_function(args: CementConfig) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The margin that a config names: concreteness `[N]` to logits `[N]`."""
+    curve = {
+        "minimum": args.margin_minimum,
+        "maximum": args.margin_maximum,
+        "threshold": args.margin_threshold,
+        "temperature": args.margin_temperature,
+    }
+    return {
+        "adaptive": partial(fermi_dirac_margin, **curve),
+        "inverse": partial(inverse_margin, **curve),
+        "static": partial(static_margin, value=args.static_margin),
+        "none": partial(static_margin, value=0.0),
+    }[args.margin]

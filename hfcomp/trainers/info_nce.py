@@ -1,0 +1,62 @@
+"""Plain fine-tuning: InfoNCE for CLIP, the sigmoid loss for SigLIP. The control of every other objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from hfcomp.losses import info_nce_loss, sigmoid_loss
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+
+
+@dataclass
+class InfoNCEConfig(CompositionalConfig):
+    """Arguments of [`InfoNCETrainer`]. With `num_negatives` the negative captions join the image-to-text rows."""
+
+    sigmoid: bool | None = field(
+        default=None,
+        metadata={"help": "The sigmoid loss instead of InfoNCE. Unset: the loss that the model was pretrained with."},
+    )
+
+
+class InfoNCETrainer(CompositionalTrainer):
+    """Contrastive fine-tuning on image-caption pairs, with or without negative captions.
+
+    CLIP: InfoNCE (Radford et al. 2021), the mean of both directions; with `num_negatives` every image is also scored
+    against all negative captions of the global batch. SigLIP: the sigmoid loss (Zhai et al. 2023).
+    """
+
+    config_class = InfoNCEConfig
+    _name = "InfoNCE"
+
+    def select_uses(self, args: InfoNCEConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """With `logit_bias` for the sigmoid loss, with the negatives when there are any."""
+        self.sigmoid = args.sigmoid if args.sigmoid is not None else hasattr(backbone, "logit_bias")
+        if not self.sigmoid:
+            negatives = ("negative_text", "negative_text_mask") if args.num_negatives else ()
+            return ("image", "text", "logit_scale", *negatives)
+        if not hasattr(backbone, "logit_bias"):
+            raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
+        return ("image", "text", "logit_scale", "logit_bias")
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of the global batch."""
+        f = self.encode(model, inputs)
+        if self.sigmoid:
+            loss, metrics = sigmoid_loss(
+                f.image, f.text, logit_scale=f.logit_scale, logit_bias=f.logit_bias, rows=f.rows
+            )
+        else:
+            loss, metrics = info_nce_loss(
+                f.image,
+                f.text,
+                logit_scale=f.logit_scale,
+                negative_text=f.negative_text,
+                negative_mask=f.negative_text_mask,
+                rows=f.rows,
+            )
+        return self.report(loss, metrics, f, return_outputs)

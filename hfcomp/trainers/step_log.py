@@ -1,0 +1,83 @@
+"""What a training step leaves for the log, kept on the device until a logging step asks for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from hfcomp.distributed import gather, gather_sizes, sum_over_processes
+
+# Keys of a batch that are counted and not handed to the model.
+COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts")
+TEXT_KEYS = ("input_ids", "negative_input_ids", "concept_input_ids")
+# Batches whose loss and rows are remembered; a run that never logs must not keep them all.
+REMEMBERED_BATCHES = 4096
+
+
+class StepLog:
+    """Sums over the steps since the last line of the log. Only `drain` and `first_not_finite` wait for the device."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor] = {}
+        self._counts: dict[str, torch.Tensor | int] = {}
+        self._values: dict[str, torch.Tensor] = {}
+        self._steps = 0
+        self._rows: torch.Tensor | None = None
+        self._recent: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=REMEMBERED_BATCHES)
+
+    def count(self, inputs: dict[str, Any]) -> None:
+        """Counts a batch's texts, truncated texts, tiny images and cut concepts."""
+        self._rows = inputs["row"]
+        counted = {key: inputs[key].sum() for key in COUNTED_KEYS if key in inputs and key != "row"}
+        counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
+        counted["texts_encoded"] = sum(len(inputs[key]) for key in TEXT_KEYS if key in inputs)
+        for key, value in counted.items():
+            self._counts[key] = self._counts.get(key, 0) + value
+
+    def record(
+        self, loss: torch.Tensor, metrics: dict[str, torch.Tensor], values: dict[str, torch.Tensor | None]
+    ) -> None:
+        """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
+        for name, value in metrics.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._values = {name: value.detach() for name, value in values.items() if value is not None}
+        self._recent.append((loss.detach(), self._rows))
+        self._steps += 1
+
+    def drain(self) -> dict[str, float]:
+        """Metrics as means over steps of the sum over processes, counts as totals; starts anew."""
+        if not self._steps:
+            return {}
+        names, counted = sorted(self._sums), sorted(self._counts)
+        device = self._recent[-1][0].device
+        values = [self._sums[name] / self._steps for name in names] + [self._counts[name] for name in counted]
+        stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64, device=device) for value in values])
+        summed = dict(zip([*names, *counted], sum_over_processes(stacked).tolist(), strict=True))
+        logs = {name: summed[name] for name in (*names, "images_encoded", "texts_encoded")}
+        logs["truncated_text_share"] = summed.get("truncated", 0.0) / max(summed["texts_encoded"], 1)
+        for key, logged in (("tiny", "tiny_images"), ("cut_concepts", "cut_concepts")):
+            logs |= {logged: summed[key]} if summed.get(key) else {}
+        for name, value in self._values.items():
+            flat = value.flatten().tolist()
+            logs |= {name: flat[0]} if len(flat) == 1 else {f"{name}_{i}": part for i, part in enumerate(flat)}
+        self.__init__()
+        return logs
+
+    def first_not_finite(self) -> tuple[int, float, list[int]] | None:
+        """The oldest batch since the last line of the log whose loss is NaN or infinite.
+
+        Returns:
+            How many batches ago it was, its loss, and its rows on all processes; `None` when all are finite.
+        """
+        if not self._recent:
+            return None
+        losses = torch.stack([loss for loss, _ in self._recent])
+        finite = torch.isfinite(losses).tolist()
+        if all(finite):
+            return None
+        first = finite.index(False)
+        rows = self._recent[first][1]
+        (everywhere,) = gather(rows, sizes=gather_sizes(len(rows), rows.device))
+        return len(finite) - 1 - first, float(losses[first]), everywhere.tolist()

@@ -1,0 +1,90 @@
+"""Checks that every loss passes: they take a function of tensors and look at its value and gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hfcomp.losses import chunks
+
+
+def unit(*shape, seed, dtype=torch.float64):
+    """L2-normalised random embeddings that require gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    return F.normalize(torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1).to(dtype).requires_grad_()
+
+
+def scalar(value, dtype=torch.float64):
+    return torch.tensor(value, dtype=dtype, requires_grad=True)
+
+
+def value_and_gradients(loss, tensors):
+    gradients = torch.autograd.grad(loss, tensors, allow_unused=True)
+    filled = [torch.zeros_like(x) if g is None else g for x, g in zip(tensors, gradients, strict=True)]
+    return loss.detach(), filled
+
+
+def assert_same(first, second, tensors, **tolerance):
+    """Both losses have the same value and the same gradients to tensors."""
+    torch.testing.assert_close(value_and_gradients(first, tensors), value_and_gradients(second, tensors), **tolerance)
+
+
+def assert_zero(loss, tensors):
+    """The loss is 0 with a graph and a zero gradient."""
+    value, gradients = value_and_gradients(loss, tensors)
+    assert loss.requires_grad
+    assert value == 0
+    assert all((g == 0).all() for g in gradients)
+
+
+def assert_sliced(function, size, tensors):
+    """Slices of every partition add up to the whole: value, gradient and metrics."""
+    whole, metrics = function(rows=None)
+    expected = value_and_gradients(whole, tensors)
+    for cuts in ((0, size), (0, 1, size), (0, 2, 3, size), (0, 0, size // 2, size // 2, size)):
+        pieces = [function(rows=slice(a, b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+        total = sum(piece for piece, _ in pieces)
+        torch.testing.assert_close(value_and_gradients(total, tensors), expected)
+        for key, value in metrics.items():
+            if key in pieces[0][1]:
+                torch.testing.assert_close(sum(m[key] for _, m in pieces), value, msg=key)
+        assert all(set(m) == set(metrics) for _, m in pieces)
+    assert_zero(function(rows=slice(1, 1))[0], tensors)
+
+
+def assert_metrics_detached(metrics, *keys):
+    assert set(metrics) == set(keys)
+    assert all(x.shape == () and not x.requires_grad and x.isfinite() for x in metrics.values())
+
+
+def assert_chunked(monkeypatch, function, tensors):
+    """Small chunks with an uneven last one change nothing (float32)."""
+    whole = value_and_gradients(function(), tensors)
+    monkeypatch.setattr(chunks, "CPU_ELEMENTS", 30)
+    torch.testing.assert_close(value_and_gradients(function(), tensors), whole, rtol=1e-5, atol=1e-6)
+
+
+def assert_promoted(function, make):
+    """Float32 and half types give a float32 loss near the float64 one; autocast changes nothing at all.
+
+    `make(dtype)` gives the tensors that `function` takes.
+    """
+    exact = function(*make(torch.float64))
+    assert exact.dtype == torch.float64
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 0.03), (torch.bfloat16, 0.2)):
+        tensors = make(dtype)
+        loss = function(*tensors)
+        assert loss.dtype == torch.float32
+        torch.testing.assert_close(loss.double(), exact, rtol=tolerance, atol=tolerance)
+        value, gradients = value_and_gradients(loss, tensors)
+        assert value.isfinite()
+        assert all(g.dtype == dtype and g.isfinite().all() for g in gradients)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            inside = value_and_gradients(function(*tensors), tensors)
+        torch.testing.assert_close(inside, (value, gradients), rtol=0, atol=0)
+
+
+def assert_shape_errors(function, arguments, wrong):
+    """Each wrong argument raises a ValueError that names it."""
+    for name, tensor in wrong.items():
+        with pytest.raises(ValueError, match=rf"^{name} .*expected"):
+            function(**{**arguments, name: tensor})

@@ -1,0 +1,120 @@
+"""The losses once more, as plain loops over i and j in float64, written from the equations.
+
+Every function takes whole batches and Python-visible masks, and returns a scalar that carries gradient.
+"""
+
+import math
+
+import torch
+
+
+def log_sum(entries):
+    """log sum exp of a Python list of scalars, None for an empty list."""
+    if not entries:
+        return None
+    highest = max(float(x) for x in entries)
+    return torch.log(sum(torch.exp(x - highest) for x in entries)) + highest
+
+
+def similarity(image, text, scale):
+    return [[scale * (image[i] * text[j]).sum() for j in range(len(text))] for i in range(len(image))]
+
+
+def transposed(s):
+    return [[s[i][j] for i in range(len(s))] for j in range(len(s[0]))]
+
+
+def zero(*tensors):
+    return sum(x.sum() for x in tensors) * 0.0
+
+
+def contrast(query, keys, scale, *, additions, query_mask, key_mask):
+    """Row and column log-sum-exp; additions is a dictionary {(i, j): value}. Empty ones are -inf."""
+    rows, columns = [[] for _ in query], [[] for _ in keys]
+    for i in range(len(query)):
+        for j in range(len(keys)):
+            value = scale * (query[i] * keys[j]).sum()
+            for added in additions.get((i, j), []):
+                value = value + added
+            if query_mask[i] and key_mask[j] and float(value) > -math.inf:
+                rows[i].append(value)
+                columns[j].append(value)
+    nothing = torch.tensor(-math.inf, dtype=torch.float64)
+    return [
+        torch.stack([nothing if (total := log_sum(entries)) is None else total for entries in side])
+        for side in (rows, columns)
+    ]
+
+
+def info_nce(image, text, *, logit_scale, negative_text=None, negative_mask=None, decoupled=False):
+    """InfoNCE, or DCL: the mean of two directions; anchors without denominator are not counted."""
+    size = len(image)
+    s = similarity(image, text, logit_scale)
+    total = zero(image, text, logit_scale)
+    for direction, logits in enumerate((s, transposed(s))):
+        terms = []
+        for i in range(size):
+            denominator = [logits[i][j] for j in range(size) if not (decoupled and j == i)]
+            if direction == 0 and negative_text is not None:
+                for n in range(size):
+                    for k in range(negative_text.shape[1]):
+                        if negative_mask[n][k]:
+                            denominator.append(logit_scale * (image[i] * negative_text[n, k]).sum())
+            if denominator:
+                terms.append(log_sum(denominator) - logits[i][i])
+        if terms:
+            total = total + sum(terms) / len(terms) / 2
+    return total
+
+
+def dcl(image, text, **arguments):
+    return info_nce(image, text, decoupled=True, **arguments)
+
+
+def replaced_negative(image, text, negative_text, *, logit_scale, slots):
+    size = len(image)
+    s = similarity(image, text, logit_scale)
+    total = zero(image, text, logit_scale)
+    for i in range(size):
+        row = [s[i][j] for j in range(size)]
+        for k in range(negative_text.shape[1]):
+            if int(slots[i, k]) >= 0:
+                row[int(slots[i, k])] = logit_scale * (image[i] * negative_text[i, k]).sum()
+        total = total + (log_sum(row) - s[i][i]) / size / 2
+        total = total + (log_sum([s[j][i] for j in range(size)]) - s[i][i]) / size / 2
+    return total
+
+
+def sigmoid(image, text, *, logit_scale, logit_bias):
+    size = len(image)
+    total = zero(image)
+    for i in range(size):
+        for j in range(size):
+            sign = 1.0 if i == j else -1.0
+            logit = logit_scale * (image[i] * text[j]).sum() + logit_bias
+            total = total - torch.log(1 / (1 + torch.exp(-sign * logit))) / size
+    return total
+
+
+def cement(image, text, negative_image, negative_text, *, logit_scale, margin, image_mask, text_mask):
+    """Eq. 5 with masks, as the mean of the two directions."""
+    size = len(image)
+    images, texts = torch.cat([image, negative_image]), torch.cat([text, negative_text])
+    image_valid, text_valid = [True] * size + list(image_mask), [True] * size + list(text_mask)
+    anchors = [i for i in range(2 * size) if image_valid[i] and text_valid[i]]
+    s = similarity(images, texts, logit_scale)
+    total = zero(images, texts)
+    for logits, valid in ((s, text_valid), (transposed(s), image_valid)):
+        for i in anchors:
+            counterpart = (i + size) % (2 * size)
+            denominator = []
+            for j in range(2 * size):
+                if valid[j]:
+                    denominator.append(logits[i][j] + margin[i % size] if j == counterpart else logits[i][j])
+            total = total + (log_sum(denominator) - logits[i][i]) / len(anchors) / 2
+    return total
+
+
+def fermi_dirac(rating, *, minimum, maximum, threshold, temperature):
+    """Eq. 4 for one rating."""
+    return (maximum - minimum) / (1 + math.exp((threshold - rating) / temperature)) + minimum

@@ -1,0 +1,155 @@
+"""The primitive against loops, chunked against kept whole, and its empty cases."""
+
+import pytest
+import torch
+
+from hfcomp.losses.contrast import contrast, log_sum_exp
+from tests.losses import reference
+from tests.losses.checks import scalar, unit
+
+QUERY_MASK = torch.tensor([True, True, False, True, True])
+KEY_MASK = torch.tensor([True, False, True, True, True, True, False])
+
+
+def inputs(dtype=torch.float64, scale=10.0):
+    query, keys = unit(5, 4, seed=1, dtype=dtype), unit(7, 4, seed=2, dtype=dtype)
+    # row 0 raises one column twice, row 3 takes one out, row 4 pads with zeros
+    positions = torch.tensor([[2, 2], [0, 1], [3, 4], [5, 6], [0, 0]])
+    additions = torch.tensor(
+        [[1.5, -0.5], [0.3, 2.0], [1.0, 1.0], [-torch.inf, 0.7], [0.0, 0.0]], dtype=dtype, requires_grad=True
+    )
+    return query, keys, scalar(scale, dtype), positions, additions
+
+
+def weighted(result, masked=True):
+    """A loss that weighs every output differently; empty rows and columns are left out."""
+    total = (result.entries * torch.arange(1.0, 1 + result.entries.numel()).view_as(result.entries).cos()).sum()
+    for side in (result.row, result.column):
+        weight = torch.arange(1.0, 1 + len(side)).sin().to(side.dtype)
+        total = total + (torch.where(side > -torch.inf, side, 0) * weight).sum()
+    return total
+
+
+def run(chunk_size=None, dtype=torch.float64, scale=10.0):
+    query, keys, scale, positions, additions = inputs(dtype, scale)
+    result = contrast(
+        query, keys, scale, positions=positions, additions=additions, query_mask=QUERY_MASK, key_mask=KEY_MASK,
+        chunk_size=chunk_size,
+    )
+    return result, torch.autograd.grad(weighted(result), (query, keys, scale, additions))
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1, 2, 5])
+def test_equals_loops(chunk_size):
+    query, keys, scale, positions, additions = inputs()
+    pairs = {}
+    for i in range(5):
+        for a in range(2):
+            pairs.setdefault((i, int(positions[i, a])), []).append(additions[i, a])
+    row, column = reference.contrast(
+        query, keys, scale, additions=pairs, query_mask=QUERY_MASK.tolist(), key_mask=KEY_MASK.tolist()
+    )
+    found = contrast(
+        query, keys, scale, positions=positions, additions=additions, query_mask=QUERY_MASK, key_mask=KEY_MASK,
+        chunk_size=chunk_size,
+    )
+    torch.testing.assert_close((found.row, found.column), (row, column))
+    entries = (scale * query @ keys.T).gather(1, positions)
+    torch.testing.assert_close(found.entries, entries)
+    expected = torch.autograd.grad(weighted(found._replace(row=row, column=column, entries=entries)),
+                                   (query, keys, scale, additions))
+    actual = torch.autograd.grad(weighted(found), (query, keys, scale, additions))
+    for name, a, b in zip(("query", "keys", "scale", "additions"), actual, expected, strict=True):
+        # the loops leave out an entry at -inf, and with it the gradient to that -inf, which is 0
+        torch.testing.assert_close(a, torch.nan_to_num(b), msg=name)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 3, 4])
+def test_chunked_equals_whole_in_float32(chunk_size):
+    # 5 rows: every size but 1 leaves an uneven last chunk
+    for whole, chunked in zip(run(dtype=torch.float32), run(chunk_size, torch.float32), strict=True):
+        torch.testing.assert_close(tuple(chunked), tuple(whole), rtol=1e-6, atol=1e-6)
+
+
+def test_tops_leave_out_given_positions_and_masked_entries():
+    query, keys, scale, positions, additions = inputs()
+    result, _ = run(2)
+    s = (scale * query @ keys.T).detach()
+    s = s.scatter(1, positions, -torch.inf).masked_fill(~QUERY_MASK[:, None], -torch.inf)
+    s = s.masked_fill(~KEY_MASK, -torch.inf)
+    torch.testing.assert_close((result.row_top, result.column_top), (s.amax(1), s.amax(0)))
+    assert not result.row_top.requires_grad
+
+
+def test_gradcheck():
+    query, keys, scale, positions, _ = inputs(scale=3.0)
+    additions = unit(5, 2, seed=3)
+    for chunk_size in (None, 2):
+        assert torch.autograd.gradcheck(
+            lambda q, k, s, a, chunk=chunk_size: contrast(
+                q, k, s, positions=positions, additions=a, chunk_size=chunk)[:2],
+            (query, keys, scale, additions),
+        )
+
+
+def test_empty_rows_and_columns_have_no_gradient():
+    query, keys, scale, _, _ = inputs()
+    nobody = torch.zeros(5, dtype=torch.bool)
+    result = contrast(query, keys, scale, query_mask=nobody, chunk_size=2)
+    assert (result.row == -torch.inf).all() and (result.column == -torch.inf).all()
+    gradients = torch.autograd.grad((result.row.sum(), result.column.sum()), (query, keys, scale))
+    assert all((g == 0).all() for g in gradients)
+
+
+def test_no_queries():
+    query, keys, scale, _, _ = inputs()
+    result = contrast(query[:0], keys, scale)
+    assert result.row.shape == (0,) and (result.column == -torch.inf).all()
+    assert (torch.autograd.grad(result.row.sum(), keys)[0] == 0).all()
+
+
+def test_far_apart_logits_do_not_underflow():
+    # column 1 lies 200 logits under every row's maximum
+    query = torch.tensor([[1.0, 0.0]]).repeat(3, 1).requires_grad_()
+    keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
+    result = contrast(query, keys, torch.tensor(100.0), chunk_size=2)
+    torch.testing.assert_close(result.column, torch.tensor([100.0, -100.0]) + torch.log(torch.tensor(3.0)))
+
+
+def test_backward_twice_and_inside_autocast():
+    for chunk_size in (None, 2):
+        query, keys, scale, _, _ = inputs(torch.float32)
+        loss = weighted(contrast(query, keys, scale, chunk_size=chunk_size))
+        first = torch.autograd.grad(loss, (query, keys), retain_graph=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            second = torch.autograd.grad(loss, (query, keys))
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+def test_without_columns_rows_are_the_same():
+    query, keys, scale, positions, additions = inputs()
+    with_columns = contrast(query, keys, scale, positions=positions, additions=additions)
+    without = contrast(query, keys, scale, positions=positions, additions=additions, columns=False, chunk_size=3)
+    torch.testing.assert_close(without.row, with_columns.row)
+    assert without.column.shape == (0,)
+    expected = torch.autograd.grad(with_columns.row.sum(), (query, keys, scale, additions))
+    torch.testing.assert_close(torch.autograd.grad(without.row.sum(), (query, keys, scale, additions)), expected)
+
+
+def test_wrong_shapes_are_named():
+    query, keys, scale, positions, additions = inputs()
+    with pytest.raises(ValueError, match=r"keys has shape \[7, 3\], expected \[M, D=4\]"):
+        contrast(query, keys[:, :3], scale)
+    with pytest.raises(ValueError, match=r"additions has shape \[5, 1\], expected \[Q=5, A=2\]"):
+        contrast(query, keys, scale, positions=positions, additions=additions[:, :1])
+    with pytest.raises(ValueError, match="together"):
+        contrast(query, keys, scale, positions=positions)
+    with pytest.raises(ValueError, match="key_mask has type torch.float32"):
+        contrast(query, keys, scale, key_mask=torch.ones(7))
+
+
+def test_log_sum_exp_of_nothing():
+    logits = torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]], requires_grad=True)
+    total = log_sum_exp(logits)
+    assert total.tolist() == [0.0, -torch.inf]
+    assert torch.autograd.grad(total.sum(), logits)[0].tolist() == [[1.0, 0.0], [0.0, 0.0]]

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hfcomp.negatives.concreteness import ConcretenessRatings, Coverage, concreteness_column
+from hfcomp.negatives.keywords import CONCEPTS, REPLACEMENTS
+
+HEADER = "Word\tBigram\tConc.M\tConc.SD\tUnknown\tTotal\tPercent_known\tSUBTLEX\tDom_Pos"
+# Invented numbers; the published ones may not be shipped.
+ROWS = [
+    "dog\t0\t4.5\t0.4\t0\t30\t1\t10\tNoun",
+    "Dutch oven\t1\t4.25\t0.4\t0\t30\t1\t0\t#N/A",
+    "sign\t0\t4.0\t0.4\t0\t30\t1\t10\tVerb",
+    "of\t0\t1.5\t0.4\t0\t30\t1\t10\tPreposition",
+    "up\t0\t3.5\t0.4\t0\t30\t1\t10\tAdverb",
+    "bus\t0\t4.75\t0.4\t0\t30\t1\t10\tNoun",
+    "house\t0\t5\t0.4\t0\t30\t1\t10\tNoun",
+    "puppy\t0\t4.125\t0.4\t0\t30\t1\t10\tNoun",
+    "pas\t0\t2\t0.4\t0\t30\t1\t10\tNoun",
+]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*lines: str, ending: str = "\r\n") -> Path:
+        path = tmp_path / "ratings.txt"
+        path.write_bytes("".join(line + ending for line in lines).encode("utf-8"))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def ratings(write) -> ConcretenessRatings:
+    return ConcretenessRatings.from_file(write(HEADER, *ROWS))
+
+
+@pytest.fixture(scope="module")
+def published() -> ConcretenessRatings:
+    folder = os.environ.get("HFCOMP_REAL_DATA")
+    if not folder:
+        pytest.skip(
+            "HFCOMP_REAL_DATA is not set; it names a folder with "
+            "concreteness/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
+        )
+    return ConcretenessRatings.from_file(
+        Path(folder) / "concreteness" / "Concreteness_ratings_Brysbaert_et_al_BRM.txt"
+    )
+
+
+# The published table
+
+
+def test_published_table_is_read_whole(published):
+    assert len(published) == 39_954
+
+
+@pytest.mark.parametrize(
+    ("expression", "rating", "source"),
+    [
+        ("fire hydrant", 4.85, "surface"),
+        ("dog", 4.85, "surface"),
+        ("dogs", 5.0, "surface"),
+        ("under", 3.45, "surface"),
+        ("essentialness", 1.04, "surface"),
+        ("ZIP code", 3.77, "surface"),
+        ("skis", 4.63, "lemma"),
+        ("fire hydrants", 4.85, "lemma"),
+        ("stop sign", 4.62, "head"),
+        ("stop signs", 4.62, "head_lemma"),
+    ],
+)
+def test_published_values(published, expression, rating, source):
+    found = published.match(expression)
+    assert found is not None
+    assert (found.rating, found.source) == (rating, source)
+
+
+def test_the_keywords_without_a_published_rating_are_known(published):
+    keywords = {keyword for concept in CONCEPTS for keyword in REPLACEMENTS[concept]}
+    assert {keyword for keyword in keywords if published.lookup(keyword) is None} == {"aeroplane", "in front of"}
+
+
+# Looking up
+
+
+@pytest.mark.parametrize(
+    ("expression", "rating", "entry", "source"),
+    [
+        ("dog", 4.5, "dog", "surface"),
+        ("DOG", 4.5, "dog", "surface"),
+        ("dutch Oven", 4.25, "dutch oven", "surface"),
+        (" dutch  oven ", 4.25, "dutch oven", "surface"),
+        ("dogs", 4.5, "dog", "lemma"),
+        ("buses", 4.75, "bus", "lemma"),
+        ("houses", 5.0, "house", "lemma"),
+        ("puppies", 4.125, "puppy", "lemma"),
+        ("Dutch ovens", 4.25, "dutch oven", "lemma"),
+        ("stop sign", 4.0, "sign", "head"),
+        ("a very big dog", 4.5, "dog", "head"),
+        ("stop signs", 4.0, "sign", "head_lemma"),
+    ],
+)
+def test_order_of_the_lookup(ratings, expression, rating, entry, source):
+    found = ratings.match(expression)
+    assert found is not None
+    assert (found.rating, found.entry, found.source) == (rating, entry, source)
+    assert ratings.lookup(expression) == rating
+
+
+@pytest.mark.parametrize("expression", ["in front of", "pick up", "oven", "pass", "dogged", "hot-dog", "cat", "", " "])
+def test_no_rating_is_none(ratings, expression):
+    assert ratings.lookup(expression) is None
+
+
+def test_a_closed_class_word_has_its_own_rating(ratings):
+    assert ratings.lookup("of") == 1.5
+
+
+def test_the_whole_expression_goes_before_its_head():
+    ratings = ConcretenessRatings({"hot dog": 4.0, "dog": 5.0, "hot dogs": 3.0})
+    assert [ratings.lookup(text) for text in ("hot dog", "hot dogs", "big dog")] == [4.0, 3.0, 5.0]
+
+
+# Reading
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\n"])
+def test_line_endings_and_byte_order_mark(write, ending):
+    ratings = ConcretenessRatings.from_file(write("\ufeff" + HEADER, *ROWS, ending=ending))
+    assert len(ratings) == len(ROWS)
+    assert ratings.lookup("stop sign") == 4.0
+
+
+def test_columns_are_found_by_name(write):
+    ratings = ConcretenessRatings.from_file(write("Dom_Pos\tConc.M\tWord", "Noun\t4.5\tdog"))
+    assert ratings.lookup("dog") == 4.5
+
+
+def test_a_missing_file_says_how_to_get_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt.*doi:10\.3758/s13428-013-0403-5.*licence"):
+        ConcretenessRatings.from_file(tmp_path / "nowhere.txt")
+
+
+def test_a_wrong_header_names_what_was_found(write):
+    with pytest.raises(ValueError, match=r"lacks the column 'Conc\.M'.*\['Word', 'Mean', 'Dom_Pos'\]"):
+        ConcretenessRatings.from_file(write("Word\tMean\tDom_Pos", "dog\t4.5\tNoun"))
+    with pytest.raises(ValueError, match=r"'Word', 'Conc\.M', 'Dom_Pos'.*\['Word,Conc\.M,Dom_Pos'\]"):
+        ConcretenessRatings.from_file(write("Word,Conc.M,Dom_Pos", "dog,4.5,Noun"))
+
+
+def test_an_empty_file_raises(write):
+    with pytest.raises(ValueError, match="lacks the column"):
+        ConcretenessRatings.from_file(write())
+
+
+@pytest.mark.parametrize("value", ["four", "", "nan", "0.5", "5.5", "4,5"])
+def test_a_bad_rating_names_its_row(write, value):
+    bad = f"cat\t0\t{value}\t0.4\t0\t30\t1\t10\tNoun"
+    with pytest.raises(ValueError, match=rf"line 3: the Conc\.M of 'cat' is '{value}'; expected a number from 1 to 5"):
+        ConcretenessRatings.from_file(write(HEADER, ROWS[0], bad))
+
+
+def test_a_short_row_names_its_line(write):
+    with pytest.raises(ValueError, match="line 3 has 2 columns; expected 9"):
+        ConcretenessRatings.from_file(write(HEADER, ROWS[0], "cat\t0"))
+
+
+def test_a_word_rated_twice_names_its_line(write):
+    with pytest.raises(ValueError, match="line 4: 'DOG' is rated twice"):
+        ConcretenessRatings.from_file(write(HEADER, *ROWS[:2], ROWS[0].replace("dog", "DOG")))
+
+
+def test_a_spreadsheet_is_refused(tmp_path):
+    path = tmp_path / "ratings.xlsx"
+    path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
+        ConcretenessRatings.from_file(path)
+
+
+def test_ratings_given_directly_are_checked():
+    with pytest.raises(ValueError, match="'dog' is rated twice"):
+        ConcretenessRatings({"dog": 4.0, "Dog": 4.5})
+    with pytest.raises(ValueError, match="rating of 'dog' is 7"):
+        ConcretenessRatings({"dog": 7})
+
+
+# The column
+
+
+def test_the_column_is_aligned_and_everything_is_counted(ratings):
+    column, coverage = concreteness_column([["dog", "cat", ""], ["dogs", "stop sign", "cat"], []], ratings)
+    assert column == [[4.5, None, None], [4.5, 4.0, None], []]
+    assert coverage == Coverage(sources={"surface": 1, "lemma": 1, "head": 1}, missing={"cat": 2}, empty=1)
+    assert (coverage.num_found, coverage.num_missing) == (3, 2)
+    assert str(coverage) == (
+        "3 of 5 keywords have a concreteness rating (head 1, lemma 1, surface 1); most often missing: 'cat' 2; "
+        "1 empty keywords"
+    )
+
+
+@pytest.mark.parametrize("row", ["dog", None, ["dog", None]])
+def test_a_row_that_is_no_list_of_strings_is_named(ratings, row):
+    with pytest.raises(TypeError, match="column 'negative_keywords' has .* in row 1; expected a list of strings"):
+        concreteness_column([["dog"], row], ratings)

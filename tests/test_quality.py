@@ -1,0 +1,203 @@
+"""The house rules: the lines of `make check`, and what no linter can say."""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "hfcomp"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in MODULES}
+SLOW_IMPORTS = {"diffusers", "evaluate", "matplotlib", "peft", "spacy"}
+
+
+def make_check() -> list[list[str]]:
+    """The commands of the Makefile's `check`, run by this interpreter."""
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    scripts = str(Path(sys.executable).parent)
+    text = recipe[1].replace("$(PY)", sys.executable).replace("$(VENV)/bin", scripts)
+    return [shlex.split(line) for line in text.splitlines()]
+
+
+def name_of(command: list[str]) -> str:
+    return " ".join(word for word in command if word not in (sys.executable, "-m", ".")).rpartition("/")[2]
+
+
+COMMANDS = {name_of(command): command for command in make_check()}
+
+
+def test_make_check_is_complete():
+    assert set(COMMANDS) == {"ruff check", "ruff format --check", "lint-imports", "mypy"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_make_check(name):
+    environment = os.environ | {"NO_COLOR": "1"}
+    done = subprocess.run(COMMANDS[name], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Absolute dotted names that a tree imports; `from a import b` gives `a` and `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module, node
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node
+
+
+def imported_on_load(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """As `imported`, without function bodies and `if TYPE_CHECKING:` blocks."""
+    pending = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            pending.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imported(node)
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def called(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def place(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def in_folder(path: Path, *names: str) -> bool:
+    return path.relative_to(PACKAGE).parts[0] in names
+
+
+def test_torch_distributed_is_imported_in_one_file():
+    found = {
+        place(path, node)
+        for path, tree in TREES.items()
+        for name, node in imported(tree)
+        if f"{name}.".startswith("torch.distributed.") and path != PACKAGE / "distributed.py"
+    }
+    assert not found
+
+
+def test_torch_distributed_is_not_reached_as_an_attribute():
+    found = [
+        place(path, node)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.distributed"
+        if path != PACKAGE / "distributed.py"
+    ]
+    assert not found
+
+
+def test_slow_packages_are_imported_inside_functions():
+    # an evaluate.Metric face is itself loaded by evaluate: it imports its base class at the top
+    faces = PACKAGE / "metrics" / "modules"
+    found = {
+        f"{place(path, node)} {name}"
+        for path, tree in TREES.items()
+        for name, node in imported_on_load(tree)
+        if name.partition(".")[0] in SLOW_IMPORTS
+        and not (name.partition(".")[0] == "evaluate" and faces in path.parents)
+    }
+    assert not found
+
+
+def test_losses_import_torch_and_nothing_else():
+    allowed = {"torch", *sys.stdlib_module_names}
+    found = {
+        f"{place(path, node)} {name}"
+        for path, tree in TREES.items()
+        if in_folder(path, "losses")
+        for name, node in imported(tree)
+        if name.partition(".")[0] not in allowed and not f"{name}.".startswith("hfcomp.losses.")
+    }
+    assert not found
+
+
+def test_negatives_and_metrics_load_without_torch():
+    found = {
+        f"{place(path, node)} {name}"
+        for path, tree in TREES.items()
+        if in_folder(path, "negatives", "metrics")
+        for name, node in imported_on_load(tree)
+        if name.partition(".")[0] in ("torch", "transformers")
+    }
+    assert not found
+
+
+def test_no_module_imports_the_tests_or_the_recipes():
+    found = {
+        f"{place(path, node)} {name}"
+        for path, tree in TREES.items()
+        for name, node in imported(tree)
+        if name.partition(".")[0] in ("recipes", "tests", "benchmarks_perf", "dataset_builders")
+    }
+    assert not found
+
+
+def test_no_print_outside_the_command_line():
+    found = [
+        place(path, node)
+        for path, tree in TREES.items()
+        if not in_folder(path, "cli", "experiments")
+        for name, node in called(tree)
+        if name == "print"
+    ]
+    assert not found
+
+
+def test_no_assert_and_no_bare_except():
+    found = [
+        place(path, node)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.ExceptHandler) and node.type is None)
+    ]
+    assert not found
+
+
+def test_no_code_from_elsewhere_is_run():
+    loaders = {"torch.load", "eval", "exec"}
+    picklers = {"pickle", "cloudpickle", "dill", "joblib"}
+    found = [place(path, node) for path, tree in TREES.items() for name, node in called(tree) if name in loaders]
+    found += [
+        place(path, node)
+        for path, tree in TREES.items()
+        for _, node in called(tree)
+        for keyword in node.keywords
+        if keyword.arg == "trust_remote_code" and ast.unparse(keyword.value) != "False"
+    ]
+    found += [
+        place(path, node)
+        for path, tree in TREES.items()
+        for name, node in imported(tree)
+        if name.partition(".")[0] in picklers
+    ]
+    assert not found
+
+
+def test_no_file_is_called_utils():
+    folders = ("hfcomp", "recipes", "tests", "dataset_builders", "benchmarks_perf")
+    assert not [path for folder in folders for path in (ROOT / folder).rglob("utils.py")]
+
+
+def test_no_open_ends_are_left_in_the_code():
+    found = [path for path in MODULES if re.search(r"#.*\b(TODO|FIXME|XXX)\b", path.read_text(encoding="utf-8"))]
+    assert not found

@@ -1,0 +1,186 @@
+"""Tiny dual encoders and data sets on disk in the Hub's layout, built without network."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import datasets
+import numpy as np
+import sentencepiece
+import torch
+from PIL import Image
+from tokenizers import Tokenizer, models, trainers
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import (
+    CLIPConfig,
+    CLIPImageProcessorPil,
+    CLIPModel,
+    CLIPProcessor,
+    CLIPTokenizer,
+    GemmaTokenizer,
+    SiglipConfig,
+    SiglipImageProcessorPil,
+    SiglipModel,
+    SiglipProcessor,
+    SiglipTokenizer,
+)
+
+COLORS = ("red", "blue", "green", "yellow", "white", "black")
+SHAPES = ("cube", "ball", "cone", "ring", "star", "cross")
+IMAGE_SIZE = 32
+TEXT_LENGTH = 24
+
+
+def captions() -> list[str]:
+    """Every caption of the tiny world."""
+    return [
+        f"a {one} {first} on a {two} {second}"
+        for one in COLORS
+        for first in SHAPES
+        for two in COLORS
+        for second in SHAPES
+        if one != two and first != second
+    ]
+
+
+def _towers(vocabulary: int, **text) -> dict:
+    shared = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return {
+        "text_config": {**shared, "vocab_size": vocabulary, "max_position_embeddings": TEXT_LENGTH, **text},
+        "vision_config": {**shared, "image_size": IMAGE_SIZE, "patch_size": 16},
+    }
+
+
+def _bpe(vocabulary: int, special: list[str], normalizer, pre_tokenizer, suffix: str | None) -> dict:
+    ending = {"end_of_word_suffix": suffix} if suffix else {}
+    tokenizer = Tokenizer(models.BPE(unk_token=special[-1], **ending))
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=special,
+        initial_alphabet=ByteLevel.alphabet() if suffix else [],
+        show_progress=False,
+        **ending,
+    )
+    tokenizer.train_from_iterator(captions(), trainer)
+    return json.loads(tokenizer.to_str())["model"]
+
+
+def clip(folder: str | Path, *, seed: int = 0, dropout: float = 0.0, dtype: torch.dtype = torch.float32) -> Path:
+    """A CLIP of 40,000 parameters with its processor, as `save_pretrained` writes them."""
+    backend = CLIPTokenizer().backend_tokenizer
+    model = _bpe(
+        700, ["<|startoftext|>", "<|endoftext|>"], backend.normalizer, backend.pre_tokenizer, "</w>"
+    )
+    tokenizer = CLIPTokenizer(vocab=model["vocab"], merges=[tuple(m) for m in model["merges"]], model_max_length=77)
+    towers = _towers(
+        len(tokenizer),
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        attention_dropout=dropout,
+    )
+    torch.manual_seed(seed)
+    network = CLIPModel(CLIPConfig(**towers, projection_dim=16)).to(dtype)
+    size = {"height": IMAGE_SIZE, "width": IMAGE_SIZE}
+    images = CLIPImageProcessorPil(size={"shortest_edge": IMAGE_SIZE}, crop_size=size)
+    network.save_pretrained(folder)
+    CLIPProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return Path(folder)
+
+
+def siglip(folder: str | Path, *, seed: int = 0) -> Path:
+    """A SigLIP with the slow sentencepiece tokenizer of the first generation."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    stream = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(captions()),
+        model_writer=stream,
+        vocab_size=80,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        model_type="unigram",
+        minloglevel=2,
+    )
+    (folder / "spiece.model").write_bytes(stream.getvalue())
+    tokenizer = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=TEXT_LENGTH)
+    _save_siglip(folder, tokenizer, seed)
+    return folder
+
+
+def siglip2(folder: str | Path, *, seed: int = 0) -> Path:
+    """A fixed-resolution SigLIP 2: a `SiglipModel` with a Gemma tokenizer, which keeps upper case."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>"]
+    backend = GemmaTokenizer().backend_tokenizer
+    model = _bpe(300, special, backend.normalizer, backend.pre_tokenizer, None)
+    tokenizer = GemmaTokenizer(
+        vocab=model["vocab"],
+        merges=[tuple(m) for m in model["merges"]],
+        add_bos_token=False,
+        add_eos_token=True,
+        model_max_length=TEXT_LENGTH,
+    )
+    _save_siglip(Path(folder), tokenizer, seed)
+    return Path(folder)
+
+
+def _save_siglip(folder: Path, tokenizer, seed: int) -> None:
+    torch.manual_seed(seed)
+    ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    network = SiglipModel(SiglipConfig(**_towers(len(tokenizer), projection_size=32, **ids)))
+    with torch.no_grad():
+        network.logit_scale.fill_(2.3)
+        network.logit_bias.fill_(-10.0)
+    network.save_pretrained(folder)
+    images = SiglipImageProcessorPil(size={"height": IMAGE_SIZE, "width": IMAGE_SIZE})
+    SiglipProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+
+
+def image(seed: int, size: tuple[int, int] = (IMAGE_SIZE, IMAGE_SIZE)) -> Image.Image:
+    """A noise image."""
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
+
+
+def pairs(number: int = 32, *, negatives: int = 2, concepts: bool = False, ragged: bool = True) -> datasets.Dataset:
+    """Images, captions and negatives in the column contract.
+
+    With `ragged`, some rows lack a negative image, a negative caption or a rating.
+    """
+    chosen = captions()
+    rows = []
+    for index in range(number):
+        caption = chosen[(index * 37) % len(chosen)]
+        wrong = [chosen[(index * 37 + 11 * (slot + 1)) % len(chosen)] for slot in range(negatives)]
+        missing = ragged and index % 5 == 3
+        row = {
+            "image": image(index),
+            "caption": caption,
+            "negative_captions": ["" if missing and slot == negatives - 1 else text for slot, text in enumerate(wrong)],
+            "negative_kinds": ["swap_att", "replace_obj", "other"][:negatives],
+            "negative_concreteness": [None if ragged and index % 7 == 2 else 3.5 + index % 3] * negatives,
+            "negative_image": None if ragged and index % 4 == 1 else image(1000 + index),
+            "image_id": f"tiny-{index}",
+        }
+        if concepts:
+            row["concepts"] = caption.split(" on ")[: 1 + index % 2]
+        rows.append(row)
+    features = {
+        "image": datasets.Image(),
+        "caption": datasets.Value("string"),
+        "negative_captions": datasets.List(datasets.Value("string")),
+        "negative_kinds": datasets.List(datasets.Value("string")),
+        "negative_concreteness": datasets.List(datasets.Value("float64")),
+        "negative_image": datasets.Image(),
+        "image_id": datasets.Value("string"),
+    }
+    if concepts:
+        features["concepts"] = datasets.List(datasets.Value("string"))
+    return datasets.Dataset.from_list(rows, features=datasets.Features(features))
