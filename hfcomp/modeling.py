@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModel, PreTrainedModel
-from transformers.utils import ModelOutput, logging
+from transformers.utils import ModelOutput, find_adapter_config_file, logging
 
 logger = logging.get_logger(__name__)
 
@@ -91,7 +91,8 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
     """Loads a dual encoder by Hub id or folder (a PEFT adapter's too), or checks one that is given.
 
     Args:
-        model: a Hub id, a folder in the Hub's layout, a `PreTrainedModel` or a `PeftModel`.
+        model: a Hub id, a folder in the Hub's layout, a `PreTrainedModel` or a `PeftModel`. An adapter's id or folder
+            becomes a `PeftModel` whose adapter can be trained on.
         kwargs: handed to `AutoModel.from_pretrained` (`revision`, `dtype`, `attn_implementation`, ...).
 
     Raises:
@@ -102,7 +103,12 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
             f"model is wrapped in {type(model).__name__}. Pass the plain model: the trainer wraps it in "
             "DistributedDataParallel itself when it is started with `accelerate launch` or `torchrun`."
         )
-    backbone = AutoModel.from_pretrained(model, **kwargs) if isinstance(model, str | Path) else model
+    backbone = _from_pretrained(model, **kwargs) if isinstance(model, str | Path) else model
+    if getattr(backbone, "_hf_peft_config_loaded", False):
+        raise ValueError(
+            "the model carries an adapter inside itself (add_adapter, load_adapter, or AutoModel on an adapter's "
+            "folder), which it would save without its weights. Wrap it with peft.get_peft_model, or pass the folder."
+        )
     model_type = getattr(getattr(backbone, "config", None), "model_type", None)
     if model_type == "siglip2":
         raise ValueError(
@@ -114,6 +120,25 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
             f"model type {model_type!r} is no dual encoder that hfcomp can train; "
             f"expected one of {', '.join(SUPPORTED_MODEL_TYPES)}."
         )
+    return backbone
+
+
+def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
+    hub = {key: kwargs[key] for key in ("revision", "token", "cache_dir", "local_files_only") if key in kwargs}
+    if find_adapter_config_file(str(model), **hub) is None:
+        return AutoModel.from_pretrained(model, **kwargs)
+    from peft import PeftConfig, PeftModel
+
+    adapter = PeftConfig.from_pretrained(str(model), **hub)
+    base = AutoModel.from_pretrained(
+        adapter.base_model_name_or_path, **{**kwargs, "revision": adapter.revision or "main"}
+    )
+    backbone = PeftModel.from_pretrained(base, str(model), is_trainable=True, config=adapter, **hub)
+    state = Path(model) / OBJECTIVE_STATE_FILE
+    if state.exists():
+        unfrozen = {key: value for key, value in load_file(state).items() if key.startswith("backbone.")}
+        unfrozen = {key.removeprefix("backbone."): value for key, value in unfrozen.items()}
+        backbone.load_state_dict(unfrozen, strict=False)
     return backbone
 
 
@@ -343,7 +368,8 @@ class DualEncoder(nn.Module):
         self.mini_batch_size = None
         with torch.enable_grad():
             features = self(**self.dummy_inputs())
-            tensors = [features[name] for name in features if name != "learned"] + list((features.learned or {}).values())
+            learned = (features.learned or {}).values()
+            tensors = [features[name] for name in features if name != "learned"] + list(learned)
             total = sum(value.float().sum() for value in tensors if value.requires_grad)
             named = [(name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad]
             gradients = (
@@ -359,13 +385,16 @@ class DualEncoder(nn.Module):
         return frozen
 
     def extra_state(self) -> dict[str, torch.Tensor]:
-        """What `save_pretrained` of the backbone does not write: the objective's state and, under PEFT, parameters
-        of the base model that were unfrozen by hand (PEFT keeps `logit_scale` out of an adapter)."""
+        """What `save_pretrained` of the backbone does not write: the objective's state.
+
+        Under PEFT also the parameters of the base model that were unfrozen by hand: an adapter has no `logit_scale`.
+        """
         state = {f"objective_state.{name}": value for name, value in self.objective_state.state_dict().items()}
         if self.is_peft:
             from peft import get_peft_model_state_dict
 
-            saved = {value.data_ptr() for value in get_peft_model_state_dict(self.backbone).values()}
+            adapter = get_peft_model_state_dict(self.backbone, adapter_name=self.backbone.active_adapter)
+            saved = {value.data_ptr() for value in adapter.values()}
             for name, parameter in self.backbone.named_parameters():
                 if parameter.requires_grad and parameter.data_ptr() not in saved:
                     state[f"backbone.{name}"] = parameter.detach()
@@ -403,12 +432,17 @@ class DualEncoder(nn.Module):
         self.load_state_dict(state, strict=False)
 
     def _load_adapter(self, folder: Path) -> None:
-        from peft import load_peft_weights, set_peft_model_state_dict
+        from peft import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
 
         adapter = self.backbone.active_adapter
-        result = set_peft_model_state_dict(self.backbone, load_peft_weights(str(folder)), adapter_name=adapter)
-        if result.unexpected_keys:
-            raise ValueError(f"{folder}: the adapter holds unexpected keys {result.unexpected_keys}.")
+        # PEFT writes an adapter of a name of its own into a folder of that name
+        folder = folder if adapter == "default" else folder / adapter
+        state = load_peft_weights(str(folder), device="cpu")
+        expected = get_peft_model_state_dict(self.backbone, adapter_name=adapter)
+        missing, unexpected = sorted(set(expected) - set(state)), sorted(set(state) - set(expected))
+        if missing or unexpected:
+            raise ValueError(f"{folder}: the adapter misses {missing} and holds unexpected {unexpected}.")
+        set_peft_model_state_dict(self.backbone, state, adapter_name=adapter)
 
 
 def _encode_parts(encode: Callable[[int, int], torch.Tensor], count: int, size: int) -> torch.Tensor:

@@ -73,9 +73,7 @@ def _bpe(vocabulary: int, special: list[str], normalizer, pre_tokenizer, suffix:
 def clip(folder: str | Path, *, seed: int = 0, dropout: float = 0.0, dtype: torch.dtype = torch.float32) -> Path:
     """A CLIP of 40,000 parameters with its processor, as `save_pretrained` writes them."""
     backend = CLIPTokenizer().backend_tokenizer
-    model = _bpe(
-        700, ["<|startoftext|>", "<|endoftext|>"], backend.normalizer, backend.pre_tokenizer, "</w>"
-    )
+    model = _bpe(700, ["<|startoftext|>", "<|endoftext|>"], backend.normalizer, backend.pre_tokenizer, "</w>")
     tokenizer = CLIPTokenizer(vocab=model["vocab"], merges=[tuple(m) for m in model["merges"]], model_max_length=77)
     towers = _towers(
         len(tokenizer),
@@ -91,6 +89,63 @@ def clip(folder: str | Path, *, seed: int = 0, dropout: float = 0.0, dtype: torc
     network.save_pretrained(folder)
     CLIPProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
     return Path(folder)
+
+
+def old_clip(folder: str | Path, *, seed: int = 0) -> Path:
+    """The same CLIP as transformers 4 wrote it and the Hub still holds it.
+
+    `eos_token_id` of 2, whole configurations repeated in `text_config_dict`, a `preprocessor_config.json` of a feature
+    extractor, and the tokenizer as `vocab.json` with `merges.txt`, its end-of-text token the highest.
+    """
+    folder = clip(folder, seed=seed)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())["model"]
+    special = ["<|startoftext|>", "<|endoftext|>"]
+    words = [
+        token for token, _ in sorted(tokenizer["vocab"].items(), key=lambda item: item[1]) if token not in special
+    ]
+    vocabulary = {token: index for index, token in enumerate([*words, *special])}
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tokenizer["merges"]]
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]), encoding="utf-8")
+    start, end = ({"content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": True,
+                   "__type": "AddedToken"} for token in special)  # fmt: skip
+    size = {"size": IMAGE_SIZE, "crop_size": IMAGE_SIZE, "do_resize": True, "do_center_crop": True, "resample": 3}
+    mean_and_std = {
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    }
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"] |= {"eos_token_id": 2, "bos_token_id": 0, "pad_token_id": 1}
+    config["text_config_dict"], config["vision_config_dict"] = config["text_config"], config["vision_config"]
+    config |= {"transformers_version": None, "torch_dtype": "float32", "logit_scale_init_value": 2.6592}
+    config.pop("dtype", None)
+    files = {
+        "config.json": config,
+        "vocab.json": vocabulary,
+        "special_tokens_map.json": {"bos_token": start, "eos_token": end, "unk_token": end, "pad_token": special[1]},
+        "tokenizer_config.json": {
+            "bos_token": start,
+            "eos_token": end,
+            "unk_token": end,
+            "pad_token": special[1],
+            "add_prefix_space": False,
+            "errors": "replace",
+            "do_lower_case": True,
+            "model_max_length": 77,
+            "tokenizer_class": "CLIPTokenizer",
+            "name_or_path": "openai/clip-vit-base-patch32",
+        },
+        "preprocessor_config.json": {
+            "feature_extractor_type": "CLIPFeatureExtractor",
+            "do_normalize": True,
+            **size,
+            **mean_and_std,
+        },
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    for name in ("tokenizer.json", "processor_config.json"):
+        (folder / name).unlink()
+    return folder
 
 
 def siglip(folder: str | Path, *, seed: int = 0) -> Path:
@@ -126,6 +181,7 @@ def siglip2(folder: str | Path, *, seed: int = 0) -> Path:
         merges=[tuple(m) for m in model["merges"]],
         add_bos_token=False,
         add_eos_token=True,
+        padding_side="right",
         model_max_length=TEXT_LENGTH,
     )
     _save_siglip(Path(folder), tokenizer, seed)
@@ -163,7 +219,9 @@ def pairs(number: int = 32, *, negatives: int = 2, concepts: bool = False, ragge
         row = {
             "image": image(index),
             "caption": caption,
-            "negative_captions": ["" if missing and slot == negatives - 1 else text for slot, text in enumerate(wrong)],
+            "negative_captions": [
+                "" if missing and slot == negatives - 1 else text for slot, text in enumerate(wrong)
+            ],
             "negative_kinds": ["swap_att", "replace_obj", "other"][:negatives],
             "negative_concreteness": [None if ragged and index % 7 == 2 else 3.5 + index % 3] * negatives,
             "negative_image": None if ragged and index % 4 == 1 else image(1000 + index),

@@ -74,12 +74,13 @@ def _is_case_sensitive(tokenizer: Any) -> bool:
 
 
 def _check_end_of_text(tokenizer: Any, eos_token_id: int | None) -> None:
-    legacy = eos_token_id == 2 and tokenizer.eos_token_id != 2
+    legacy = eos_token_id == 2
     if legacy and tokenizer.eos_token_id < len(tokenizer) - 1:
         raise ValueError(
             f"the text tower's eos_token_id is 2, so that it pools at the highest token id, but the tokenizer's "
             f"end-of-text token {tokenizer.eos_token_id} is not the highest of {len(tokenizer)}. Set "
-            f"model.config.text_config.eos_token_id = {tokenizer.eos_token_id} and load the model again."
+            f"model.config.text_config.eos_token_id = {tokenizer.eos_token_id} (not 2) and load the model again, or "
+            "use a tokenizer without added tokens."
         )
     if not legacy and eos_token_id is not None and tokenizer.eos_token_id != eos_token_id:
         raise ValueError(
@@ -203,7 +204,7 @@ class CompositionalCollator:
         cut = torch.zeros(len(rows), dtype=torch.long)
         texts = []
         for index, (row, caption) in enumerate(zip(rows, captions, strict=True)):
-            concepts = [text for text in (row.get("concepts") or []) if text.strip()] or [caption]
+            concepts = [text for text in (row.get("concepts") or []) if text and text.strip()] or [caption]
             cut[index] = max(0, len(concepts) - self.max_concepts)
             concepts = concepts[: self.max_concepts]
             owner[index, : len(concepts)] = index
@@ -223,6 +224,11 @@ def _caption(caption: Any, row: int) -> str:
 def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, str | None, float | None]]:
     """The first `number` negatives of a row as (text, kind, concreteness)."""
     texts = row.get("negative_captions")
+    if isinstance(texts, str):
+        raise ValueError(
+            f"column 'negative_captions', row {name}: found the text {texts!r}, expected a list of texts. "
+            "Put it into a list: dataset.map(lambda row: {'negative_captions': [row['negative_captions']]})."
+        )
     if texts is None or len(texts) < number:
         found = "nothing" if texts is None else f"{len(texts)} entries"
         raise ValueError(

@@ -6,7 +6,7 @@
 | `positive_captions` | list of string | other true captions |
 | `negative_captions`, `negative_kinds`, `negative_keywords`, `negative_categories`, `negative_concreteness` | lists of
 equal length; an empty string is masked; concreteness is 1 to 5 or null | text hard negatives, Cement |
-| `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; the first negative caption describes it |
+| `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; shows the first negative caption |
 | `neighbour_ids` | list of string | NegCLIP's hard images |
 | `concepts`, `concept_spans` | lists | C2LIP; none = the caption itself |
 | `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |

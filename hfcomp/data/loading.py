@@ -1,4 +1,4 @@
-"""Training sets by Hub id or path, and the rows that a collator receives: undecoded images, each row with its index."""
+"""Training sets by Hub id or path, and the rows a collator receives: undecoded images, each row with its index."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
 def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:
     """Image columns that hold file names become images; names are relative to the file that lists them."""
     for column in ("image", "negative_image"):
-        if column in dataset.column_names and dataset.features[column] == Value("string"):
+        if column in dataset.column_names and dataset.features[column] in (Value("string"), Value("large_string")):
             files = [None if name is None else {"path": str(folder / name), "bytes": None} for name in dataset[column]]
             dataset = dataset.remove_columns(column).add_column(column, files, feature=Image(decode=False))
     return dataset

@@ -11,9 +11,7 @@ from hfcomp.experiments.stages import StageSummary, train_stage
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
 # Our choice, found by trial: long enough for words, too short for binding (see recipes/slipform/README.md).
-SANDBOX_ROWS = 30_000
 SANDBOX_BASE = {
-    "max_steps": 250,
     "learning_rate": 1e-3,
     "warmup_steps": 50,
     "lr_scheduler_type": "cosine",
@@ -26,11 +24,15 @@ SANDBOX_BASE = {
 SANDBOX_BATCH = 128
 
 
-def sandbox_base(folder: Path, *, seed: int, common: dict[str, Any], resume: bool) -> StageSummary:
+def sandbox_base(
+    folder: Path, *, steps: int, rows: int, seed: int, common: dict[str, Any], resume: bool
+) -> StageSummary:
     """Trains the sandbox's tiny CLIP by plain InfoNCE until it knows words and no word order.
 
     Args:
         folder: where the model goes.
+        steps: of training.
+        rows: scenes.
         seed: of weights and scenes.
         common: trainer arguments that concern the machine (`use_cpu`, `disable_tqdm`, ...).
         resume: keep a base that is finished.
@@ -41,9 +43,9 @@ def sandbox_base(folder: Path, *, seed: int, common: dict[str, Any], resume: boo
 
     def build() -> tuple[Any, Any, Any]:
         set_seed(seed)
-        return CLIPModel(sandbox_clip_config()), sandbox_processor(), pretraining_set(SANDBOX_ROWS, seed)
+        return CLIPModel(sandbox_clip_config()), sandbox_processor(), pretraining_set(rows, seed)
 
-    arguments = {**SANDBOX_BASE, "seed": seed, **common}
+    arguments = {**SANDBOX_BASE, "max_steps": steps, "seed": seed, **common}
     return train_stage("base", InfoNCETrainer, build, folder, arguments, batch_size=SANDBOX_BATCH, resume=resume)
 
 

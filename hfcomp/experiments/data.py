@@ -43,7 +43,9 @@ def _filtered(dataset: Dataset, condition: str | None, tell: Tell) -> Dataset:
         return dataset
     column, _, wanted = condition.partition("=")
     if column not in dataset.column_names:
-        raise ValueError(f"dataset_filter={condition!r}: no column {column!r}; has: {', '.join(dataset.column_names)}.")
+        raise ValueError(
+            f"dataset_filter={condition!r}: no column {column!r}; has: {', '.join(dataset.column_names)}."
+        )
     keep = [index for index, value in enumerate(dataset[column]) if str(value).lower() == wanted.lower()]
     tell(f"{len(keep):,} of them have {condition}; {len(dataset) - len(keep):,} are left out")
     return dataset.select(keep)

@@ -20,9 +20,7 @@ from hfcomp.metrics.retrieval import retrieval_ranks
 RETRIEVAL_ROWS = 500
 
 
-def outcomes(
-    embedder: Embedder, config: ExperimentConfig, *, seed: int, tell: Callable[[str], None]
-) -> pd.DataFrame:
+def outcomes(embedder: Embedder, config: ExperimentConfig, *, seed: int, tell: Callable[[str], None]) -> pd.DataFrame:
     """One row per item and metric.
 
     Returns:

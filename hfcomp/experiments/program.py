@@ -71,7 +71,7 @@ def run(recipe: Recipe) -> Path:
     if state.is_main_process:
         _evaluate_and_report(recipe, folder, stages, models, notes)
     state.wait_for_everyone()
-    if torch.distributed.is_initialized():
+    if state.num_processes > 1:
         state.destroy_process_group()
     return folder
 
@@ -87,7 +87,16 @@ def _train(recipe: Recipe, folder: Path, tell: Any) -> tuple[list[StageSummary],
     else:
         base = folder / "base"
         if config.fresh_model == SANDBOX:
-            stages.append(sandbox_base(base, seed=seed, common=machine, resume=recipe.resume))
+            stages.append(
+                sandbox_base(
+                    base,
+                    steps=config.base_steps,
+                    rows=config.base_rows,
+                    seed=seed,
+                    common=machine,
+                    resume=recipe.resume,
+                )
+            )
         else:
             if PartialState().is_main_process and not (recipe.resume and (base / "config.json").is_file()):
                 write_vit_b32(base, config.clip_vocabulary, seed=seed)
@@ -168,7 +177,11 @@ def _check_same(recipe: Recipe, folder: Path) -> None:
 
 def _use_all_cores(state: PartialState) -> None:
     """`accelerate launch` sets one thread per process where nothing is set; a CPU run would take twice as long."""
-    if state.device.type != "cpu" or os.environ.get("OMP_NUM_THREADS") != "1" or "ACCELERATE_MIXED_PRECISION" not in os.environ:
+    if (
+        state.device.type != "cpu"
+        or os.environ.get("OMP_NUM_THREADS") != "1"
+        or "ACCELERATE_MIXED_PRECISION" not in os.environ
+    ):
         return
     threads = max(1, (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
     if threads > 1:

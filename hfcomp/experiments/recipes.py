@@ -42,6 +42,8 @@ class ExperimentConfig:
         default=SANDBOX,
         metadata={"help": "Without --model: 'sandbox' trains a tiny CLIP, 'vit_b32' writes one with random weights."},
     )
+    base_steps: int = field(default=250, metadata={"help": "Steps of the sandbox's base; longer, it learns binding."})
+    base_rows: int = field(default=30_000, metadata={"help": "Scenes of the sandbox's base."})
     clip_vocabulary: str | None = field(
         default=None, metadata={"help": "Folder with CLIP's vocab.json and merges.txt, for fresh_model vit_b32."}
     )

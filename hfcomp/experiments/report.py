@@ -98,7 +98,9 @@ def score_table(lines: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]
     for line in lines:
         shares = line["models"]
         row = [line["benchmark"], line["subset"], line["metric"], f"{line['items']:,}", f"{100 * line['chance']:.1f}"]
-        row += [_cell(shares[name]) + (f" {shares[name]['ties']} ties" if shares[name]["ties"] else "") for name in models]
+        row += [
+            _cell(shares[name]) + (f" {shares[name]['ties']} ties" if shares[name]["ties"] else "") for name in models
+        ]
         row += [_signed(shares[models[-1]][control])] if control else []
         rows.append(row)
     return header, rows
@@ -177,7 +179,9 @@ def draw_figure(path: Path, lines: list[dict[str, Any]]) -> None:
         chance = 100 * line["chance"]
         axes.hlines(chance, place - 0.45, place + 0.45, colors="black", linestyles="dotted", linewidth=1)
     axes.set_xticks(range(len(lines)))
-    axes.set_xticklabels([f"{line['subset']}\n{line['metric']}" for line in lines], rotation=45, ha="right", fontsize=7)
+    axes.set_xticklabels(
+        [f"{line['subset']}\n{line['metric']}" for line in lines], rotation=45, ha="right", fontsize=7
+    )
     axes.set_ylabel("percent (dotted: chance)")
     axes.set_ylim(0, 100)
     axes.legend()

@@ -101,6 +101,7 @@ def _summarize(name: str, trainer: Any, seconds: float) -> StageSummary:
     images = int(sum(line["images_encoded"] for line in lines))
     texts = int(sum(line["texts_encoded"] for line in lines))
     truncated = sum(line["truncated_text_share"] * line["texts_encoded"] for line in lines)
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     trained = trainer.state.log_history[-1].get("train_runtime", seconds)
     steps_now = trainer.state.global_step - trainer._initial_global_step
     return StageSummary(
@@ -111,7 +112,7 @@ def _summarize(name: str, trainer: Any, seconds: float) -> StageSummary:
         seconds=round(trained, 2),
         images_per_second=round(images * steps_now / max(trainer.state.global_step, 1) / max(trained, 1e-9), 2),
         peak_memory_gib=round(_peak_memory() / 2**30, 3),
-        loss=lines[-1]["loss"] if lines else float("nan"),
+        loss=losses[-1] if losses else trainer.state.log_history[-1].get("train_loss", float("nan")),
         truncated_text_share=truncated / max(texts, 1),
     )
 

@@ -92,26 +92,30 @@ def cement_loss(
         text_mask=text_valid,
     )
 
-    loss, shares, metrics = image.new_zeros(()), [], dict[str, Tensor]()
-    for name, direction, key_valid in zip(
-        ("image_to_text", "text_to_image"), directions, (text_valid, image_valid), strict=True
-    ):
-        has_hard = both & key_valid[counterpart]
-        counted, hard = both[part], direction.entries[:, 1].detach().masked_fill(~has_hard[part], -torch.inf)
-        one_way = cross_entropy(direction, counted) / both.sum()
-        loss = loss + one_way / 2
-        highest = torch.maximum(direction.top, hard)
-        metrics |= direction_metrics(name, one_way, direction, highest, counted, both.sum())
-        accuracy = hard_negative_accuracy(direction.entries[:, 0], hard.unsqueeze(1), has_hard.sum())
-        metrics[f"hard_negative_accuracy_{name}"] = accuracy
-        shares.append(_allocation(direction, hard + raised[part].detach(), counted) / both.sum())
-    hard_share, easy_share = torch.stack(shares).mean(0).unbind()
-    mean_margin = raised[part].detach()[: len(part) // 2].sum() / either[size:].sum().clamp(min=1)
-    return loss, metrics | {
+    to_text = _one_way("image_to_text", directions[0], raised[part], both, both & text_valid[counterpart], part)
+    to_image = _one_way("text_to_image", directions[1], raised[part], both, both & image_valid[counterpart], part)
+    hard_share, easy_share = ((to_text[1] + to_image[1]) / 2).unbind()
+    margins = raised[part].detach()[: len(part) // 2]  # originals come first, and i' repeats the margin of i
+    return (to_text[0] + to_image[0]) / 2, {
+        **to_text[2],
+        **to_image[2],
         "gradient_hard_negative": hard_share,
         "gradient_easy_negatives": easy_share,
-        "margin": mean_margin,
+        "margin": margins.sum() / either[size:].sum().clamp(min=1),
     }
+
+
+def _one_way(
+    name: str, direction: Direction, raised: Tensor, both: Tensor, has_hard: Tensor, part: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Return one direction's loss, shares of Eq. 3 and metrics; masks are [2N], the rest is of the R anchors."""
+    counted, count = both[part], both.sum()
+    hard = direction.entries[:, 1].detach().masked_fill(~has_hard[part], -torch.inf)
+    loss = cross_entropy(direction, counted) / count
+    shares = _allocation(direction, hard + raised.detach(), counted) / count
+    metrics = direction_metrics(name, loss, direction, torch.maximum(direction.top, hard), counted, count)
+    accuracy = hard_negative_accuracy(direction.entries[:, 0], hard.unsqueeze(1), has_hard.sum())
+    return loss, shares, metrics | {f"hard_negative_accuracy_{name}": accuracy}
 
 
 def _doubled_mask(name: str, mask: Tensor | None, image: Tensor) -> Tensor:

@@ -81,6 +81,8 @@ class CompositionalConfig(TrainingArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not torch.accelerator.is_available():
+            self.dataloader_pin_memory = False  # torch warns, and pins nothing
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
@@ -325,11 +327,13 @@ class CompositionalTrainer(Trainer):
                 logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
         return super().get_train_dataloader()
 
-    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
+    def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
         drop_last = self.args.dataloader_drop_last
         self.args.dataloader_drop_last = drop_last and is_training  # evaluation must not lose rows
         try:
-            return super()._get_dataloader(*args, is_training=is_training, **kwargs)
+            # evaluate() and predict() may bring a data set of their own
+            rows = self._rows(dataset, self.args)
+            return super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
         finally:
             self.args.dataloader_drop_last = drop_last
 
@@ -337,7 +341,8 @@ class CompositionalTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the objective's metrics to a line of the log; stops a run whose loss is no longer finite."""
-        if "loss" in logs:
+        # "train_loss" is the last line of a run, which may end between two logging steps
+        if "loss" in logs or "train_loss" in logs:
             self._stop_if_not_finite()
             logs |= self.step_log.drain()
         super().log(logs, start_time)

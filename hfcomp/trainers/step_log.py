@@ -42,7 +42,8 @@ class StepLog:
         """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
         for name, value in metrics.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
-        self._values = {name: value.detach() for name, value in values.items() if value is not None}
+        # a copy: a value may be the parameter itself, which the optimizer changes in place
+        self._values = {name: value.detach().clone() for name, value in values.items() if value is not None}
         self._recent.append((loss.detach(), self._rows))
         self._steps += 1
 

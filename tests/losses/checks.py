@@ -10,7 +10,9 @@ from hfcomp.losses import chunks
 def unit(*shape, seed, dtype=torch.float64):
     """L2-normalised random embeddings that require gradient."""
     generator = torch.Generator().manual_seed(seed)
-    return F.normalize(torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1).to(dtype).requires_grad_()
+    return (
+        F.normalize(torch.randn(*shape, generator=generator, dtype=torch.float64), dim=-1).to(dtype).requires_grad_()
+    )
 
 
 def scalar(value, dtype=torch.float64):

@@ -12,7 +12,7 @@ def log_sum(entries):
     """log sum exp of a Python list of scalars, None for an empty list."""
     if not entries:
         return None
-    highest = max(float(x) for x in entries)
+    highest = max(float(x.detach()) for x in entries)
     return torch.log(sum(torch.exp(x - highest) for x in entries)) + highest
 
 
@@ -36,7 +36,7 @@ def contrast(query, keys, scale, *, additions, query_mask, key_mask):
             value = scale * (query[i] * keys[j]).sum()
             for added in additions.get((i, j), []):
                 value = value + added
-            if query_mask[i] and key_mask[j] and float(value) > -math.inf:
+            if query_mask[i] and key_mask[j] and float(value.detach()) > -math.inf:
                 rows[i].append(value)
                 columns[j].append(value)
     nothing = torch.tensor(-math.inf, dtype=torch.float64)

@@ -21,7 +21,7 @@ def inputs(dtype=torch.float64, scale=10.0):
     return query, keys, scalar(scale, dtype), positions, additions
 
 
-def weighted(result, masked=True):
+def weighted(result):
     """A loss that weighs every output differently; empty rows and columns are left out."""
     total = (result.entries * torch.arange(1.0, 1 + result.entries.numel()).view_as(result.entries).cos()).sum()
     for side in (result.row, result.column):
@@ -33,7 +33,13 @@ def weighted(result, masked=True):
 def run(chunk_size=None, dtype=torch.float64, scale=10.0):
     query, keys, scale, positions, additions = inputs(dtype, scale)
     result = contrast(
-        query, keys, scale, positions=positions, additions=additions, query_mask=QUERY_MASK, key_mask=KEY_MASK,
+        query,
+        keys,
+        scale,
+        positions=positions,
+        additions=additions,
+        query_mask=QUERY_MASK,
+        key_mask=KEY_MASK,
         chunk_size=chunk_size,
     )
     return result, torch.autograd.grad(weighted(result), (query, keys, scale, additions))
@@ -50,14 +56,21 @@ def test_equals_loops(chunk_size):
         query, keys, scale, additions=pairs, query_mask=QUERY_MASK.tolist(), key_mask=KEY_MASK.tolist()
     )
     found = contrast(
-        query, keys, scale, positions=positions, additions=additions, query_mask=QUERY_MASK, key_mask=KEY_MASK,
+        query,
+        keys,
+        scale,
+        positions=positions,
+        additions=additions,
+        query_mask=QUERY_MASK,
+        key_mask=KEY_MASK,
         chunk_size=chunk_size,
     )
     torch.testing.assert_close((found.row, found.column), (row, column))
     entries = (scale * query @ keys.T).gather(1, positions)
     torch.testing.assert_close(found.entries, entries)
-    expected = torch.autograd.grad(weighted(found._replace(row=row, column=column, entries=entries)),
-                                   (query, keys, scale, additions))
+    expected = torch.autograd.grad(
+        weighted(found._replace(row=row, column=column, entries=entries)), (query, keys, scale, additions)
+    )
     actual = torch.autograd.grad(weighted(found), (query, keys, scale, additions))
     for name, a, b in zip(("query", "keys", "scale", "additions"), actual, expected, strict=True):
         # the loops leave out an entry at -inf, and with it the gradient to that -inf, which is 0
@@ -86,8 +99,9 @@ def test_gradcheck():
     additions = unit(5, 2, seed=3)
     for chunk_size in (None, 2):
         assert torch.autograd.gradcheck(
-            lambda q, k, s, a, chunk=chunk_size: contrast(
-                q, k, s, positions=positions, additions=a, chunk_size=chunk)[:2],
+            lambda q, k, s, a, chunk=chunk_size: contrast(q, k, s, positions=positions, additions=a, chunk_size=chunk)[
+                :2
+            ],
             (query, keys, scale, additions),
         )
 

@@ -45,7 +45,9 @@ def sugarcrepe_items(folder: str | Path, images: str | Path) -> tuple[list[Sugar
     for subset in SUBSETS:
         path = Path(folder) / f"{subset}.json"
         if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing; get it from the data folder of github.com/RAIVNLab/sugar-crepe.")
+            raise FileNotFoundError(
+                f"{path} is missing; get it from the data folder of github.com/RAIVNLab/sugar-crepe."
+            )
         for key, row in json.loads(path.read_text()).items():
             image = Path(images) / row["filename"]
             if image.is_file():
@@ -53,5 +55,7 @@ def sugarcrepe_items(folder: str | Path, images: str | Path) -> tuple[list[Sugar
             else:
                 absent += 1
     if not found:
-        raise FileNotFoundError(f"{images}: holds none of SugarCrepe's photographs (COCO val2017, 12 digits and .jpg).")
+        raise FileNotFoundError(
+            f"{images}: holds none of SugarCrepe's photographs (COCO val2017, 12 digits and .jpg)."
+        )
     return found, absent

@@ -1,0 +1,56 @@
+"""Tiny models on disk, built once for all tests of a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+import transformers
+
+from tests import tiny
+
+
+def pytest_configure():
+    torch.set_num_threads(1)
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory) -> Path:
+    """A tiny CLIP. Never write into this folder, nor into those of the fixtures below."""
+    return tiny.clip(tmp_path_factory.mktemp("models") / "clip")
+
+
+@pytest.fixture(scope="session")
+def clip_with_dropout(tmp_path_factory) -> Path:
+    return tiny.clip(tmp_path_factory.mktemp("models") / "clip_with_dropout", dropout=0.2)
+
+
+@pytest.fixture(scope="session")
+def old_clip(tmp_path_factory) -> Path:
+    return tiny.old_clip(tmp_path_factory.mktemp("models") / "old_clip")
+
+
+@pytest.fixture(scope="session")
+def siglip(tmp_path_factory) -> Path:
+    return tiny.siglip(tmp_path_factory.mktemp("models") / "siglip")
+
+
+@pytest.fixture(scope="session")
+def siglip2(tmp_path_factory) -> Path:
+    return tiny.siglip2(tmp_path_factory.mktemp("models") / "siglip2")
+
+
+@pytest.fixture(params=["clip", "siglip", "siglip2"])
+def model_folder(request) -> Path:
+    """Each of the tiny models in turn."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def pairs() -> datasets.Dataset:
+    """20 rows with 2 negative captions and concepts; some lack a negative image, a negative caption or a rating."""
+    return tiny.pairs(20, concepts=True)

@@ -1,0 +1,167 @@
+"""Training sets from every place that the documentation names, and the rows that a collator receives."""
+
+from __future__ import annotations
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import AutoProcessor
+
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.loading import TrainingRows, load_training_set
+from hfcomp.modeling import load_backbone
+from tests import tiny
+
+README = """---
+configs:
+- config_name: swap
+  data_files:
+  - split: train
+    path: swap/train.parquet
+  - split: validation
+    path: swap/validation.parquet
+- config_name: replace
+  data_files:
+  - split: train
+    path: replace.parquet
+---
+"""
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return tiny.pairs(6)
+
+
+@pytest.fixture(scope="module")
+def repository(dataset, tmp_path_factory):
+    """A folder in the layout of a data set repository on the Hub."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "swap").mkdir()
+    dataset.to_parquet(folder / "swap" / "train.parquet")
+    dataset.select(range(2)).to_parquet(folder / "swap" / "validation.parquet")
+    dataset.select(range(3)).to_parquet(folder / "replace.parquet")
+    (folder / "README.md").write_text(README)
+    return folder
+
+
+def same(loaded, dataset) -> bool:
+    return (
+        loaded["caption"][:] == dataset["caption"][:]
+        and loaded["negative_captions"][:] == dataset["negative_captions"][:]
+        and np.array_equal(np.asarray(loaded[0]["image"]), np.asarray(dataset[0]["image"]))
+        and loaded[1]["negative_image"] is None
+    )
+
+
+def test_a_folder_of_save_to_disk(dataset, tmp_path):
+    dataset.save_to_disk(tmp_path / "one")
+    assert same(load_training_set(str(tmp_path / "one")), dataset)
+    splits = datasets.DatasetDict(train=dataset, validation=dataset.select(range(2)))
+    splits.save_to_disk(tmp_path / "splits")
+    assert same(load_training_set(str(tmp_path / "splits")), dataset)
+    assert len(load_training_set(str(tmp_path / "splits"), split="validation")) == 2
+
+
+def test_a_repositorys_folder_with_configurations(dataset, repository, tmp_path):
+    cache = {"cache_dir": str(tmp_path)}
+    assert same(load_training_set(str(repository), config="swap", **cache), dataset)
+    assert len(load_training_set(str(repository), config="swap", split="validation", **cache)) == 2
+    assert len(load_training_set(str(repository), config="replace", **cache)) == 3
+
+
+def test_a_parquet_file(dataset, repository, tmp_path):
+    loaded = load_training_set(str(repository / "swap" / "train.parquet"), cache_dir=str(tmp_path))
+    assert same(loaded, dataset)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_text_file_names_images_relative_to_itself(form, tmp_path, monkeypatch):
+    folder = tmp_path / "set"
+    (folder / "pictures").mkdir(parents=True)
+    for index in range(2):
+        tiny.image(index).save(folder / "pictures" / f"{index}.png")
+    columns = {"image": ["pictures/0.png", "pictures/1.png"], "caption": ["a red cube", "a blue ball"]}
+    if form == "jsonl":
+        columns["negative_image"] = [None, "pictures/0.png"]
+    written = datasets.Dataset.from_dict(columns)
+    path = folder / f"list.{form}"
+    written.to_json(path) if form == "jsonl" else written.to_csv(path)
+    monkeypatch.chdir(tmp_path)  # the working directory has no say
+    loaded = load_training_set(str(path), cache_dir=str(tmp_path / "cache"))
+    assert loaded["caption"][:] == columns["caption"]
+    shown = loaded.cast_column("image", datasets.Image())
+    assert np.array_equal(np.asarray(shown[1]["image"]), np.asarray(tiny.image(1)))
+    if form == "jsonl":
+        assert loaded[0]["negative_image"] is None
+        assert loaded[1]["negative_image"]["path"].endswith("pictures/0.png")
+
+
+def test_a_wrong_split_is_named_with_those_that_are_there(repository, tmp_path):
+    with pytest.raises(ValueError, match="no split 'test'; it has: train, validation. Set dataset_split"):
+        load_training_set(str(repository), config="swap", split="test", cache_dir=str(tmp_path))
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "rows.tsv").write_text("a\tb\n")
+    with pytest.raises(ValueError, match=r"rows\.tsv: expected a \.parquet, \.json, \.jsonl or \.csv"):
+        load_training_set(str(tmp_path / "rows.tsv"))
+
+
+# Rows
+
+
+def test_rows_carry_their_index_and_undecoded_images(dataset):
+    rows = TrainingRows(dataset, ["image", "caption", "negative_image", "concepts"])
+    assert len(rows) == 6
+    read = rows.__getitems__([4, 1])
+    assert [row["row"] for row in read] == [4, 1]
+    assert [row["caption"] for row in read] == [dataset[4]["caption"], dataset[1]["caption"]]
+    assert set(read[0]) == {"row", "image", "caption", "negative_image"}
+    assert read[0]["image"]["bytes"][:4] == b"\x89PNG"
+    assert read[1]["negative_image"] is None
+    assert rows[4]["row"] == 4
+    assert rows[4] == read[0]
+
+
+def test_a_corrupt_image_is_not_opened_by_reading_a_row():
+    content = {"image": [{"bytes": b"no image", "path": None}], "caption": ["a red cube"]}
+    features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
+    dataset = datasets.Dataset.from_dict(content, features=features)
+    assert TrainingRows(dataset, ["image"])[0]["image"]["bytes"] == b"no image"
+
+
+def test_a_selection_counts_from_its_own_start(dataset):
+    assert TrainingRows(dataset.select([3, 5]), ["caption"])[1] == {"row": 1, "caption": dataset[5]["caption"]}
+
+
+def test_split_dictionaries_are_refused(dataset):
+    with pytest.raises(TypeError, match=r"has the splits train\. Pass one of them: dataset\['train'\]"):
+        TrainingRows(datasets.DatasetDict(train=dataset), ["image"])
+
+
+def test_streaming_sets_are_refused(dataset):
+    with pytest.raises(TypeError, match="streaming; .*Load it without streaming=True"):
+        TrainingRows(dataset.to_iterable_dataset(), ["image"])
+
+
+def test_other_types_are_refused_by_name():
+    with pytest.raises(TypeError, match=r"expected a datasets\.Dataset, found list"):
+        TrainingRows([{"image": None}], ["image"])
+
+
+def test_batches_through_a_loader_with_two_workers_equal_those_without(dataset, clip):
+    rows = TrainingRows(dataset, ["image", "caption", "negative_captions", "negative_image"])
+    collator = CompositionalCollator(
+        AutoProcessor.from_pretrained(clip), load_backbone(clip).config, num_negatives=2, negative_image=True
+    )
+    options = {"batch_size": 2, "collate_fn": collator}
+    found = list(torch.utils.data.DataLoader(rows, num_workers=2, **options))
+    expected = list(torch.utils.data.DataLoader(rows, **options))
+    assert [batch["row"].tolist() for batch in found] == [[0, 1], [2, 3], [4, 5]]
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        assert torch.equal(one["pixels"].pixels, other["pixels"].pixels)
+        for key in set(one) - {"pixels"}:
+            torch.testing.assert_close(one[key], other[key], rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,409 @@
+"""What runs on one process and on several: each case returns tensors and facts, which the tests compare.
+
+Cases take a folder with the tiny models and a folder to write to. A case divides one global batch by the number of
+processes, so that every number of processes should find the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transformers import AutoModel, AutoProcessor, TrainerCallback
+
+from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
+from hfcomp.losses import cement_loss, info_nce_loss, sigmoid_loss
+from hfcomp.modeling import encode_images, encode_texts
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.metrics import embedding_metrics
+from tests import tiny
+from tests.trainers.own_objective import Offset, OwnTrainer
+
+GLOBAL_BATCH = 8
+STEPS = 4
+EVALUATED = (21, 17, 3)
+LOSSES = ("info_nce", "sigmoid", "cement", "joint")
+NAN_STEP = 3
+NOT_COMPARED = ("runtime", "per_second", "epoch", "total_flos")
+
+Found = tuple[dict[str, torch.Tensor], dict[str, Any]]
+CASES: dict[str, Callable[[Path, Path], Found]] = {}
+
+
+def case(function: Callable[[Path, Path], Found]) -> Callable[[Path, Path], Found]:
+    CASES[function.__name__] = function
+    return function
+
+
+def shares(number: int, processes: int) -> list[int]:
+    """8 rows on 3 processes: 3, 3, 2."""
+    return [number // processes + (index < number % processes) for index in range(processes)]
+
+
+@functools.cache
+def data(number: int = 20, concepts: bool = False):
+    """Rows that lack a negative image, a negative caption or a rating here and there; some captions are cut."""
+
+    def lengthen(row, index):
+        return {"caption": " and ".join([row["caption"]] * 9)} if index % 6 == 1 else {}
+
+    return tiny.pairs(number, concepts=concepts).map(lengthen, with_indices=True)
+
+
+def config(config_class: type, folder: Path, **settings: Any) -> Any:
+    defaults = {
+        "output_dir": str(folder / "out"),
+        "per_device_train_batch_size": GLOBAL_BATCH // world_size(),
+        "per_device_eval_batch_size": GLOBAL_BATCH // world_size(),
+        "max_steps": STEPS,
+        "learning_rate": 1e-3,
+        # a larger epsilon: Adam turns gradients that are nothing but rounding into steps of full length
+        "adam_epsilon": 1e-3,
+        "lr_scheduler_type": "constant",
+        # so high that nothing is clipped, which would hide a wrong factor; the norm is logged
+        "max_grad_norm": 1e9,
+        "logging_steps": 2,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "ddp_timeout": 60,
+        "dataloader_pin_memory": False,
+    }
+    return config_class(**{**defaults, **settings})
+
+
+def gradients_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {
+        f"gradient/{name}": parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def weights_of(model: torch.nn.Module, prefix: str = "weight") -> dict[str, torch.Tensor]:
+    return {f"{prefix}/{name}": parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+class Observer(TrainerCallback):
+    """Keeps the gradients of the first step."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.gradients: dict[str, torch.Tensor] = {}
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        if state.global_step == 0:
+            self.gradients = gradients_of(self.model)
+
+
+def train(trainer: CompositionalTrainer) -> Found:
+    """Weights before and after, gradients of the first step, and every line of the log."""
+    observer = Observer(trainer.model)
+    trainer.add_callback(observer)
+    before = weights_of(trainer.model, "before")
+    trainer.train()
+    log = [
+        {key: value for key, value in line.items() if not any(part in key for part in NOT_COMPARED)}
+        for line in trainer.state.log_history
+    ]
+    trainable = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
+    tensors = {**before, **observer.gradients, **weights_of(trainer.model)}
+    return tensors, {"log": log, "trainable": trainable}
+
+
+def trainer_of(
+    trainer_class: type, model: Any, folder: Path, *, processor: Path | None = None, **settings: Any
+) -> CompositionalTrainer:
+    return trainer_class(
+        model,
+        config(trainer_class.config_class, folder, **settings),
+        train_dataset=data(),
+        processing_class=None if processor is None else AutoProcessor.from_pretrained(processor),
+    )
+
+
+# Training
+
+
+@case
+def info_nce(models: Path, folder: Path) -> Found:
+    return train(trainer_of(InfoNCETrainer, models / "clip", folder))
+
+
+@case
+def info_nce_negatives(models: Path, folder: Path) -> Found:
+    return train(trainer_of(InfoNCETrainer, models / "clip", folder, num_negatives=2))
+
+
+@case
+def info_nce_siglip(models: Path, folder: Path) -> Found:
+    return train(trainer_of(InfoNCETrainer, models / "siglip", folder))
+
+
+@case
+def info_nce_siglip2(models: Path, folder: Path) -> Found:
+    return train(trainer_of(InfoNCETrainer, models / "siglip2", folder))
+
+
+@case
+def cement(models: Path, folder: Path) -> Found:
+    return train(trainer_of(CementTrainer, models / "clip", folder))
+
+
+@case
+def cement_siglip(models: Path, folder: Path) -> Found:
+    return train(trainer_of(CementTrainer, models / "siglip", folder))
+
+
+@case
+def mini_batches(models: Path, folder: Path) -> Found:
+    # cut unevenly: 3 divides neither the images of a process nor its texts
+    return train(trainer_of(CementTrainer, models / "clip", folder, mini_batch_size=3 if world_size() > 1 else None))
+
+
+@case
+def accumulation(models: Path, folder: Path) -> Found:
+    return train(trainer_of(CementTrainer, models / "clip", folder, gradient_accumulation_steps=2, max_steps=4))
+
+
+@case
+def frozen_images(models: Path, folder: Path) -> Found:
+    return train(trainer_of(CementTrainer, models / "clip", folder, freeze_towers=["image"]))
+
+
+@case
+def frozen_by_hand(models: Path, folder: Path) -> Found:
+    backbone = AutoModel.from_pretrained(models / "siglip")
+    for name, parameter in backbone.named_parameters():
+        parameter.requires_grad_("vision_model" in name)
+    return train(trainer_of(InfoNCETrainer, backbone, folder, processor=models / "siglip"))
+
+
+@case
+def own_objective(models: Path, folder: Path) -> Found:
+    trainer = trainer_of(OwnTrainer, models / "clip", folder, num_negatives=2)
+    found = train(trainer)
+    trainer.save_model(str(folder / "saved"))
+    return found
+
+
+# Evaluation
+
+
+@case
+def evaluation(models: Path, folder: Path) -> Found:
+    """In the midst of training, on sets that end in a ragged batch, in one row, and within the first batch."""
+    seen: list[tuple[np.ndarray, ...]] = []
+
+    def metrics(prediction):
+        seen.append(prediction.predictions)
+        return embedding_metrics(prediction) | {"rows": len(prediction.predictions[0])}
+
+    trainer = InfoNCETrainer(
+        models / "clip",
+        config(InfoNCETrainer.config_class, folder, num_negatives=2, max_steps=2, eval_strategy="steps", eval_steps=1),
+        train_dataset=data(),
+        eval_dataset={str(number): data(number) for number in EVALUATED},
+        compute_metrics=metrics,
+    )
+    tensors, facts = train(trainer)
+    for number, predictions in zip(EVALUATED, seen[-len(EVALUATED) :], strict=True):
+        tensors |= {f"{number}/{index}": torch.from_numpy(part) for index, part in enumerate(predictions)}
+    rows = trainer.get_eval_dataloader(data(EVALUATED[0])).dataset
+    inputs = trainer.data_collator([rows[index] for index in range(len(rows))])
+    with torch.no_grad():
+        trainer.model.eval()
+        tensors["image"] = encode_images(
+            trainer.model.backbone, trainer.model.normalize_pixels(inputs["pixels"].pixels)
+        )
+        tensors["text"] = encode_texts(trainer.model.backbone, inputs["input_ids"])
+    return tensors, facts
+
+
+# Errors
+
+
+class BrokenTrainer(InfoNCETrainer):
+    """The part of the last process is NaN in one step."""
+
+    batches: list[list[int]]
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        self.batches.append(inputs["row"].tolist())
+        f = self.encode(model, inputs)
+        loss, metrics = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, rows=f.rows)
+        if self.state.global_step == NAN_STEP - 1 and rank() == world_size() - 1:
+            loss = loss * torch.nan
+        return self.report(loss, metrics, f, return_outputs)
+
+
+def broken(models: Path, folder: Path, **settings: Any) -> Found:
+    trainer = trainer_of(BrokenTrainer, models / "clip", folder, **settings)
+    trainer.batches = []
+    try:
+        trainer.train()
+        error = "none"
+    except FloatingPointError as exception:
+        error = str(exception)
+    return {}, {"error": error, "batches": trainer.batches, "steps": trainer.state.global_step}
+
+
+@case
+def nan_when_logging(models: Path, folder: Path) -> Found:
+    return broken(models, folder, save_strategy="steps", save_steps=2, logging_steps=1)
+
+
+@case
+def nan_when_saving(models: Path, folder: Path) -> Found:
+    return broken(models, folder, save_strategy="steps", save_steps=2, logging_steps=50)
+
+
+@case
+def nan_at_the_end(models: Path, folder: Path) -> Found:
+    return broken(models, folder, logging_steps=50)
+
+
+@case
+def ragged_training(models: Path, folder: Path) -> Found:
+    trainer = trainer_of(InfoNCETrainer, models / "clip", folder, dataloader_drop_last=False)
+    try:
+        trainer.train()
+        error = "none"
+    except ValueError as exception:
+        error = str(exception)
+    return {}, {"error": error, "steps": trainer.state.global_step}
+
+
+# Uneven batches, and the collectives alone
+
+
+class ConceptTrainer(CompositionalTrainer):
+    """Every field that is gathered has a part in the loss, and the owners point to their images."""
+
+    uses = (
+        "image",
+        "text",
+        "negative_image",
+        "negative_text",
+        "negative_image_mask",
+        "negative_text_mask",
+        "negative_kind",
+        "negative_concreteness",
+        "concepts",
+        "owner",
+        "logit_scale",
+        "learned",
+    )
+
+    def objective_state(self, args):
+        return {"offset": Offset()}
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        self.features = f = self.encode(model, inputs)
+        logits = f.logit_scale * f.image[f.rows] @ f.concepts.T + f.learned["offset"]
+        own = f.owner == torch.arange(len(f.image))[f.rows].unsqueeze(1)
+        concepts = F.softplus(torch.where(own, -logits, logits)) * (f.owner >= 0)
+        loss, metrics = cement_loss(
+            f.image,
+            f.text,
+            f.negative_image,
+            f.negative_text[:, 0],
+            logit_scale=f.logit_scale,
+            margin=f.negative_concreteness[:, 0].nan_to_num() / 4 + f.negative_kind[:, 0] / 8,
+            negative_image_mask=f.negative_image_mask,
+            negative_text_mask=f.negative_text_mask[:, 0],
+            rows=f.rows,
+        )
+        return self.report(loss + concepts.sum() / (f.owner >= 0).sum(), metrics, f, return_outputs)
+
+
+@case
+def uneven(models: Path, folder: Path) -> Found:
+    """3, 3 and 2 rows of one batch of 8 on three processes."""
+    trainer = ConceptTrainer(
+        models / "clip",
+        config(ConceptTrainer.config_class, folder, num_negatives=1, max_concepts=2, dataloader_drop_last=False),
+        train_dataset=data(concepts=True),
+    )
+    sizes = shares(GLOBAL_BATCH, world_size())
+    start = sum(sizes[: rank()])
+    inputs = trainer.data_collator([trainer.train_dataset[index] for index in range(start, start + sizes[rank()])])
+    model = trainer.accelerator.prepare(trainer.model.train())
+    loss = trainer.compute_loss(model, inputs)
+    loss.backward()
+    features = trainer.features
+    fields = {f"field/{name}": value.detach() for name, value in features.items() if isinstance(value, torch.Tensor)}
+    trainer.log({"loss": 0.0})
+    log = {key: value for key, value in trainer.state.log_history[0].items() if key != "epoch"}
+    facts = {"rows": [features.rows.start, features.rows.stop], "wrapped": type(model).__name__, "log": log}
+    return {"loss": loss.detach(), **fields, **gradients_of(trainer.model)}, facts
+
+
+def leaves() -> dict[str, torch.Tensor]:
+    """Random embeddings, margins and scalars of a batch of 7, in float64."""
+    generator = torch.Generator().manual_seed(0)
+
+    def unit(*shape):
+        return F.normalize(torch.randn(*shape, 16, generator=generator, dtype=torch.float64), dim=-1)
+
+    sizes = {"image": (7,), "text": (7,), "negative_image": (7,), "negative_text": (7, 2)}
+    found = {name: unit(*size) for name, size in sizes.items()}
+    found["margin"] = torch.randn(7, generator=generator, dtype=torch.float64)
+    found["scale"] = torch.tensor(7.0, dtype=torch.float64)
+    found["bias"] = torch.tensor(-3.0, dtype=torch.float64)
+    return {name: value.requires_grad_() for name, value in found.items()}
+
+
+MASKS = {
+    "negative_image_mask": torch.tensor([True, False, True, True, True, False, True]),
+    "negative_text_mask": torch.tensor([[True, True]] * 3 + [[False, True]] + [[True, False]] * 3),
+}
+
+
+def loss_of(name: str, f: dict[str, torch.Tensor], rows: slice | None) -> torch.Tensor:
+    if name == "info_nce":
+        negatives = {"negative_text": f["negative_text"], "negative_mask": f["negative_text_mask"]}
+        return info_nce_loss(f["image"], f["text"], logit_scale=f["scale"], **negatives, rows=rows)[0]
+    if name == "sigmoid":
+        return sigmoid_loss(f["image"], f["text"], logit_scale=f["scale"], logit_bias=f["bias"], rows=rows)[0]
+    if name == "joint":
+        # autograd hands one and the same gradient to both terms of a sum
+        joint = (f["image"] + f["text"])[slice(None) if rows is None else rows]
+        return F.softplus(f["scale"] * joint @ f["negative_image"].T).sum() / len(f["image"])
+    negatives = [f["negative_image"], f["negative_text"][:, 0]]
+    masks = {
+        "negative_image_mask": f["negative_image_mask"],
+        "negative_text_mask": f["negative_text_mask"][:, 0],
+    }
+    scale, margin = f["scale"], f["margin"]
+    return cement_loss(f["image"], f["text"], *negatives, logit_scale=scale, margin=margin, **masks, rows=rows)[0]
+
+
+@case
+def rows_and_whole(models: Path, folder: Path) -> Found:
+    """The losses alone, as the trainer calls them; gradients are those of this process, before DDP's mean."""
+    shared = ("margin", "scale", "bias")
+    sizes = shares(7, world_size())
+    start = sum(sizes[: rank()])
+    part = slice(start, start + sizes[rank()])
+    tensors, facts = {}, {"sizes": gather_sizes(sizes[rank()], torch.device("cpu"))}
+    for name in LOSSES:
+        full = leaves()
+        local = [value[part] for key, value in full.items() if key not in shared]
+        names = [key for key in full if key not in shared]
+        f = {key: full[key] for key in shared}
+        f |= zip(names, gather_with_grad(*local, sizes=sizes), strict=True)
+        f |= zip(MASKS, gather(*(mask[part] for mask in MASKS.values()), sizes=sizes), strict=True)
+        loss = sum_loss(loss_of(name, f, part))
+        loss.backward()
+        tensors[f"{name}/loss"] = loss.detach()
+        tensors |= {f"{name}/{key}": torch.zeros_like(x) if x.grad is None else x.grad for key, x in full.items()}
+    return tensors, facts

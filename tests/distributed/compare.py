@@ -1,0 +1,55 @@
+"""How close several processes must come to one, in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.distributed.cases import MASKS, leaves, loss_of
+from tests.distributed.launch import Result
+
+RELATIVE = 3e-6
+# of the largest entry of all tensors: some gradients are zero but for rounding (a bias of keys changes no attention)
+FLOOR = 1e-7
+
+
+def assert_same_tensors(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    """Every tensor is the same but for rounding, relative to its own largest entry."""
+    assert expected
+    assert found.keys() == expected.keys()
+    floor = FLOOR * max(1.0, *(largest(x) for x in expected.values()))
+    for name, tensor in expected.items():
+        other = found[name]
+        assert other.shape == tensor.shape, name
+        assert other.dtype == tensor.dtype, name
+        assert torch.equal(other.isnan(), tensor.isnan()), name
+        difference = largest(other.double() - tensor.double())
+        assert difference <= RELATIVE * largest(tensor) + floor, f"{name}: {difference} of {largest(tensor)}"
+
+
+def largest(tensor: torch.Tensor) -> float:
+    return tensor.double().nan_to_num().abs().max().item() if tensor.numel() else 0.0
+
+
+def assert_same_log(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Every line of the log has the same keys and values."""
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, rel=RELATIVE, abs=2e-6, nan_ok=False)
+
+
+def assert_slices_add_up(results: list[Result], loss: str, sizes: list[int]) -> None:
+    """Value and gradients of a loss in slices, `sizes` rows on each process, are those of the whole loss here."""
+    assert [result.facts["sizes"] for result in results] == [sizes] * len(sizes)
+    full = leaves()
+    whole = loss_of(loss, {**full, **MASKS}, None)
+    whole.backward()
+    for result in results:
+        torch.testing.assert_close(result.tensors[f"{loss}/loss"], whole.detach(), rtol=1e-12, atol=0)
+    for name, leaf in full.items():
+        gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+        # DDP takes the mean over processes
+        mean = torch.stack([result.tensors[f"{loss}/{name}"] for result in results]).mean(0)
+        torch.testing.assert_close(mean, gradient, rtol=1e-12, atol=1e-13)

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.launch import Results
+
+
+@pytest.fixture(scope="session")
+def models(clip, siglip, siglip2, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for name, model in {"clip": clip, "siglip": siglip, "siglip2": siglip2}.items():
+        (folder / name).symlink_to(model)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def one(models, tmp_path_factory) -> Results:
+    """The same cases in this process."""
+    return Results(tmp_path_factory.mktemp("one"), models, 1)

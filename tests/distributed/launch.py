@@ -1,0 +1,105 @@
+"""Starts the cases on one process (this one) or on several, which one torchrun starts for all cases.
+
+As a module it is a worker: `python -m tests.distributed.launch <models> <folder> <case> ...`, started by torchrun.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from accelerate import PartialState
+from safetensors.torch import load_file, save_file
+
+from hfcomp.distributed import rank, world_size
+from tests.distributed.cases import CASES
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 300
+
+
+class Result(NamedTuple):
+    """What a case found on one process."""
+
+    tensors: dict[str, torch.Tensor]
+    facts: dict[str, Any]
+    folder: Path
+
+    def part(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The tensors under a prefix, without it."""
+        return {key.partition("/")[2]: x for key, x in self.tensors.items() if key.partition("/")[0] == prefix}
+
+
+class Results:
+    """The files that processes have left; cases of a single process run when they are asked for."""
+
+    def __init__(self, folder: Path, models: Path, processes: int, said: str = "") -> None:
+        self.folder = folder
+        self.models = models
+        self.processes = processes
+        self.said = said
+        self._read: dict[str, list[Result]] = {}
+
+    def __getitem__(self, name: str) -> list[Result]:
+        """A result for each process."""
+        if name not in self._read:
+            if self.processes == 1:
+                run(name, self.models, self.folder)
+            self._read[name] = [self._of(name, index) for index in range(self.processes)]
+        return self._read[name]
+
+    def _of(self, name: str, index: int) -> Result:
+        folder = self.folder / name
+        facts = folder / f"facts-{index}.json"
+        # the files decide, not the exit status: torchrun was seen to fail after all work was done
+        assert facts.exists(), f"process {index} of {self.processes} left no result of {name}:\n{self.said[-6000:]}"
+        return Result(load_file(folder / f"tensors-{index}.safetensors"), json.loads(facts.read_text()), folder)
+
+
+def run(name: str, models: Path, folder: Path) -> None:
+    """Runs a case in this process and writes what it found; the facts come last."""
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors, facts = CASES[name](models, folder)
+    # safetensors refuses tensors that share memory
+    tensors = {key: value.detach().clone().contiguous() for key, value in tensors.items()}
+    save_file(tensors, folder / f"tensors-{rank()}.safetensors")
+    (folder / f"facts-{rank()}.json").write_text(json.dumps({"world_size": world_size(), **facts}))
+
+
+def launch(processes: int, models: Path, folder: Path, names: list[str]) -> Results:
+    """Runs cases on several processes, all of them in one launch."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    command += ["-m", "tests.distributed.launch", str(models), str(folder), *names]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log.txt"
+    with log.open("w") as stream:
+        started = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            started.wait(TIMEOUT)
+        finally:
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
+    return Results(folder, models, processes, log.read_text())
+
+
+def main() -> None:
+    models, folder, *names = sys.argv[1:]
+    state = PartialState(cpu=True)
+    for name in names:
+        run(name, Path(models), Path(folder))
+    state.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

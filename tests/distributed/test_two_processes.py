@@ -1,0 +1,216 @@
+"""One process with a batch of 8 and two processes with 4 each find the same, through the trainers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModel
+
+from hfcomp.modeling import OBJECTIVE_STATE_FILE
+from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
+from tests.distributed.compare import assert_same_log, assert_same_tensors, assert_slices_add_up
+from tests.distributed.launch import Result, Results, launch
+
+SCALARS = {
+    "info_nce": {"logit_scale"},
+    "info_nce_negatives": {"logit_scale"},
+    "info_nce_siglip": {"logit_scale", "logit_bias"},
+    "info_nce_siglip2": {"logit_scale", "logit_bias"},
+    "cement": {"logit_scale"},
+    "cement_siglip": {"logit_scale"},
+}
+LOGGED = {
+    "info_nce": {"accuracy_image_to_text", "accuracy_text_to_image"},
+    "info_nce_negatives": {"accuracy_image_to_text", "accuracy_text_to_image", "hard_negative_accuracy"},
+    "info_nce_siglip": {"accuracy_image_to_text", "positive_accuracy", "logit_bias"},
+    "info_nce_siglip2": {"accuracy_image_to_text", "positive_accuracy", "logit_bias"},
+    "cement": {"hard_negative_accuracy_image_to_text", "gradient_hard_negative", "margin"},
+    "cement_siglip": {"hard_negative_accuracy_image_to_text", "gradient_hard_negative", "margin"},
+}
+
+
+@pytest.fixture(scope="module")
+def two(models, tmp_path_factory) -> Results:
+    names = [name for name in CASES if name != "uneven"]
+    return launch(2, models, tmp_path_factory.mktemp("two"), names)
+
+
+def assert_same_training(found: list[Result], expected: list[Result]) -> None:
+    """Both processes and the single one: start, first gradients, weights after all steps, lines of the log."""
+    (single,) = expected
+    assert [result.facts["world_size"] for result in found] == [2, 2]
+    assert single.facts["world_size"] == 1
+    for result in found:
+        for group in ("before", "gradient", "weight"):
+            assert_same_tensors(result.part(group), single.part(group))
+        assert result.facts["trainable"] == single.facts["trainable"]
+        assert set(result.part("gradient")) == set(single.facts["trainable"])
+    assert_same_log(found[0].facts["log"], single.facts["log"])
+    assert_in_step(found)
+
+
+def assert_in_step(found: list[Result]) -> None:
+    """The weights of both processes are equal to the last bit."""
+    first, second = (result.part("weight") for result in found)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def moved(result: Result) -> set[str]:
+    before = result.part("before")
+    return {name for name, weight in result.part("weight").items() if not torch.equal(weight, before[name])}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_two_processes_train_as_one(two, one, name):
+    assert_same_training(two[name], one[name])
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scale_and_bias_get_the_gradient_of_the_global_batch(two, one, name):
+    gradients = one[name][0].part("gradient")
+    scalars = {f"backbone.{scalar}" for scalar in SCALARS[name]}
+    assert {key for key, value in gradients.items() if value.numel() == 1} == scalars
+    for result in two[name]:
+        for scalar in scalars:
+            assert abs(gradients[scalar].item()) > 1e-3
+            assert result.tensors[f"gradient/{scalar}"].item() == pytest.approx(gradients[scalar].item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_the_log_holds_the_global_batch(two, one, name):
+    lines = [line for line in two[name][0].facts["log"] if "loss" in line]
+    assert [line["step"] for line in lines] == [2, 4]
+    for line, other in zip(lines, one[name][0].facts["log"], strict=False):
+        assert LOGGED[name] <= line.keys()
+        assert line["images_encoded"] == other["images_encoded"] >= 2 * GLOBAL_BATCH
+        assert line["texts_encoded"] == other["texts_encoded"] >= 2 * GLOBAL_BATCH
+        assert line["truncated_text_share"] == other["truncated_text_share"] > 0
+    # the loss is that of one contrast among 8 rows, not the mean of two among 4
+    assert lines[0]["loss"] == pytest.approx(one[name][0].facts["log"][0]["loss"], rel=1e-6)
+
+
+def test_ragged_rows_are_spread_unevenly(one, two):
+    """Else the comparison of Cement would not see a wrong count of anchors."""
+    encoded = [line["images_encoded"] for line in one["cement"][0].facts["log"] if "loss" in line]
+    assert all(2 * GLOBAL_BATCH < number < 4 * GLOBAL_BATCH for number in encoded)
+
+
+def test_mini_batches_change_nothing(two, one):
+    assert_same_training(two["mini_batches"], one["cement"])
+
+
+def test_accumulation(two, one):
+    assert_same_training(two["accumulation"], one["accumulation"])
+    assert one["accumulation"][0].facts["log"][0] != one["cement"][0].facts["log"][0]
+
+
+def test_a_frozen_tower_does_not_stop_two_processes(two, one):
+    assert_same_training(two["frozen_images"], one["frozen_images"])
+    for result in two["frozen_images"]:
+        names = set(result.facts["trainable"])
+        assert moved(result) == names
+        assert not [name for name in names if "vision" in name or "visual" in name]
+        assert {"backbone.text_projection.weight", "backbone.logit_scale"} <= names
+
+
+def test_weights_frozen_by_hand_do_not_stop_two_processes(two, one):
+    assert_same_training(two["frozen_by_hand"], one["frozen_by_hand"])
+    for result in two["frozen_by_hand"]:
+        names = set(result.facts["trainable"])
+        assert moved(result) == names
+        assert names == {name for name in result.part("weight") if "vision_model" in name}
+
+
+def test_an_unused_bias_is_frozen(two):
+    for result in two["cement_siglip"]:
+        assert "backbone.logit_bias" in result.part("weight")
+        assert "backbone.logit_bias" not in result.facts["trainable"]
+        assert "backbone.logit_bias" not in moved(result)
+        assert moved(result) == set(result.facts["trainable"])
+
+
+def test_an_own_objective_learns_the_same_on_two_processes(two, one):
+    assert_same_training(two["own_objective"], one["own_objective"])
+    name = "objective_state.offset.value"
+    first, second = two["own_objective"]
+    assert name in moved(first)
+    assert torch.equal(first.tensors[f"weight/{name}"], second.tensors[f"weight/{name}"])
+    assert first.tensors[f"weight/{name}"].item() == pytest.approx(one["own_objective"][0].tensors[f"weight/{name}"])
+    assert first.facts["log"][1]["offset"] == pytest.approx(first.tensors[f"weight/{name}"].item())
+
+
+def test_what_two_processes_save_is_a_plain_model(two):
+    first = two["own_objective"][0]
+    folder = first.folder / "saved"
+    assert (folder / OBJECTIVE_STATE_FILE).exists()
+    model, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values()), report
+    weights = {name.removeprefix("backbone."): value for name, value in first.part("weight").items()}
+    assert all(torch.equal(parameter, weights[name]) for name, parameter in model.named_parameters())
+
+
+# Evaluation
+
+
+def test_evaluation_loses_and_repeats_no_row(two, one):
+    assert_same_training(two["evaluation"], one["evaluation"])
+    for result in two["evaluation"]:
+        lines = [line for line in result.facts["log"] if f"eval_{EVALUATED[0]}_loss" in line]
+        assert len(lines) == 2
+        for number in EVALUATED:
+            assert_same_tensors(result.part(str(number)), one["evaluation"][0].part(str(number)))
+            image, text, negative_text, mask = result.part(str(number)).values()
+            assert len(image) == len(text) == len(negative_text) == len(mask) == number
+        keys = {key for line in result.facts["log"] for key in line}
+        for number in EVALUATED:
+            measured = ("loss", "rows", "image_to_text_recall@1", "text_to_image_recall@1", "caption_choice")
+            assert {f"eval_{number}_{name}" for name in measured} <= keys
+
+
+def test_compute_metrics_sees_the_rows_in_their_order(two):
+    for result in two["evaluation"]:
+        image, text, *_ = result.part(str(EVALUATED[0])).values()
+        assert_same_tensors({"image": image, "text": text}, {key: result.tensors[key] for key in ("image", "text")})
+
+
+# Errors
+
+
+@pytest.mark.parametrize("name", ["nan_when_logging", "nan_when_saving", "nan_at_the_end"])
+def test_a_loss_that_is_not_finite_stops_both_processes(two, name):
+    first, second = two[name]
+    out = first.folder / "out"
+    for result in (first, second):
+        assert f"the loss is nan at step {NAN_STEP}" in result.facts["error"]
+        assert str(out / "nonfinite_batch.json") in result.facts["error"]
+    batch = json.loads((out / "nonfinite_batch.json").read_text())
+    rows = first.facts["batches"][NAN_STEP - 1] + second.facts["batches"][NAN_STEP - 1]
+    assert len(set(rows)) == GLOBAL_BATCH
+    assert batch == {"step": NAN_STEP, "loss": "nan", "rows": rows}
+
+
+def test_a_loss_that_is_not_finite_is_not_saved(two):
+    for name, last in {"nan_when_logging": NAN_STEP, "nan_when_saving": STEPS}.items():
+        first, second = two[name]
+        assert [first.facts["steps"], second.facts["steps"]] == [last, last]
+        assert [path.name for path in (first.folder / "out").glob("checkpoint-*")] == ["checkpoint-2"]
+        assert (first.folder / "out/checkpoint-2/model.safetensors").exists()
+        assert not (first.folder / "out/model.safetensors").exists()
+
+
+def test_a_smaller_last_batch_is_refused_in_training(two):
+    for result in two["ragged_training"]:
+        assert result.facts["error"].startswith("dataloader_drop_last=False on several processes")
+        assert "Leave it at true." in result.facts["error"]
+        assert result.facts["steps"] == 0
+
+
+# The losses alone
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_slices_of_two_processes_add_up_to_the_whole(two, loss):
+    assert_slices_add_up(two["rows_and_whole"], loss, sizes=[4, 3])

@@ -1,0 +1,73 @@
+"""Short runs of a trainer on a tiny model, and what the tests read off them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hfcomp.trainers.base import CompositionalTrainer
+
+
+def arguments(trainer_class: type[CompositionalTrainer], folder: Path, **settings: Any) -> Any:
+    defaults = {
+        "output_dir": str(folder / "run"),
+        "use_cpu": True,
+        "per_device_train_batch_size": 8,
+        "per_device_eval_batch_size": 8,
+        "max_steps": 2,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+    }
+    return trainer_class.config_class(**{**defaults, **settings})
+
+
+def build(
+    trainer_class: type[CompositionalTrainer], model: Any, dataset: Any, folder: Path, **settings: Any
+) -> CompositionalTrainer:
+    """A trainer; settings that `TrainingArguments` does not know go to the trainer itself."""
+    own = {
+        name: settings.pop(name)
+        for name in ("eval_dataset", "processing_class", "data_collator", "compute_metrics", "callbacks")
+        if name in settings
+    }
+    return trainer_class(model, arguments(trainer_class, folder, **settings), train_dataset=dataset, **own)
+
+
+def weights(trainer: CompositionalTrainer) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+
+
+def assert_same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    differ = {name: (one[name] - other[name]).abs().max().item() for name in one}
+    assert not {name: value for name, value in differ.items() if value != 0}
+
+
+def batch_of(trainer: CompositionalTrainer, indices: Any) -> dict[str, Any]:
+    return trainer.data_collator(trainer.train_dataset.__getitems__(list(indices)))
+
+
+def loss_and_gradients(trainer: CompositionalTrainer, indices: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    trainer.model.train()
+    trainer.model.zero_grad()
+    loss = trainer.compute_loss(trainer.model, batch_of(trainer, indices))
+    loss.backward()
+    named = trainer.model.named_parameters()
+    return loss.detach(), {name: parameter.grad.clone() for name, parameter in named if parameter.grad is not None}
+
+
+def history(trainer: CompositionalTrainer, name: str) -> list[float]:
+    return [line[name] for line in trainer.state.log_history if name in line]
+
+
+def with_row(dataset: Any, index: int, **columns: Any) -> Any:
+    """The data set with other values in one row."""
+    rows = dataset.cast_column("image", type(dataset.features["image"])(decode=False)).to_list()
+    rows[index] = rows[index] | columns
+    return type(dataset).from_list(rows, features=dataset.features)
