@@ -1,4 +1,4 @@
-"""Collectives with the gradients that contrastive losses need. The only file of hfcomp that imports `torch.distributed`.
+"""Collectives with the gradients that contrastive losses need. The only file that imports `torch.distributed`.
 
 The rule, which holds for every loss of hfcomp: each process computes the sum over its own anchors divided by the
 global count of anchors, [`sum_loss`] adds these parts up, and DDP averages the gradients of the parameters. Backward
@@ -40,7 +40,8 @@ class _Gather(torch.autograd.Function):
             if not needed:
                 own.append(None)
                 continue
-            gradient = gradient.contiguous()
+            # a copy: autograd may hand the same gradient to other nodes, and to several tensors of this one
+            gradient = gradient.clone(memory_format=torch.contiguous_format)
             dist.all_reduce(gradient)
             per_row = gradient.shape[0] // total
             own.append(gradient[start * per_row : (start + ctx.sizes[rank()]) * per_row])

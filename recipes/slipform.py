@@ -1,8 +1,7 @@
 """Slipform: the Cement loss on hard negative pairs, beside its base and its control.
 
-accelerate launch recipes/slipform.py
-accelerate launch recipes/slipform.py --config recipes/slipform/vit_b32_coco.yaml --output_dir runs/slipform
-torchrun --nproc_per_node 2 recipes/slipform.py --max_steps 100
+`accelerate launch recipes/slipform.py` runs it on the built-in sandbox; `--config recipes/slipform/vit_b32_coco.yaml`
+is the paper's setting, any field is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
 """
 
 from hfcomp.experiments.program import main

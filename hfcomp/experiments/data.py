@@ -1,4 +1,4 @@
-"""The training set of a recipe: loaded or drawn, filtered, with negatives and ratings joined, each loss of rows told."""
+"""The training set of a recipe: loaded or drawn, filtered, with negatives and ratings joined, lost rows told."""
 
 from __future__ import annotations
 

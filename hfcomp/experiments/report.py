@@ -18,8 +18,7 @@ from hfcomp.experiments.stages import StageSummary
 SCHEMA_VERSION = 1
 LINE = ["benchmark", "subset", "metric"]
 LEGEND = (
-    "Shares in percent with 95 % intervals that draw whole images; the difference to the plain control is paired by "
-    "item. A tie is wrong."
+    "Shares in percent, with 95 % intervals that draw whole images. Differences are paired by item. A tie is wrong."
 )
 
 

@@ -139,7 +139,8 @@ def test_an_own_objective_learns_the_same_on_two_processes(two, one):
     assert name in moved(first)
     assert torch.equal(first.tensors[f"weight/{name}"], second.tensors[f"weight/{name}"])
     assert first.tensors[f"weight/{name}"].item() == pytest.approx(one["own_objective"][0].tensors[f"weight/{name}"])
-    assert first.facts["log"][1]["offset"] == pytest.approx(first.tensors[f"weight/{name}"].item())
+    # logged as the loss saw it, before the last step
+    assert 0.5 > first.facts["log"][1]["offset"] > first.tensors[f"weight/{name}"].item()
 
 
 def test_what_two_processes_save_is_a_plain_model(two):

@@ -69,12 +69,12 @@ ON_MODELS = [("clip", name) for name in CASES] + [("siglip", name) for name in (
 # Mini-batches
 
 
-@pytest.mark.parametrize("size", [1, 3, 50])
-@pytest.mark.parametrize(("model", "case"), ON_MODELS)
+@pytest.mark.parametrize(
+    ("model", "case", "size"),
+    [*((model, case, 3) for model, case in ON_MODELS), ("clip", "everything", 1), ("siglip", "cement", 50)],
+)
 def test_mini_batches_have_the_loss_and_gradients_of_the_whole_batch(model, case, size, request, pairs, tmp_path):
     folder = request.getfixturevalue(model)
-    if size != 3 and case not in ("cement", "everything"):
-        pytest.skip("once is enough")
     trainer_class, settings = CASES[case]
     found = []
     for mini_batch_size in (None, size):
@@ -87,8 +87,8 @@ def test_mini_batches_have_the_loss_and_gradients_of_the_whole_batch(model, case
     assert gradients.keys() == expected.keys()
     assert len(gradients) > 70
     for name, gradient in gradients.items():
-        scale = expected[name].abs().max().clamp(min=1e-9)
-        assert (gradient - expected[name]).abs().max() <= 1e-9 * scale, name
+        # the gradient of a key's bias is zero but for rounding
+        assert (gradient - expected[name]).abs().max() <= 1e-9 * expected[name].abs().max() + 1e-15, name
 
 
 def test_mini_batches_in_single_precision(clip, pairs, tmp_path):
@@ -352,11 +352,12 @@ def test_unused_parameters_are_frozen_and_named(siglip, pairs, tmp_path, caplog)
     assert not trainer.model.plain.logit_bias.requires_grad
 
 
-@pytest.mark.parametrize("model", ["clip", "siglip", "siglip2"])
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize(
+    ("model", "case"),
+    [*(("clip", case) for case in CASES), ("siglip", "plain"), ("siglip", "cement"), ("siglip2", "plain")],
+)
 def test_training_lowers_the_loss_of_a_batch(model, case, request, pairs, tmp_path):
     trainer_class, settings = CASES[case]
-    settings = settings if model == "clip" or case != "negatives" else {**settings, "sigmoid": False}
     run = {"max_steps": 6, "learning_rate": 3e-3, "lr_scheduler_type": "constant"}
     trainer = build(trainer_class, request.getfixturevalue(model), pairs.select(range(8)), tmp_path, **run, **settings)
     trainer.train()
@@ -383,7 +384,7 @@ def test_evaluation_loses_no_row_and_reports_its_keys(case, choice, clip, pairs,
     trainer = build(trainer_class, clip, pairs, tmp_path, eval_dataset=pairs, **settings)
     assert trainer.args.dataloader_drop_last
     metrics = trainer.evaluate()
-    assert set(metrics) - TIMES == {"eval_loss"} | RECALLS | choice
+    assert set(metrics) - TIMES - {"epoch"} == {"eval_loss"} | RECALLS | choice
     assert trainer.args.dataloader_drop_last
     trainer.compute_metrics = compute_metrics
     trainer.evaluate()

@@ -36,8 +36,10 @@ def group_match(
     """Scores items by cosine, in fp32, with strict comparisons (Thrush et al. 2022, Eqs. 1-3).
 
     Args:
-        image: `[n, D]`, L2-normalised; the others likewise. `image` goes with `caption`, `other_image` with
-            `other_caption`.
+        image: `[n, D]`, L2-normalised.
+        caption: `[n, D]`, describes `image`.
+        other_image: `[n, D]`, L2-normalised.
+        other_caption: `[n, D]`, describes `other_image`.
     """
 
     def score(pictures: NDArray[np.float32], texts: NDArray[np.float32]) -> NDArray[np.float32]:

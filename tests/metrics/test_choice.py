@@ -1,0 +1,58 @@
+"""Choice between a true candidate and others: known scorers against chance."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hfcomp.metrics.choice import choose
+
+
+def test_a_perfect_and_an_inverted_scorer():
+    true, others = np.full(5, 0.9), np.full((5, 3), 0.1)
+    assert choose(true, others).accuracy == 1.0
+    assert choose(1 - true, 1 - others).accuracy == 0.0
+    assert choose(true, others).tie_rate == choose(1 - true, 1 - others).tie_rate == 0.0
+
+
+def test_a_constant_scorer_is_never_right_and_always_tied():
+    outcome = choose(np.full(4, 0.5), np.full((4, 2), 0.5))
+    assert outcome.accuracy == 0.0
+    assert outcome.tie_rate == 1.0
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_a_random_scorer_is_at_chance(others):
+    scores = np.random.default_rng(0).random((20_000, 1 + others))
+    chance = 1 / (1 + others)
+    error = math.sqrt(chance * (1 - chance) / 20_000)
+    assert abs(choose(scores[:, 0], scores[:, 1:]).accuracy - chance) < 4 * error
+
+
+def test_masked_candidates_take_no_part():
+    true, others = np.array([0.5, 0.5, 0.5]), np.array([[0.4, 0.9], [0.9, 0.4], [0.5, 0.9]])
+    mask = np.array([[True, False], [True, False], [True, False]])
+    outcome = choose(true, others, mask)
+    assert outcome.correct.tolist() == [True, False, False]
+    assert outcome.tie.tolist() == [False, False, True]
+
+
+def test_the_best_of_the_others_decides():
+    assert choose(np.array([0.5]), np.array([[0.1, 0.6, 0.2]])).correct.tolist() == [False]
+
+
+def test_no_items_give_no_number():
+    outcome = choose(np.zeros(0), np.zeros((0, 2)))
+    assert math.isnan(outcome.accuracy)
+    assert math.isnan(outcome.tie_rate)
+
+
+def test_an_item_without_candidates_and_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="item 1 has no other candidate"):
+        choose(np.zeros(2), np.zeros((2, 1)), np.array([[True], [False]]))
+    with pytest.raises(ValueError, match=r"expected \[n\], \[n, K\]"):
+        choose(np.zeros(2), np.zeros(2))
+    with pytest.raises(ValueError, match=r"true_score \(3,\) and other_scores \(2, 1\)"):
+        choose(np.zeros(3), np.zeros((2, 1)))
