@@ -162,7 +162,7 @@ def draw_figure(path: Path, lines: list[dict[str, Any]]) -> None:
         print(f"{path.name} is not drawn: pip install 'hfcomp[plots]'")
         return
     models = list(lines[0]["models"])
-    figure = Figure(figsize=(max(7.0, 1.1 * len(lines)), 4.2), layout="constrained")
+    figure = Figure(figsize=(max(7.0, 0.8 * len(lines)), 4.2), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(models)
     for index, name in enumerate(models):
@@ -183,5 +183,6 @@ def draw_figure(path: Path, lines: list[dict[str, Any]]) -> None:
     )
     axes.set_ylabel("percent (dotted: chance)")
     axes.set_ylim(0, 100)
-    axes.legend()
+    axes.set_xlim(-0.6, len(lines) - 0.4)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(models), frameon=False)
     figure.savefig(path, dpi=150)
