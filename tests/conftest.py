@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import datasets
@@ -16,6 +17,12 @@ def pytest_configure():
     torch.set_num_threads(1)
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
+
+
+def pytest_collection_finish():
+    # every run of a Trainer collects garbage: half a second each time to look at all that was imported
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

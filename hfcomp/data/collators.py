@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from hfcomp.data.columns import kind_id
-from hfcomp.data.images import MAX_IMAGE_PIXELS, PixelBatch, PixelTransform, decode_image, is_tiny
+from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
+from hfcomp.data.pixels import PixelBatch, PixelTransform
 
 
 class TextTokenizer:
@@ -35,8 +36,8 @@ class TextTokenizer:
         self.max_length = max_length
         self.pad_to_full = model_type == "siglip"
         self.lower = self.pad_to_full and _is_case_sensitive(tokenizer)
-        if model_type == "clip":
-            _check_end_of_text(tokenizer, eos_token_id)
+        if not self.pad_to_full:
+            _check_end_of_text(tokenizer, eos_token_id, legacy=model_type == "clip" and eos_token_id == 2)
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Token ids of each text, unpadded, and whether it was truncated."""
@@ -73,8 +74,7 @@ def _is_case_sensitive(tokenizer: Any) -> bool:
     return upper != lower
 
 
-def _check_end_of_text(tokenizer: Any, eos_token_id: int | None) -> None:
-    legacy = eos_token_id == 2
+def _check_end_of_text(tokenizer: Any, eos_token_id: int | None, *, legacy: bool) -> None:
     if legacy and tokenizer.eos_token_id < len(tokenizer) - 1:
         raise ValueError(
             f"the text tower's eos_token_id is 2, so that it pools at the highest token id, but the tokenizer's "

@@ -15,7 +15,8 @@ from tqdm.auto import tqdm
 from transformers import AutoProcessor
 
 from hfcomp.data.collators import TextTokenizer
-from hfcomp.data.images import PixelTransform, decode_image
+from hfcomp.data.images import decode_image
+from hfcomp.data.pixels import PixelTransform
 from hfcomp.modeling import encode_images, encode_texts, load_backbone
 
 

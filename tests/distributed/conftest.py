@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -18,4 +19,6 @@ def models(clip, siglip, siglip2, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def one(models, tmp_path_factory) -> Results:
     """The same cases in this process."""
+    # the Trainer collects garbage after each run, which would look through all imported modules
+    gc.freeze()
     return Results(tmp_path_factory.mktemp("one"), models, 1)

@@ -5,6 +5,7 @@ As a module it is a worker: `python -m tests.distributed.launch <models> <folder
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -96,6 +97,8 @@ def launch(processes: int, models: Path, folder: Path, names: list[str]) -> Resu
 def main() -> None:
     models, folder, *names = sys.argv[1:]
     state = PartialState(cpu=True)
+    # the Trainer collects garbage after each run, which would look through all imported modules
+    gc.freeze()
     for name in names:
         run(name, Path(models), Path(folder))
     state.destroy_process_group()

@@ -1,0 +1,213 @@
+"""Images on their way to the accelerator: cut to size by the model's own processor, batched as 8-bit pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from hfcomp.data.images import DROP_ROW, MAX_IMAGE_PIXELS
+
+
+class PixelTransform:
+    """A Hugging Face image processor's resize and crop, without its rescale and normalise: RGB images to uint8 pixels.
+
+    `(pixels * rescale_factor - mean) / std` equals the processor's own output. Leaving that part to the accelerator
+    makes a batch four times smaller on its way there. Instances pickle, so they can live in a DataLoader's workers.
+
+    Attributes:
+        mean: Three floats; zeros if the processor does not normalise.
+        std: Three floats; ones if the processor does not normalise.
+        rescale_factor: 1.0 if the processor does not rescale.
+        size: `(H, W)` of every output.
+    """
+
+    def __init__(
+        self,
+        image_processor: Any,
+        *,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        rescale_factor: float,
+        size: tuple[int, int],
+    ) -> None:
+        """Keeps the parts; `from_processor` finds and proves them."""
+        self.image_processor = image_processor
+        self.mean = mean
+        self.std = std
+        self.rescale_factor = rescale_factor
+        self.size = size
+
+    @classmethod
+    def from_processor(cls, image_processor: Any) -> PixelTransform:
+        """Builds the transform and proves on three probe images that it equals the processor's own output.
+
+        Args:
+            image_processor: What `AutoImageProcessor.from_pretrained` returns (with or without torchvision), or a
+                processor that has one as `image_processor`, such as `CLIPProcessor`.
+
+        Raises:
+            TypeError: It is not an image processor.
+            ValueError: Its outputs differ in size between images, or it does more to the pixels than resize, crop,
+                rescale and normalise.
+        """
+        image_processor = getattr(image_processor, "image_processor", image_processor)
+        if not callable(image_processor) or not hasattr(image_processor, "do_normalize"):
+            raise TypeError(
+                f"Expected an image processor such as AutoImageProcessor.from_pretrained returns, found a "
+                f"{type(image_processor).__name__}."
+            )
+        normalizes = bool(image_processor.do_normalize)
+        rescales = bool(getattr(image_processor, "do_rescale", False))
+        transform = cls(
+            image_processor,
+            mean=_three(image_processor.image_mean) if normalizes else (0.0, 0.0, 0.0),
+            std=_three(image_processor.image_std) if normalizes else (1.0, 1.0, 1.0),
+            rescale_factor=float(image_processor.rescale_factor) if rescales else 1.0,
+            size=_output_size(image_processor),
+        )
+        transform._prove()
+        return transform
+
+    def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str] | None = None) -> torch.Tensor:
+        """Resizes and crops a batch.
+
+        Args:
+            images: RGB images, as `decode_image` returns them; none give an empty batch.
+            where: The place of each image, for errors; "image 0 of the batch" and so on by default.
+
+        Returns:
+            `[B, 3, H, W]` uint8, contiguous.
+
+        Raises:
+            ValueError: An image is not RGB, or so long and thin that the processor's resize would pass
+                `MAX_IMAGE_PIXELS`.
+        """
+        for index, image in enumerate(images):
+            place = f"image {index} of the batch" if where is None else where[index]
+            if image.mode != "RGB":
+                raise ValueError(f"{place} has mode {image.mode}. Expected RGB; pass it through decode_image.")
+            self._check_resized(image, place)
+        if not images:
+            return torch.empty((0, 3, *self.size), dtype=torch.uint8)
+        return _stack(_raw_pixels(self.image_processor, images))
+
+    def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
+        """The rest of the processor's work: `(pixels * rescale_factor - mean) / std` in float32, `[B, 3, H, W]`."""
+        mean, std = (torch.tensor(values, device=pixels.device)[:, None, None] for values in (self.mean, self.std))
+        return (pixels.float() * self.rescale_factor - mean) / std
+
+    def _check_resized(self, image: Image.Image, place: str) -> None:
+        # Resizing the short edge and cropping afterwards turns 1 x 100,000 into 224 x 22,400,000 on the way.
+        size = getattr(self.image_processor, "size", None)
+        short = size.get("shortest_edge") if hasattr(size, "get") else None
+        if not short or size.get("longest_edge") or not self.image_processor.do_resize:
+            return
+        width, height = image.size
+        if short * short * max(image.size) / min(image.size) > MAX_IMAGE_PIXELS:
+            raise ValueError(
+                f"{place} is {width:,} x {height:,} pixels: with its short edge resized to {short}, it would pass "
+                f"{MAX_IMAGE_PIXELS:,} pixels. {DROP_ROW}, or crop it."
+            )
+
+    def _prove(self) -> None:
+        for image in _probes():
+            pixels = self([image])
+            if pixels.dtype != torch.uint8:
+                raise ValueError(self._cannot(f"gives {pixels.dtype} where it neither rescales nor normalises"))
+            own = _stack(self.image_processor(images=[image], return_tensors=None)["pixel_values"]).float()
+            ours = self.normalize(pixels)
+            allowed = 1e-5 * max(1.0, own.abs().max().item())
+            if own.shape != ours.shape or (own - ours).abs().max().item() > allowed:
+                raise ValueError(self._cannot("does more to the pixels than resize, crop, rescale and normalise"))
+
+    def _cannot(self, problem: str) -> str:
+        return (
+            f"{type(self.image_processor).__name__} {problem}. Expected pixels of 8 bits until the rescale; use the "
+            "processor of a fixed-resolution CLIP or SigLIP, or pass float pixels from a collator of your own."
+        )
+
+
+def _three(values: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.broadcast_to(np.asarray(values, dtype=np.float64), 3))
+
+
+def _probes() -> list[Image.Image]:
+    # Wide, high and square noise: the smallest set whose outputs differ in size unless the processor fixes it.
+    generator = np.random.default_rng(0)
+    sizes = ((40, 64), (64, 40), (48, 48))
+    return [Image.fromarray(generator.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in sizes]
+
+
+def _raw_pixels(image_processor: Any, images: Sequence[Image.Image]) -> Sequence[Any]:
+    # Without tensors asked for, a processor returns a list, so that sizes that differ can be reported in our words.
+    outputs = image_processor(images=list(images), do_rescale=False, do_normalize=False, return_tensors=None)
+    return outputs["pixel_values"]
+
+
+def _stack(pixels: Sequence[Any]) -> torch.Tensor:
+    arrays = [np.asarray(image) for image in pixels]
+    # The processor's arrays are transposed views of [H, W, 3]; stacking alone would keep that order in memory.
+    stacked = np.empty((len(arrays), *arrays[0].shape), dtype=arrays[0].dtype)
+    return torch.from_numpy(np.stack(arrays, out=stacked))
+
+
+def _output_size(image_processor: Any) -> tuple[int, int]:
+    name = type(image_processor).__name__
+    shapes = [np.shape(_raw_pixels(image_processor, [image])[0]) for image in _probes()]
+    if any(len(shape) != 3 or shape[0] != 3 for shape in shapes):
+        raise ValueError(
+            f"{name} gives pixels of shape {list(shapes[0])} for one image. Expected [3, H, W]; use the processor of "
+            "a fixed-resolution model (SigLIP 2 in its NaFlex form is not supported)."
+        )
+    if len(set(shapes)) > 1:
+        found = ", ".join(f"{height} x {width}" for _, height, width in shapes)
+        raise ValueError(
+            f"{name} gives images of different sizes ({found} for a wide, a high and a square one), which cannot be "
+            "batched. Expected one size; set do_center_crop=True with a crop_size, or size={'height': H, 'width': W}."
+        )
+    return shapes[0][1], shapes[0][2]
+
+
+class PixelBatch:
+    """Pixels that stay where they are until the model asks for a mini-batch of them.
+
+    The Trainer, accelerate, DDP and FSDP move every tensor they find inside mappings, sequences and dataclasses, and
+    accelerate everything that has `.to`. This is none of these and has none, so a large batch waits in main memory and
+    only `slice_to` moves it.
+    """
+
+    __slots__ = ("pixels",)
+
+    def __init__(self, pixels: torch.Tensor) -> None:
+        """Wraps the pixels.
+
+        Args:
+            pixels: `[M, 3, H, W]`, uint8 as `PixelTransform` gives them, or float and already normalised.
+        """
+        if not isinstance(pixels, torch.Tensor) or pixels.ndim != 4 or pixels.shape[1] != 3:
+            found = f"shape {list(pixels.shape)}" if isinstance(pixels, torch.Tensor) else f"a {type(pixels).__name__}"
+            raise ValueError(f"PixelBatch got {found}. Expected a tensor [M, 3, H, W].")
+        if pixels.dtype != torch.uint8 and not pixels.is_floating_point():
+            raise TypeError(f"PixelBatch got {pixels.dtype}. Expected uint8, or float and already normalised.")
+        self.pixels = pixels
+
+    def __len__(self) -> int:
+        """The number of images, M."""
+        return self.pixels.shape[0]
+
+    def __repr__(self) -> str:
+        """Shape and type, not the pixels: batches end up in logs and tracebacks."""
+        return f"PixelBatch({list(self.pixels.shape)}, {self.pixels.dtype}, {self.pixels.device})"
+
+    def pin_memory(self) -> PixelBatch:
+        """A copy in page-locked memory; the DataLoader's pin thread calls this with `dataloader_pin_memory`."""
+        return PixelBatch(self.pixels.pin_memory())
+
+    def slice_to(self, start: int, stop: int, device: torch.device | str) -> torch.Tensor:
+        """The images `start:stop` on `device`, in the type they have here; the copy overlaps with work if pinned."""
+        # From unpinned memory an asynchronous copy gains nothing, and from device to host it could be read too early.
+        return self.pixels[start:stop].to(device, non_blocking=self.pixels.is_pinned())
