@@ -1,4 +1,4 @@
-"""Images: every kind of file and value a data set may hold, the processor's own pixels, batches that stay put."""
+"""Images: every kind of file and value that a data set may hold becomes 8-bit RGB or an error that says where."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class Collate:
 def test_through_a_data_loader_with_two_workers():
     processor = CLIPImageProcessorPil(size={"shortest_edge": 24}, crop_size={"height": 24, "width": 24})
     collate = Collate(PixelTransform.from_processor(processor))
-    rows = [encoded(Image.fromarray(noise(20, 30, seed=index)), "PNG") for index in range(6)]
+    rows = [noise(20, 30, seed=index) for index in range(6)]
     context = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
     loader = DataLoader(rows, batch_size=2, num_workers=2, collate_fn=collate, multiprocessing_context=context)
     batches = list(loader)
