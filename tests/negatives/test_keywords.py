@@ -10,15 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from hfcomp.negatives.keyword_tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, REPLACEMENTS
 from hfcomp.negatives.keywords import (
-    CATEGORIES,
-    COLORS,
-    CONCEPTS,
     EXTENDED,
     MATCHINGS,
-    OBJECTS,
     PAPER,
-    REPLACEMENTS,
     KeywordMatch,
     Matching,
     all_keyword_permutations,
