@@ -17,7 +17,15 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.loading import TrainingRows
-from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
+from hfcomp.distributed import (
+    gather,
+    gather_sizes,
+    gather_with_grad,
+    rank,
+    sum_loss,
+    sum_over_processes,
+    world_size,
+)
 from hfcomp.modeling import WITH_GRADIENT, WITHOUT_GRADIENT, DualEncoder, Features, load_backbone
 from hfcomp.trainers.callbacks import LogitScaleClamp
 from hfcomp.trainers.metrics import embedding_metrics
@@ -86,6 +94,11 @@ class CompositionalConfig(TrainingArguments):
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
+        if self.accelerator_config.dispatch_batches or not self.accelerator_config.even_batches:
+            raise ValueError(
+                "accelerator_config: dispatch_batches=True cuts batches whose negatives are a flat list, and "
+                "even_batches=False gives processes batches of unequal number. Leave both as they are."
+            )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
@@ -344,6 +357,8 @@ class CompositionalTrainer(Trainer):
         # "train_loss" is the last line of a run, which may end between two logging steps
         if "loss" in logs or "train_loss" in logs:
             self._stop_if_not_finite()
+            if "train_loss" in logs:
+                self._stop_if_weights_not_finite()
             logs |= self.step_log.drain()
         super().log(logs, start_time)
 
@@ -362,6 +377,16 @@ class CompositionalTrainer(Trainer):
             "resume from the last checkpoint with a lower learning rate, bf16 instead of fp16, or without these rows."
         )
 
+    def _stop_if_weights_not_finite(self) -> None:
+        """A finite loss may have a gradient that is not, and the weights are lost before the next loss tells."""
+        trained = [parameter.detach() for parameter in self.model.parameters() if parameter.requires_grad]
+        if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
+            raise FloatingPointError(
+                f"the weights are no longer finite at step {self.state.global_step}, though the loss was: a gradient "
+                "was NaN or infinite. Nothing was saved: resume from the last checkpoint with a lower learning rate, "
+                "bf16 instead of fp16, or an objective without a root or logarithm of 0."
+            )
+
     # Optimiser, checkpoints
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
@@ -370,6 +395,7 @@ class CompositionalTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         self._stop_if_not_finite()
+        self._stop_if_weights_not_finite()
         super()._save_checkpoint(model, trial)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:

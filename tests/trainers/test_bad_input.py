@@ -227,6 +227,24 @@ def test_a_run_does_not_end_well_with_a_loss_that_is_no_number(clip, pairs, tmp_
         trainer.train()
 
 
+class NanGradientTrainer(InfoNCETrainer):
+    """The loss of row 9 is finite, but the root of 0 has no gradient."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        f = self.encode(model, inputs)
+        root = (f.logit_scale * 0).sqrt() if 9 in inputs["row"] else 0
+        return self.report((f.image * f.text).sum() + root, {}, f, return_outputs)
+
+
+@pytest.mark.parametrize("save", [{"save_strategy": "steps", "save_steps": 1}, {}])
+def test_weights_that_are_no_numbers_are_not_saved_though_the_loss_is_one(save, clip, pairs, tmp_path):
+    trainer = build(NanGradientTrainer, clip, pairs, tmp_path, max_steps=3, **SEQUENTIAL, **save)
+    with pytest.raises(FloatingPointError, match="weights are no longer finite at step 3, though the loss was"):
+        trainer.train()
+    assert last_checkpoint(tmp_path) == (2 if save else 0)
+    assert np.isfinite(history(trainer, "loss")).all()
+
+
 def test_a_finite_run_leaves_no_such_file(clip, pairs, tmp_path):
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=1, **SEQUENTIAL).train()
     assert not (tmp_path / "run" / "nonfinite_batch.json").exists()
