@@ -102,6 +102,22 @@ def test_a_processor_around_an_image_processor_will_do():
     assert PixelTransform.from_processor(Wrapper()).size == (224, 224)
 
 
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_an_image_of_the_right_size_skips_a_processor_that_would_leave_it(name, monkeypatch):
+    transform = PixelTransform.from_processor(PROCESSORS[name]())
+    ready = decode_image(noise(*transform.size))
+    mixed = [ready, decode_image(noise(50, 60)), ready]
+    expected = torch.from_numpy(
+        np.stack(transform.image_processor(images=mixed, do_rescale=False, do_normalize=False)["pixel_values"])
+    )
+    assert torch.equal(transform(mixed), expected)
+    assert transform.keeps_ready_images == (name not in ("clip_small", "clip_padded"))
+    monkeypatch.setattr(transform, "image_processor", None)
+    if transform.keeps_ready_images:
+        monkeypatch.setattr(transform, "_check_resized", lambda *_: None)
+        assert torch.equal(transform([ready]), expected[:1])
+
+
 def test_no_images_give_an_empty_batch():
     assert PixelTransform.from_processor(CLIPImageProcessorPil())([]).shape == (0, 3, 224, 224)
 
