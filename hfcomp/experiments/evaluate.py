@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,19 @@ def _table(
     return table.assign(benchmark=benchmark, metric=metric, chance=chance)
 
 
-def _sandbox_choice(embedder: Embedder, items: int, seed: int) -> pd.DataFrame:
+@cache
+def _choice_rows(items: int, seed: int) -> Any:
+    """Drawn once for all models."""
     from datasets import Image
 
     from hfcomp.sandbox import choice_set
 
     rows = choice_set(items, seed)
-    rows = rows.cast_column("image", Image(decode=False)).cast_column("negative_image", Image(decode=False))
+    return rows.cast_column("image", Image(decode=False)).cast_column("negative_image", Image(decode=False))
+
+
+def _sandbox_choice(embedder: Embedder, items: int, seed: int) -> pd.DataFrame:
+    rows = _choice_rows(items, seed)
     image = embedder.images(rows["image"])
     other_image = embedder.images(rows["negative_image"], column="negative_image")
     negatives = [texts[0] for texts in rows["negative_captions"]]

@@ -14,6 +14,7 @@ import yaml
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from transformers import AutoProcessor
+from transformers.utils.logging import disable_progress_bar
 
 from hfcomp import __version__
 from hfcomp.evaluation.embed import Embedder
@@ -56,6 +57,7 @@ def run(recipe: Recipe) -> Path:
     """
     state = PartialState(cpu=bool(recipe.trainer_arguments.get("use_cpu")))
     _use_all_cores(state)
+    disable_progress_bar()  # of loading and writing weights; the stages show their own
     folder = _folder(recipe, state)
     notes: list[str] = []
 

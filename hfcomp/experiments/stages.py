@@ -15,8 +15,10 @@ import torch
 from transformers.trainer_utils import get_last_checkpoint
 
 from hfcomp.distributed import world_size
+from hfcomp.experiments.progress import show_progress
 
 SUMMARY_FILE = "stage.json"
+HISTORY_FILE = "history.json"
 
 
 @dataclass
@@ -62,7 +64,8 @@ def train_stage(
         name: of the stage.
         trainer_class: the objective.
         build: returns model (or its id), processor (or `None`) and training set.
-        folder: receives checkpoints, the model and `stage.json`, which is written last.
+        folder: receives checkpoints, the model, every line of the log in `history.json`, and `stage.json`, which is
+            written last.
         arguments: fields of the trainer's config.
         batch_size: rows over all processes.
         resume: keep a finished stage, continue an unfinished one from its last checkpoint.
@@ -77,6 +80,7 @@ def train_stage(
         output_dir=str(folder), per_device_train_batch_size=batch_size // world_size_at_launch(), **arguments
     )
     trainer = trainer_class(model, config, train_dataset=dataset, processing_class=processor)
+    show_progress(trainer, name)
     checkpoint = get_last_checkpoint(folder) if resume and folder.is_dir() else None
     started = time.perf_counter()
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -84,6 +88,7 @@ def train_stage(
     trainer.save_model()
     result = _summarize(name, trainer, seconds)
     if trainer.is_world_process_zero():
+        (folder / HISTORY_FILE).write_text(json.dumps(trainer.state.log_history, indent=1))
         partial = summary.with_suffix(".part")
         partial.write_text(json.dumps(asdict(result), indent=2))
         os.replace(partial, summary)
