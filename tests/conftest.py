@@ -51,7 +51,12 @@ def siglip2(tmp_path_factory) -> Path:
     return tiny.siglip2(tmp_path_factory.mktemp("models") / "siglip2")
 
 
-@pytest.fixture(params=["clip", "siglip", "siglip2"])
+@pytest.fixture(scope="session")
+def metaclip2(tmp_path_factory) -> Path:
+    return tiny.metaclip2(tmp_path_factory.mktemp("models") / "metaclip2")
+
+
+@pytest.fixture(params=["clip", "metaclip2", "siglip", "siglip2"])
 def model_folder(request) -> Path:
     """Each of the tiny models in turn."""
     return request.getfixturevalue(request.param)

@@ -20,6 +20,8 @@ from transformers import (
     CLIPProcessor,
     CLIPTokenizer,
     GemmaTokenizer,
+    MetaClip2Config,
+    MetaClip2Model,
     SiglipConfig,
     SiglipImageProcessorPil,
     SiglipModel,
@@ -146,6 +148,17 @@ def old_clip(folder: str | Path, *, seed: int = 0) -> Path:
     for name in ("tokenizer.json", "processor_config.json"):
         (folder / name).unlink()
     return folder
+
+
+def metaclip2(folder: str | Path, *, seed: int = 0) -> Path:
+    """A MetaCLIP 2 with CLIP's kind of tokenizer: another network, which pools at its own end-of-text token only."""
+    processor = CLIPProcessor.from_pretrained(clip(folder, seed=seed))
+    tokenizer = processor.tokenizer
+    ids = {name: getattr(tokenizer, name) for name in ("eos_token_id", "bos_token_id", "pad_token_id")}
+    torch.manual_seed(seed)
+    network = MetaClip2Model(MetaClip2Config(**_towers(len(tokenizer), **ids), projection_dim=16))
+    network.save_pretrained(folder)
+    return Path(folder)
 
 
 def siglip(folder: str | Path, *, seed: int = 0) -> Path:

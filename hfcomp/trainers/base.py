@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,12 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
-from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.loading import TrainingRows
-from hfcomp.distributed import (
-    gather,
-    gather_sizes,
-    gather_with_grad,
-    rank,
-    sum_loss,
-    sum_over_processes,
-    world_size,
-)
-from hfcomp.modeling import WITH_GRADIENT, WITHOUT_GRADIENT, DualEncoder, Features, load_backbone
+from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
+from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone
 from hfcomp.trainers.callbacks import LogitScaleClamp
+from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 
@@ -42,68 +34,6 @@ COLUMNS_OF_FIELD = {
     "negative_concreteness": "negative_concreteness",
     "concepts": "concepts",
 }
-
-
-@dataclass
-class CompositionalConfig(TrainingArguments):
-    """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
-
-    Defaults that differ from transformers': `dataloader_drop_last=True` (a smaller last batch has other negatives),
-    `remove_unused_columns=False`, `logging_steps=10`, `logging_nan_inf_filter=False` (a NaN stops the run instead of
-    being hidden), `ddp_find_unused_parameters=False` (parameters that the objective does not use are frozen).
-    """
-
-    mini_batch_size: int | None = field(
-        default=None,
-        metadata={
-            "help": "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
-            "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
-            "this: it makes several small contrastive batches."
-        },
-    )
-    column_names: dict | str | None = field(
-        default=None, metadata={"help": 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'}
-    )
-    num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
-    max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
-    max_image_pixels: int = field(
-        default=MAX_IMAGE_PIXELS, metadata={"help": "An image with more pixels is refused, naming its row."}
-    )
-    max_logit_scale: float | None = field(
-        default=None,
-        metadata={
-            "help": "Clamp of the logit scale's multiplier after each step. Unset: 100 for CLIP and none for SigLIP; "
-            "inf switches it off."
-        },
-    )
-    freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
-    dataloader_drop_last: bool = field(
-        default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
-    )
-    remove_unused_columns: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
-    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
-    logging_steps: float = field(default=10, metadata={"help": "Steps between two lines of the log."})
-    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "See the class."})
-
-    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not torch.accelerator.is_available():
-            self.dataloader_pin_memory = False  # torch warns, and pins nothing
-        for name in ("remove_unused_columns", "logging_nan_inf_filter"):
-            if getattr(self, name):
-                raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
-        if self.accelerator_config.dispatch_batches or not self.accelerator_config.even_batches:
-            raise ValueError(
-                "accelerator_config: dispatch_batches=True cuts batches whose negatives are a flat list, and "
-                "even_batches=False gives processes batches of unequal number. Leave both as they are."
-            )
-        if self.mini_batch_size is not None and self.mini_batch_size < 1:
-            raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
-        unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
-        if unknown:
-            raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
 
 
 class CompositionalTrainer(Trainer):
@@ -147,7 +77,7 @@ class CompositionalTrainer(Trainer):
         args = args if args is not None else self.config_class(output_dir="trainer_output")
         _refuse_data_parallel(args)
         backbone = load_backbone(model)
-        _freeze_towers(backbone, args.freeze_towers or [])
+        freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = AutoProcessor.from_pretrained(_name_of(model, backbone))
         self.uses = self.select_uses(args, backbone)
@@ -259,29 +189,14 @@ class CompositionalTrainer(Trainer):
     # Batches
 
     def _gather_features(self, local: Features, size: int) -> Features:
-        sizes = [size] * world_size()
-        if not self.args.dataloader_drop_last:
-            sizes = gather_sizes(size, self.args.device)
-        start = sum(sizes[: rank()])
-        rows = slice(start, start + sizes[rank()])
-        fields = dict(local)
-        if "owner" in fields:
-            fields["owner"] = torch.where(fields["owner"] >= 0, fields["owner"] + start, fields["owner"])
-        for names, collect in ((WITH_GRADIENT, gather_with_grad), (WITHOUT_GRADIENT, gather)):
-            present = [name for name in names if name in fields]
-            fields |= zip(present, collect(*(fields[name] for name in present), sizes=sizes), strict=True)
-        return Features(**self._without_repeats(fields, rows, sum(sizes)))
-
-    def _without_repeats(self, fields: dict[str, Any], rows: slice, total: int) -> dict[str, Any]:
-        """In evaluation accelerate fills the last batch with rows from the start; they would be false negatives."""
+        equal = self.args.dataloader_drop_last
+        sizes = [size] * world_size() if equal else gather_sizes(size, self.args.device)
+        features = gather_features(local, sizes)
         state = self.accelerator.gradient_state
-        if self.model.training or world_size() == 1 or not state.in_dataloader or not state.end_of_dataloader:
-            return {**fields, "rows": rows}
-        keep = state.remainder if state.remainder > 0 else total
-        for name in (*WITH_GRADIENT, *WITHOUT_GRADIENT):
-            if name in fields:
-                fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
-        return {**fields, "rows": slice(min(rows.start, keep), min(rows.stop, keep))}
+        if self.model.training or world_size() == 1 or not (state.in_dataloader and state.end_of_dataloader):
+            return features
+        # In evaluation accelerate fills the last batch with rows from the start; they would be false negatives.
+        return first_rows(features, state.remainder, sum(sizes))
 
     def _check_keys(self, inputs: dict[str, Any]) -> None:
         for key in inputs:
@@ -421,14 +336,6 @@ def _refuse_data_parallel(args: TrainingArguments) -> None:
             f"GPU would see its own batch only. Start with: accelerate launch --num_processes {args.n_gpu} "
             "<your script>, or hide all but one with CUDA_VISIBLE_DEVICES=0."
         )
-
-
-def _freeze_towers(backbone: nn.Module, towers: list[str]) -> None:
-    parts = {"image": ("vision_model", "visual_projection"), "text": ("text_model", "text_projection")}
-    prefixes = tuple(part for tower in towers for part in parts[tower])
-    for name, parameter in backbone.named_parameters():
-        if any(piece in prefixes for piece in name.split(".")):
-            parameter.requires_grad_(False)
 
 
 def _align_special_tokens(config: Any, tokenizer: Any) -> None:

@@ -59,13 +59,12 @@ class CementTrainer(CompositionalTrainer):
         "logit_scale",
     )
 
-    def __init__(self, model: Any, args: CementConfig | None = None, **kwargs: Any) -> None:
-        args = args if args is not None else CementConfig(output_dir="trainer_output")
+    def select_uses(self, args: CementConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """All fields; a margin that depends on ratings needs their column: without it each would be 0, in silence."""
         self.margin = margin_function(args)
         if args.margin in ("adaptive", "inverse"):
-            # Without ratings every margin would be 0, in silence.
-            self.optional_columns = tuple(c for c in self.optional_columns if c != "negative_concreteness")
-        super().__init__(model, args, **kwargs)
+            self.optional_columns = tuple(name for name in self.optional_columns if name != "negative_concreteness")
+        return type(self).uses
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

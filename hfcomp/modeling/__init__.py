@@ -1,0 +1,24 @@
+"""One face for the dual encoders of the Hub (CLIP, MetaCLIP 2, SigLIP, SigLIP 2), as the trainers need it.
+
+[`DualEncoder`] holds a plain backbone and the objective's own learned state. Everything that a loss differentiates
+leaves through its one `forward` as [`Features`]: state that is used outside `forward` is neither synchronised by DDP
+nor saved.
+"""
+
+from hfcomp.modeling.backbones import encode_images, encode_texts, freeze_towers, load_backbone
+from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
+from hfcomp.modeling.encoder import DualEncoder
+from hfcomp.modeling.features import USABLE_FIELDS, WITH_GRADIENT, WITHOUT_GRADIENT, Features
+
+__all__ = [
+    "OBJECTIVE_STATE_FILE",
+    "USABLE_FIELDS",
+    "WITHOUT_GRADIENT",
+    "WITH_GRADIENT",
+    "DualEncoder",
+    "Features",
+    "encode_images",
+    "encode_texts",
+    "freeze_towers",
+    "load_backbone",
+]

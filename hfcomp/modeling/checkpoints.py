@@ -1,0 +1,97 @@
+"""A trained encoder on disk: a plain backbone or adapter, and the objective's state beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+if TYPE_CHECKING:
+    from hfcomp.modeling.encoder import DualEncoder
+
+OBJECTIVE_STATE_FILE = "objective_state.safetensors"
+
+
+def extra_state(encoder: DualEncoder) -> dict[str, torch.Tensor]:
+    """What `save_pretrained` of the backbone does not write: the objective's state.
+
+    Under PEFT also the parameters of the base model that were unfrozen by hand: an adapter has no `logit_scale`.
+    """
+    state = {f"objective_state.{name}": value for name, value in encoder.objective_state.state_dict().items()}
+    if encoder.is_peft:
+        from peft import get_peft_model_state_dict
+
+        adapter = get_peft_model_state_dict(encoder.backbone, adapter_name=encoder.backbone.active_adapter)
+        saved = {value.data_ptr() for value in adapter.values()}
+        for name, parameter in encoder.backbone.named_parameters():
+            if parameter.requires_grad and parameter.data_ptr() not in saved:
+                state[f"backbone.{name}"] = parameter.detach()
+    return {name: value.detach().cpu().contiguous() for name, value in state.items()}
+
+
+def save(encoder: DualEncoder, folder: str | Path, **kwargs: Any) -> None:
+    """Writes the plain backbone (or its adapter) and, where there is one, the objective's state beside it."""
+    kwargs.pop("state_dict", None)
+    encoder.backbone.save_pretrained(folder, **kwargs)
+    state = extra_state(encoder)
+    if state and kwargs.get("is_main_process", True):
+        save_file(state, Path(folder) / OBJECTIVE_STATE_FILE, metadata={"format": "pt"})
+
+
+def load(encoder: DualEncoder, folder: str | Path) -> None:
+    """Loads in place what [`save`] wrote; every key must be there and none may be left over.
+
+    Raises:
+        ValueError: when weights or the objective's state do not fit, naming the keys.
+    """
+    folder = Path(folder)
+    if encoder.is_peft:
+        _load_adapter(encoder, folder)
+    else:
+        _load_strictly(encoder.backbone, _read_weights(folder), folder)
+    expected = extra_state(encoder)
+    path = folder / OBJECTIVE_STATE_FILE
+    if not expected and not path.exists():
+        return
+    state = load_file(path) if path.exists() else {}
+    if set(state) != set(expected):
+        raise ValueError(
+            f"{path}: holds {sorted(state)}, but this objective expects {sorted(expected)}. "
+            "Resume with the trainer that wrote the checkpoint."
+        )
+    encoder.load_state_dict(state, strict=False)
+
+
+def _load_adapter(encoder: DualEncoder, folder: Path) -> None:
+    from peft import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
+
+    adapter = encoder.backbone.active_adapter
+    # PEFT writes an adapter of a name of its own into a folder of that name
+    folder = folder if adapter == "default" else folder / adapter
+    state = load_peft_weights(str(folder), device="cpu")
+    expected = get_peft_model_state_dict(encoder.backbone, adapter_name=adapter)
+    missing, unexpected = sorted(set(expected) - set(state)), sorted(set(state) - set(expected))
+    if missing or unexpected:
+        raise ValueError(f"{folder}: the adapter misses {missing} and holds unexpected {unexpected}.")
+    set_peft_model_state_dict(encoder.backbone, state, adapter_name=adapter)
+
+
+def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        names = set(json.loads(index.read_text())["weight_map"].values())
+        return {key: value for name in sorted(names) for key, value in load_file(folder / name).items()}
+    path = folder / "model.safetensors"
+    if not path.exists():
+        raise ValueError(f"{folder}: no model.safetensors here; expected a folder that a trainer of hfcomp saved.")
+    return load_file(path)
+
+
+def _load_strictly(model: nn.Module, state: dict[str, torch.Tensor], folder: Path) -> None:
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    if missing or unexpected:
+        raise ValueError(f"{folder}: the weights miss {missing} and hold unexpected {unexpected}.")

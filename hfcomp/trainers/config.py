@@ -1,0 +1,72 @@
+"""`CompositionalConfig`: the arguments of every trainer of hfcomp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from transformers import TrainingArguments
+
+from hfcomp.data.images import MAX_IMAGE_PIXELS
+
+
+@dataclass
+class CompositionalConfig(TrainingArguments):
+    """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
+
+    Defaults that differ from transformers': `dataloader_drop_last=True` (a smaller last batch has other negatives),
+    `remove_unused_columns=False`, `logging_steps=10`, `logging_nan_inf_filter=False` (a NaN stops the run instead of
+    being hidden), `ddp_find_unused_parameters=False` (parameters that the objective does not use are frozen).
+    """
+
+    mini_batch_size: int | None = field(
+        default=None,
+        metadata={
+            "help": "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
+            "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
+            "this: it makes several small contrastive batches."
+        },
+    )
+    column_names: dict | str | None = field(
+        default=None, metadata={"help": 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'}
+    )
+    num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
+    max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
+    max_image_pixels: int = field(
+        default=MAX_IMAGE_PIXELS, metadata={"help": "An image with more pixels is refused, naming its row."}
+    )
+    max_logit_scale: float | None = field(
+        default=None,
+        metadata={
+            "help": "Clamp of the logit scale's multiplier after each step. Unset: 100 for CLIP and none for SigLIP; "
+            "inf switches it off."
+        },
+    )
+    freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
+    dataloader_drop_last: bool = field(
+        default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
+    )
+    remove_unused_columns: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
+    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Kept for transformers; must stay false."})
+    logging_steps: float = field(default=10, metadata={"help": "Steps between two lines of the log."})
+    ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "See the class."})
+
+    _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not torch.accelerator.is_available():
+            self.dataloader_pin_memory = False  # torch warns, and pins nothing
+        for name in ("remove_unused_columns", "logging_nan_inf_filter"):
+            if getattr(self, name):
+                raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
+        if self.accelerator_config.dispatch_batches or not self.accelerator_config.even_batches:
+            raise ValueError(
+                "accelerator_config: dispatch_batches=True cuts batches whose negatives are a flat list, and "
+                "even_batches=False gives processes batches of unequal number. Leave both as they are."
+            )
+        if self.mini_batch_size is not None and self.mini_batch_size < 1:
+            raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
+        unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
+        if unknown:
+            raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
