@@ -53,7 +53,7 @@ def run(recipe: Recipe) -> Path:
     """Runs an experiment and returns its folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
-    their processor), `items.parquet`, `results.json`, `report.md` and `figure.png`.
+    their processor), `items.parquet`, `results.json`, `report.md`, `figure.png` and `README.md`, the model card.
     """
     state = PartialState(cpu=bool(recipe.trainer_arguments.get("use_cpu")))
     _use_all_cores(state)

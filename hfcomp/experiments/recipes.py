@@ -225,11 +225,15 @@ def _parse(config_class: type, values: dict[str, Any], arguments: Sequence[str])
     experiment = ExperimentConfig(**{name: value for name, value in namespace.items() if name in ours})
     set_names = set(values) | set(_names(arguments))
     given = {name: namespace[name] for name in sorted(set_names)}
-    _check_batch(given)
+    _check_given(given)
     return experiment, {name: value for name, value in given.items() if name not in ours}, given
 
 
-def _check_batch(given: dict[str, Any]) -> None:
+def _check_given(given: dict[str, Any]) -> None:
+    if given.get("hub_token"):
+        raise ValueError(
+            "hub_token would be written into the run's files. Log in with `hf auth login` or set HF_TOKEN."
+        )
     if "per_device_train_batch_size" in given:
         raise ValueError(
             "per_device_train_batch_size: set batch_size instead, the rows of the contrastive batch over all "

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hfcomp.evaluation.statistics import clustered_interval
+from hfcomp.experiments.card import write_card
 from hfcomp.experiments.stages import StageSummary
 
 SCHEMA_VERSION = 1
@@ -60,11 +61,13 @@ def write_results(
     stages: list[StageSummary],
     facts: dict[str, Any],
 ) -> None:
-    """Writes `items.parquet`, `results.json`, `report.md` and, where matplotlib is installed, `figure.png`."""
+    """Writes `items.parquet`, `results.json`, `report.md`, the card, and with matplotlib installed `figure.png`."""
     items.to_parquet(folder / "items.parquet", index=False)
     results = {"schema_version": SCHEMA_VERSION, **facts, "stages": [asdict(s) for s in stages], "results": lines}
     (folder / "results.json").write_text(json.dumps(_finite(results), indent=2))
-    (folder / "report.md").write_text(markdown(lines, stages, facts))
+    report = markdown(lines, stages, facts)
+    (folder / "report.md").write_text(report)
+    write_card(folder, report=report, facts=facts)
     draw_figure(folder / "figure.png", lines)
 
 

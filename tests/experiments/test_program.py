@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import CLIPModel, CLIPProcessor
 
@@ -51,6 +52,7 @@ def test_a_run_leaves_the_documented_folder(finished):
         "results.json",
         "report.md",
         "figure.png",
+        "README.md",
     }
     assert (finished / "method" / "checkpoint-4").is_dir()
     assert yaml.safe_load((finished / "config.yaml").read_text())["batch_size"] == 16
@@ -101,6 +103,15 @@ def test_costs_count_negatives_as_encoded(finished):
 def test_the_report_shows_forgetting_and_cost_beside_the_gain(finished):
     report = (finished / "report.md").read_text()
     assert "sandbox retrieval" in report and "## Cost" in report and "Synthetic" in report
+
+
+@pytest.mark.parametrize("place", ["README.md", "method/README.md"])
+def test_the_card_has_valid_metadata_and_the_table(finished, place):
+    card = ModelCard.load(finished / place)
+    assert card.data.library_name == "transformers" and "slipform" in card.data.tags
+    assert card.data.base_model is None  # made on the spot
+    assert "| sandbox | swap_att | group |" in card.text and "Synthetic" in card.text
+    assert "batch_size: 16" in card.text
 
 
 def test_a_second_run_takes_a_folder_of_its_own(finished, tmp_path):

@@ -58,6 +58,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--config"], "--config needs"),
         (["--margin", "adaptiv"], None),
         (["--per_device_train_batch_size", "4"], "set batch_size instead"),
+        (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
         (["--fresh_model", "vit_b64"], "expected one of sandbox, vit_b32"),
         (["--controls", "plane"], "controls names ['plane']; known: plain"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
