@@ -20,7 +20,7 @@ from hfcomp import __version__
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.base import sandbox_base, write_vit_b32
 from hfcomp.experiments.data import training_rows
-from hfcomp.experiments.evaluate import outcomes
+from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
 from hfcomp.experiments.recipes import SANDBOX, Recipe, read_recipe
 from hfcomp.experiments.report import print_report, summarize, write_results
 from hfcomp.experiments.stages import StageSummary, train_stage
@@ -69,9 +69,11 @@ def run(recipe: Recipe) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(recipe.given, sort_keys=True))
     state.print(f"hfcomp {__version__}: {recipe.experiment.method} -> {folder}")
+    names = recipe.trainer_arguments.get("column_names")
+    evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=0, tell=tell)
     stages, models = _train(recipe, folder, tell)
     if state.is_main_process:
-        _evaluate_and_report(recipe, folder, stages, models, notes)
+        _evaluate_and_report(recipe, folder, stages, models, notes, evaluate)
     state.wait_for_everyone()
     if state.num_processes > 1:
         state.destroy_process_group()
@@ -128,15 +130,18 @@ def _train(recipe: Recipe, folder: Path, tell: Any) -> tuple[list[StageSummary],
 
 
 def _evaluate_and_report(
-    recipe: Recipe, folder: Path, stages: list[StageSummary], models: dict[str, Path | str], notes: list[str]
+    recipe: Recipe,
+    folder: Path,
+    stages: list[StageSummary],
+    models: dict[str, Path | str],
+    notes: list[str],
+    evaluate: Evaluation,
 ) -> None:
     config = recipe.experiment
     device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
     tables = []
     for name, place in models.items():
-        embedder = Embedder(place, device=device)
-        told = notes.append if name == "base" else lambda note: None
-        tables.append(outcomes(embedder, config, seed=0, tell=told).assign(model=name))
+        tables.append(evaluate(Embedder(place, device=device)).assign(model=name))
     items = pd.concat(tables, ignore_index=True)
     control = next((name for name in models if name.endswith("control")), None)
     lines = summarize(items, list(models), control)

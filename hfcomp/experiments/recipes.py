@@ -17,10 +17,17 @@ from hfcomp.data.columns import nearest
 
 SANDBOX = "sandbox"
 FRESH_MODELS = (SANDBOX, "vit_b32")
-EVALUATIONS = (SANDBOX, "sugarcrepe")
+EVALUATIONS = (SANDBOX, "sugarcrepe", "own")
 CONTROLS = ("plain",)
 # Fields in which $NAME stands for an environment variable.
-PATH_FIELDS = ("dataset", "clip_vocabulary", "concreteness_ratings", "sugarcrepe_folder", "coco_images")
+PATH_FIELDS = (
+    "dataset",
+    "evaluation_dataset",
+    "clip_vocabulary",
+    "concreteness_ratings",
+    "sugarcrepe_folder",
+    "coco_images",
+)
 
 
 @dataclass
@@ -63,7 +70,14 @@ class ExperimentConfig:
         default_factory=lambda: ["plain"],
         metadata={"help": "Runs beside the method from the same base, with the same rows and steps: plain."},
     )
-    evaluation: str = field(default=SANDBOX, metadata={"help": "'sandbox' or 'sugarcrepe'."})
+    evaluation: str = field(
+        default=SANDBOX,
+        metadata={"help": "'sandbox', 'sugarcrepe', or 'own': retrieval and caption choice on a set of yours."},
+    )
+    evaluation_dataset: str | None = field(
+        default=None, metadata={"help": "For 'own': folder, file or Hub id. Unset: the training set's."}
+    )
+    evaluation_split: str = field(default="test", metadata={"help": "Split for 'own'."})
     evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})
     sugarcrepe_folder: str | None = field(default=None, metadata={"help": "Folder of SugarCrepe's seven JSON files."})
     coco_images: str | None = field(default=None, metadata={"help": "Folder of COCO val2017 images."})
@@ -183,6 +197,11 @@ def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
     _check_known(values, known, str(path))
     _check_known(_names(arguments), known, "command line")
     experiment, config, given = _parse(found.config_class, values, arguments)
+    if "model" in _names(arguments) and values.get("dataset") == SANDBOX:
+        raise ValueError(
+            f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
+            "For a model of your own start from another recipe: --config slipform/vit_b32_coco --dataset <yours>."
+        )
     return Recipe(experiment, found, config, given, resume)
 
 

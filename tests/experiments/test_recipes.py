@@ -44,6 +44,11 @@ def test_an_override_wins_over_the_file(recipe):
     assert read_recipe(recipe, ["--batch_size=16", "--learning_rate", "0.5"]).experiment.batch_size == 16
 
 
+def test_a_model_of_the_users_own_is_not_trained_with_the_sandboxs_values():
+    with pytest.raises(ValueError, match=r"sandbox's tiny model \(learning_rate 0.001\).*slipform/vit_b32_coco"):
+        read_recipe("slipform", ["--model", "openai/clip-vit-base-patch32", "--dataset", "my-org/my-pairs"])
+
+
 def test_config_replaces_the_recipes_own_file(recipe):
     assert read_recipe("slipform", ["--config", recipe]).experiment.method == "Mine"
 
