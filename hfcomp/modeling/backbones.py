@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoModel
-from transformers.utils import find_adapter_config_file
+from transformers.utils import cached_file, find_adapter_config_file
 
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
 
@@ -63,12 +63,20 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
         adapter.base_model_name_or_path, **{**kwargs, "revision": adapter.revision or "main"}
     )
     backbone = PeftModel.from_pretrained(base, str(model), is_trainable=True, config=adapter, **hub)
-    state = Path(model) / OBJECTIVE_STATE_FILE
-    if state.exists():
-        unfrozen = {key: value for key, value in load_file(state).items() if key.startswith("backbone.")}
-        unfrozen = {key.removeprefix("backbone."): value for key, value in unfrozen.items()}
-        backbone.load_state_dict(unfrozen, strict=False)
+    _restore_unfrozen(backbone, str(model), hub)
     return backbone
+
+
+def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> None:
+    """Parameters of the base model that were trained with an adapter: their values, and that they are trained."""
+    path = cached_file(model, OBJECTIVE_STATE_FILE, _raise_exceptions_for_missing_entries=False, **hub)
+    if path is None:
+        return
+    prefix = "backbone."
+    state = {key.removeprefix(prefix): value for key, value in load_file(path).items() if key.startswith(prefix)}
+    backbone.load_state_dict(state, strict=False)
+    for name in state:
+        backbone.get_parameter(name).requires_grad_(True)
 
 
 def _pooled(output: Any) -> torch.Tensor:

@@ -57,8 +57,10 @@ class DualEncoder(nn.Module):
         # The Trainer edits `model.config` (use_cache, special tokens); the checkpoint must keep the author's.
         self.config = copy.deepcopy(backbone.config)
         self.main_input_name = "input_ids"
-        mean = torch.tensor(list(image_mean)).view(1, -1, 1, 1) / rescale_factor
-        std = torch.tensor(list(image_std)).view(1, -1, 1, 1) / rescale_factor
+        device = next(backbone.parameters()).device
+        self.objective_state.to(device)
+        mean = torch.tensor(list(image_mean), device=device).view(1, -1, 1, 1) / rescale_factor
+        std = torch.tensor(list(image_std), device=device).view(1, -1, 1, 1) / rescale_factor
         self.register_buffer("pixel_mean", mean, persistent=False)
         self.register_buffer("pixel_std", std, persistent=False)
 

@@ -43,7 +43,9 @@ class CompositionalTrainer(Trainer):
     `rows=features.rows`, and returns [`report`]. That is exact on any number of processes.
 
     Args:
-        model: Hub id, folder, `PreTrainedModel` or `PeftModel`.
+        model: Hub id, folder, `PreTrainedModel` or `PeftModel`. A module is trained in place, and weights that the
+            objective does not use stay frozen in it afterwards. A file's weights are loaded as fp32, whatever it
+            holds; `bf16=True` computes in half precision.
         args: a config of the class's `config_class`.
         train_dataset: a `datasets.Dataset` in the column contract of `hfcomp.data.columns`.
         eval_dataset: likewise, or a dictionary of them.
@@ -75,8 +77,12 @@ class CompositionalTrainer(Trainer):
         **kwargs: Any,
     ) -> None:
         args = args if args is not None else self.config_class(output_dir="trainer_output")
+        if not isinstance(args, self.config_class):
+            raise TypeError(f"{type(self).__name__} takes a {self.config_class.__name__}, not {type(args).__name__}.")
         _refuse_data_parallel(args)
-        backbone = load_backbone(model)
+        # In the file's own half precision a small learning rate would move almost no weight.
+        backbone = load_backbone(model, dtype=torch.float32)
+        _check_trainable(backbone)
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = AutoProcessor.from_pretrained(_name_of(model, backbone))
@@ -288,8 +294,9 @@ class CompositionalTrainer(Trainer):
         if self.args.should_save:
             path.write_text(json.dumps({"step": step, "loss": str(loss), "rows": rows}))
         raise FloatingPointError(
-            f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it: "
-            "resume from the last checkpoint with a lower learning rate, bf16 instead of fp16, or without these rows."
+            f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it. "
+            "Mend or remove these rows and resume from the last checkpoint; for another learning rate or precision "
+            "start a new run with that checkpoint's folder as the model."
         )
 
     def _stop_if_weights_not_finite(self) -> None:
@@ -298,8 +305,8 @@ class CompositionalTrainer(Trainer):
         if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
             raise FloatingPointError(
                 f"the weights are no longer finite at step {self.state.global_step}, though the loss was: a gradient "
-                "was NaN or infinite. Nothing was saved: resume from the last checkpoint with a lower learning rate, "
-                "bf16 instead of fp16, or an objective without a root or logarithm of 0."
+                "was NaN or infinite. Nothing was saved: start a new run from the last checkpoint's folder with a "
+                "lower learning rate or bf16 instead of fp16, or look for a root or logarithm of 0 in the objective."
             )
 
     # Optimiser, checkpoints
@@ -336,6 +343,22 @@ def _refuse_data_parallel(args: TrainingArguments) -> None:
             f"GPU would see its own batch only. Start with: accelerate launch --num_processes {args.n_gpu} "
             "<your script>, or hide all but one with CUDA_VISIBLE_DEVICES=0."
         )
+
+
+def _check_trainable(backbone: nn.Module) -> None:
+    """Tells what a model that was handed over brings along: half-precision weights, weights frozen before."""
+    halves = {p.dtype for p in backbone.parameters() if p.requires_grad and p.dtype in (torch.float16, torch.bfloat16)}
+    if torch.float16 in halves:
+        raise ValueError(
+            "the model's weights are float16, whose gradients underflow. Pass model.float(), and fp16=True."
+        )
+    if halves:
+        logger.warning(
+            "The model's weights are bfloat16: small updates round to nothing. model.float() with bf16=True?"
+        )
+    frozen = [name for name, parameter in backbone.named_parameters() if not parameter.requires_grad]
+    if frozen and not hasattr(backbone, "peft_config"):
+        logger.warning(f"{len(frozen)} weights were frozen before and stay so: {frozen[:3]} ...")
 
 
 def _align_special_tokens(config: Any, tokenizer: Any) -> None:

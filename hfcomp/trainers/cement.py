@@ -47,7 +47,6 @@ class CementTrainer(CompositionalTrainer):
     """
 
     config_class = CementConfig
-    _name = "Slipform"
     uses = (
         "image",
         "text",

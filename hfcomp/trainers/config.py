@@ -65,6 +65,11 @@ class CompositionalConfig(TrainingArguments):
                 "accelerator_config: dispatch_batches=True cuts batches whose negatives are a flat list, and "
                 "even_batches=False gives processes batches of unequal number. Leave both as they are."
             )
+        for name in ("fsdp", "deepspeed"):
+            if getattr(self, name):
+                raise ValueError(f"{name} is not supported yet: checkpoints would hold shards. Use DDP (the default).")
+        if self.max_logit_scale is not None and not self.max_logit_scale >= 1:
+            raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]

@@ -29,7 +29,6 @@ class InfoNCETrainer(CompositionalTrainer):
     """
 
     config_class = InfoNCEConfig
-    _name = "InfoNCE"
 
     def select_uses(self, args: InfoNCEConfig, backbone: nn.Module) -> tuple[str, ...]:
         """With `logit_bias` for the sigmoid loss, with the negatives when there are any."""

@@ -54,7 +54,8 @@ class StepLog:
         names, counted = sorted(self._sums), sorted(self._counts)
         device = self._recent[-1][0].device
         values = [self._sums[name] / self._steps for name in names] + [self._counts[name] for name in counted]
-        stacked = torch.stack([torch.as_tensor(value, dtype=torch.float64, device=device) for value in values])
+        exact = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+        stacked = torch.stack([torch.as_tensor(value, dtype=exact, device=device) for value in values])
         summed = dict(zip([*names, *counted], sum_over_processes(stacked).tolist(), strict=True))
         logs = {name: summed[name] for name in (*names, "images_encoded", "texts_encoded")}
         logs["truncated_text_share"] = summed.get("truncated", 0.0) / max(summed["texts_encoded"], 1)

@@ -119,3 +119,19 @@ def test_a_frozen_tower_stops_its_adapter_too(clip, pairs, tmp_path):
     _, gradients = loss_and_gradients(trainer, range(8))
     assert gradients
     assert all("text_model" in name for name in gradients)
+
+
+def test_a_scale_that_was_trained_with_an_adapter_goes_on_in_a_second_session(clip, pairs, tmp_path):
+    """Loaded but frozen, it would be missing from the next save, and its adapter left with the base's scale."""
+    first = build(InfoNCETrainer, adapted(clip, scale=True), pairs, tmp_path / "first")
+    first.train()
+    first.save_model(str(tmp_path / "one"))
+    trained = first.model.plain.logit_scale.item()
+
+    second = build(InfoNCETrainer, tmp_path / "one", pairs, tmp_path / "second")
+    assert second.model.plain.logit_scale.item() == trained
+    second.train()
+    assert second.model.plain.logit_scale.item() != trained
+    second.save_model(str(tmp_path / "two"))
+    third = build(InfoNCETrainer, tmp_path / "two", pairs, tmp_path / "third")
+    assert third.model.plain.logit_scale.item() == second.model.plain.logit_scale.item()

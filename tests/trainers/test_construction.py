@@ -1,0 +1,68 @@
+"""What a trainer checks before its first step: precision, config, weights that were frozen, the model's device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoProcessor, CLIPModel, TrainingArguments
+
+from hfcomp.modeling import DualEncoder
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
+from tests import tiny
+
+
+def test_a_half_precision_checkpoint_is_trained_in_single_precision(tmp_path):
+    """In bfloat16 a step of 1e-6 would leave almost every weight where it was."""
+    folder = tiny.clip(tmp_path / "half", dtype=torch.bfloat16)
+    trainer = InfoNCETrainer(folder, InfoNCEConfig(output_dir=str(tmp_path / "out"), use_cpu=True))
+    assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
+
+
+def test_float16_weights_of_a_module_are_refused_with_the_way_out(clip, tmp_path):
+    model = CLIPModel.from_pretrained(clip).half()
+    with pytest.raises(ValueError, match=r"float16.*model.float\(\)"):
+        InfoNCETrainer(
+            model,
+            InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True),
+            processing_class=AutoProcessor.from_pretrained(clip),
+        )
+
+
+@pytest.mark.parametrize("args", [TrainingArguments, InfoNCEConfig])
+def test_the_config_of_another_trainer_is_refused_by_name(clip, tmp_path, args):
+    with pytest.raises(TypeError, match=f"CementTrainer takes a CementConfig, not {args.__name__}"):
+        CementTrainer(clip, args(output_dir=str(tmp_path), use_cpu=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("fsdp", "full_shard", "fsdp is not supported yet"),
+        ("max_logit_scale", 0.5, "expected at least 1"),
+        ("mini_batch_size", 0, "expected at least 1"),
+        ("freeze_towers", ["vision"], "the towers are 'image' and 'text'"),
+        ("accelerator_config", {"even_batches": False}, "Leave both as they are"),
+    ],
+)
+def test_a_config_that_cannot_work_is_refused(tmp_path, field, value, message):
+    with pytest.raises(ValueError, match=message):
+        InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, **{field: value})
+
+
+def test_weights_that_were_frozen_before_are_told(clip, tmp_path, caplog):
+    model = CLIPModel.from_pretrained(clip)
+    model.vision_model.requires_grad_(False)
+    processor = AutoProcessor.from_pretrained(clip)
+    InfoNCETrainer(model, InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True), processing_class=processor)
+    assert "weights were frozen before and stay so: ['vision_model" in caplog.text
+
+
+def test_an_encoder_lives_where_its_backbone_does(clip):
+    """A model that is on its GPU already is a common input; `meta` stands for a device that is not the CPU."""
+    model = CLIPModel.from_pretrained(clip).to("meta")
+    state = {"value": torch.nn.Identity(), "weight": torch.nn.Linear(1, 1)}
+    encoder = DualEncoder(model, state)
+    assert encoder.device.type == "meta"
+    assert {tensor.device.type for tensor in (*encoder.parameters(), *encoder.buffers())} == {"meta"}
+    assert all(value.device.type == "meta" for value in encoder.dummy_inputs().values() if value.dtype == torch.long)
