@@ -236,7 +236,7 @@ def pairs(number: int = 32, *, negatives: int = 2, concepts: bool = False, ragge
                 "" if missing and slot == negatives - 1 else text for slot, text in enumerate(wrong)
             ],
             "negative_kinds": ["swap_att", "replace_obj", "other"][:negatives],
-            "negative_concreteness": [None if ragged and index % 7 == 2 else 3.5 + index % 3] * negatives,
+            "negative_concreteness": [None if ragged and index % 7 == 2 else 2.5 + index % 3] * negatives,
             "negative_image": None if ragged and index % 4 == 1 else image(1000 + index),
             "image_id": f"tiny-{index}",
         }

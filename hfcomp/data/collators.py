@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 
 from hfcomp.data.columns import kind_id
@@ -98,7 +102,7 @@ class CompositionalCollator:
         num_negatives: entries of `negative_captions` that are read, `K`; 0 reads none.
         negative_image: whether `negative_image` is read. A row without one takes part with its texts.
         max_concepts: concepts per image, 0 reads none; further ones are cut and counted.
-        max_image_pixels: an image with more is refused.
+        max_image_pixels: an image with more, as it is or while it is resized, is refused.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
     cut), `tiny [B]` (images one pixel wide or high) and `cut_concepts [B]`, which the trainer counts, then the
@@ -106,8 +110,9 @@ class CompositionalCollator:
     normalises them. There is no random augmentation, and no flip: it would turn "left" into "right".
 
     Raises:
-        ValueError: when called, for an empty caption, negatives of unequal number, an unknown kind of negative, or an
-            image that cannot be used, naming column, row and the way out.
+        ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
+            negative, a concreteness outside 1 to 5 (NaN counts as missing), an entry of another type, or an image that
+            cannot be used, naming column, row and the way out.
     """
 
     def __init__(
@@ -127,7 +132,7 @@ class CompositionalCollator:
             max_length=text_config.max_position_embeddings,
             eos_token_id=getattr(text_config, "eos_token_id", None),
         )
-        self.transform = PixelTransform.from_processor(processor.image_processor)
+        self.transform = PixelTransform.from_processor(processor.image_processor, max_pixels=max_image_pixels)
         self.num_negatives = num_negatives
         self.negative_image = negative_image
         self.max_concepts = max_concepts
@@ -172,7 +177,7 @@ class CompositionalCollator:
             owners = fields["negative_text_mask"].nonzero()[:, 0]
             truncated.index_add_(0, owners, torch.tensor(cut, dtype=torch.long))
         if self.max_concepts:
-            texts, fields = self._concepts(rows, captions)
+            texts, fields = self._concepts(rows, names, captions)
             batch |= fields
             parts["concept_input_ids"], cut = self.tokenizer(texts)
             truncated.index_add_(0, fields["owner"][fields["owner"] >= 0], torch.tensor(cut, dtype=torch.long))
@@ -199,12 +204,15 @@ class CompositionalCollator:
                     concreteness[index, slot] = rating
         return texts, {"negative_text_mask": mask, "negative_kind": kinds, "negative_concreteness": concreteness}
 
-    def _concepts(self, rows: Sequence[dict[str, Any]], captions: list[str]) -> tuple[list[str], dict[str, Any]]:
+    def _concepts(
+        self, rows: Sequence[dict[str, Any]], names: list[int], captions: list[str]
+    ) -> tuple[list[str], dict[str, Any]]:
         owner = torch.full((len(rows), self.max_concepts), -1, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
         texts = []
-        for index, (row, caption) in enumerate(zip(rows, captions, strict=True)):
-            concepts = [text for text in (row.get("concepts") or []) if text and text.strip()] or [caption]
+        for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
+            named = _list_of(row, "concepts", name, "texts") or []
+            concepts = [text for text in named if text and text.strip()] or [caption]
             cut[index] = max(0, len(concepts) - self.max_concepts)
             concepts = concepts[: self.max_concepts]
             owner[index, : len(concepts)] = index
@@ -213,6 +221,11 @@ class CompositionalCollator:
 
 
 def _caption(caption: Any, row: int) -> str:
+    if isinstance(caption, list | tuple):
+        raise ValueError(
+            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Pick one, e.g. "
+            "dataset.map(lambda row: {'caption': row['caption'][0]}), or give every caption a row of its own."
+        )
     if not isinstance(caption, str) or not caption.strip():
         raise ValueError(
             f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows first, e.g. "
@@ -223,12 +236,7 @@ def _caption(caption: Any, row: int) -> str:
 
 def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, str | None, float | None]]:
     """The first `number` negatives of a row as (text, kind, concreteness)."""
-    texts = row.get("negative_captions")
-    if isinstance(texts, str):
-        raise ValueError(
-            f"column 'negative_captions', row {name}: found the text {texts!r}, expected a list of texts. "
-            "Put it into a list: dataset.map(lambda row: {'negative_captions': [row['negative_captions']]})."
-        )
+    texts = _list_of(row, "negative_captions", name, "texts")
     if texts is None or len(texts) < number:
         found = "nothing" if texts is None else f"{len(texts)} entries"
         raise ValueError(
@@ -236,8 +244,8 @@ def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple
             f"pad with empty strings (they are masked) or set num_negatives={len(texts or [])}."
         )
     columns = {}
-    for column in ("negative_kinds", "negative_concreteness"):
-        values = row.get(column)
+    for column, kind in (("negative_kinds", "texts"), ("negative_concreteness", "numbers")):
+        values = _list_of(row, column, name, kind)
         if values is not None and len(values) != len(texts):
             raise ValueError(
                 f"column '{column}' has {len(values)} entries in row {name}, but 'negative_captions' has "
@@ -245,4 +253,42 @@ def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple
             )
         columns[column] = values if values is not None else [None] * len(texts)
     entries = zip(texts, columns["negative_kinds"], columns["negative_concreteness"], strict=True)
-    return [(text or "", kind, rating) for text, kind, rating in entries][:number]
+    return [
+        (text, kind, _rating(rating, name)) if text and text.strip() else ("", None, None)
+        for text, kind, rating in itertools.islice(entries, number)
+    ]
+
+
+def _list_of(row: dict[str, Any], column: str, name: int, kind: str) -> list[Any] | None:
+    """A column's list of `texts` or `numbers`, in which entries may be missing; `None` for nothing at all."""
+    values = row.get(column)
+    if values is None:
+        return None
+    if isinstance(values, np.ndarray | torch.Tensor):
+        values = values.tolist()
+    if not isinstance(values, list | tuple):
+        found = f"the text {values!r}" if isinstance(values, str) else repr(values)
+        raise ValueError(
+            f"column '{column}', row {name}: found {found}, expected a list of {kind}. "
+            f"Put it into a list: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
+        )
+    for index, value in enumerate(values):
+        fits = isinstance(value, str) if kind == "texts" else isinstance(value, Real) and not isinstance(value, bool)
+        if value is not None and not fits:
+            raise ValueError(
+                f"column '{column}', row {name}, entry {index}: found {value!r}, expected one of a list of {kind}. "
+                f"Correct it with dataset.map, or use null for an unknown value."
+            )
+    return list(values)
+
+
+def _rating(rating: float | None, name: int) -> float | None:
+    """A rating of concreteness, which NaN leaves out as null does."""
+    if rating is None or math.isnan(rating):
+        return None
+    if not 1 <= rating <= 5:
+        raise ValueError(
+            f"column 'negative_concreteness', row {name}: found {rating!r}, expected 1 (abstract) to 5 (concrete). "
+            "Rescale the ratings with dataset.map, or use null for an unknown value."
+        )
+    return float(rating)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
@@ -146,8 +147,10 @@ def _open_file(path: str | os.PathLike[str], where: str) -> BinaryIO:
 @contextmanager
 def _pillow_limit(pixels: int) -> Iterator[None]:
     # Pillow's limit is one global for the process, read while a header is opened: it warns above it and raises above
-    # twice it. Ours stands there for that moment, so that neither a lower nor a lifted limit of Pillow's decides.
-    with _pillow_limit_lock:
+    # twice it. Ours stands there for that moment, so that neither a lower nor a lifted limit of Pillow's decides. The
+    # warning would only stand beside our own error.
+    with _pillow_limit_lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels
         try:
             yield
@@ -159,7 +162,7 @@ def _decode(stream: BinaryIO, where: str, max_pixels: int) -> Image.Image:
     try:
         with _pillow_limit(max_pixels):
             image = Image.open(stream)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+    except Image.DecompressionBombError as error:
         raise ValueError(_too_large(where, f"more than {max_pixels:,} pixels", max_pixels)) from error
     except UnidentifiedImageError as error:
         stream.seek(0)
@@ -192,7 +195,7 @@ def _unreadable(where: str, error: Exception) -> str:
 def _too_large(where: str, found: str, max_pixels: int) -> str:
     return (
         f"{where} has {found}. The limit is {max_pixels:,} pixels; make the image smaller or, if you trust its "
-        "source, raise max_pixels."
+        "source, raise max_image_pixels of the trainer or collator (max_pixels of decode_image)."
     )
 
 

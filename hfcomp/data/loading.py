@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from datasets import (
     IterableDataset,
     IterableDatasetDict,
     Value,
+    get_dataset_split_names,
     load_dataset,
     load_from_disk,
 )
@@ -41,19 +43,45 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
             raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
         loaded = load_dataset(builder, data_files=name, **kwargs)
     else:
-        loaded = load_dataset(name, config, **kwargs)
+        loaded = _load_split(name, split, config, kwargs)
     if isinstance(loaded, DatasetDict):
         if split not in loaded:
-            raise ValueError(f"{name} has no split {split!r}; it has: {', '.join(loaded)}. Set dataset_split.")
+            raise ValueError(_no_split(name, split, loaded))
         loaded = loaded[split]
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
 
 
+def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
+    """One split of a folder or a set of the Hub; `datasets` may prepare the configuration's others beside it."""
+    try:
+        return load_dataset(name, config, split=split, **kwargs)
+    except ValueError as error:
+        options = {key: kwargs[key] for key in ("revision", "token", "data_files", "data_dir") if key in kwargs}
+        try:
+            splits = get_dataset_split_names(name, config, **options)
+        except Exception:  # then the first error has to do
+            raise error from None
+        if split.partition("[")[0] in splits:
+            raise
+        raise ValueError(_no_split(name, split, splits)) from error
+
+
+def _no_split(name: str, split: str, splits: Iterable[str]) -> str:
+    return f"{name} has no split {split!r}; it has: {', '.join(splits)}. Set dataset_split."
+
+
 def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:
-    """Image columns that hold file names become images; names are relative to the file that lists them."""
+    """Image columns that hold file names become images.
+
+    Relative names start at the folder of the file that lists them; absolute ones and URLs stay as they are.
+    """
+
+    def place(name: str) -> str:
+        return name if "://" in name else str(folder / name)
+
     for column in ("image", "negative_image"):
         if column in dataset.column_names and dataset.features[column] in (Value("string"), Value("large_string")):
-            files = [None if name is None else {"path": str(folder / name), "bytes": None} for name in dataset[column]]
+            files = [None if name is None else {"path": place(name), "bytes": None} for name in dataset[column]]
             dataset = dataset.remove_columns(column).add_column(column, files, feature=Image(decode=False))
     return dataset
 

@@ -23,6 +23,8 @@ class PixelTransform:
         std: Three floats; ones if the processor does not normalise.
         rescale_factor: 1.0 if the processor does not rescale.
         size: `(H, W)` of every output.
+        max_pixels: Largest width times height that a resize may make on its way to `size`; images up to 16 times as
+            long as wide always pass.
         keeps_ready_images: Whether the processor leaves an image of exactly that size as it is, which is proven; such
             images (a cache of resized ones, the sandbox) then skip it.
     """
@@ -35,6 +37,7 @@ class PixelTransform:
         std: tuple[float, ...],
         rescale_factor: float,
         size: tuple[int, int],
+        max_pixels: int = MAX_IMAGE_PIXELS,
     ) -> None:
         """Keeps the parts; `from_processor` finds and proves them."""
         self.image_processor = image_processor
@@ -42,15 +45,17 @@ class PixelTransform:
         self.std = std
         self.rescale_factor = rescale_factor
         self.size = size
+        self.max_pixels = max_pixels
         self.keeps_ready_images = False
 
     @classmethod
-    def from_processor(cls, image_processor: Any) -> PixelTransform:
+    def from_processor(cls, image_processor: Any, *, max_pixels: int = MAX_IMAGE_PIXELS) -> PixelTransform:
         """Builds the transform and proves on probe images that it equals the processor's own output.
 
         Args:
             image_processor: What `AutoImageProcessor.from_pretrained` returns (with or without torchvision), or a
                 processor that has one as `image_processor`, such as `CLIPProcessor`.
+            max_pixels: Largest width times height that a resize may make on its way to the output's size.
 
         Raises:
             TypeError: It is not an image processor.
@@ -73,6 +78,7 @@ class PixelTransform:
             size=_output_size(image_processor),
         )
         transform._prove()
+        transform.max_pixels = max_pixels  # the probes are ours: a small limit is no reason to refuse them
         return transform
 
     def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str] | None = None) -> torch.Tensor:
@@ -87,7 +93,7 @@ class PixelTransform:
 
         Raises:
             ValueError: An image is not RGB, or so long and thin that the processor's resize would pass
-                `MAX_IMAGE_PIXELS`.
+                `max_pixels`.
         """
         for index, image in enumerate(images):
             place = f"image {index} of the batch" if where is None else where[index]
@@ -118,10 +124,12 @@ class PixelTransform:
         if not short or size.get("longest_edge") or not self.image_processor.do_resize:
             return
         width, height = image.size
-        if short * short * max(image.size) / min(image.size) > MAX_IMAGE_PIXELS:
+        # A limit below what every image is resized to would refuse them all; it is about what grows beyond that.
+        limit = max(self.max_pixels, 16 * short * short)
+        if short * short * max(image.size) / min(image.size) > limit:
             raise ValueError(
                 f"{place} is {width:,} x {height:,} pixels: with its short edge resized to {short}, it would pass "
-                f"{MAX_IMAGE_PIXELS:,} pixels. {DROP_ROW}, or crop it."
+                f"{limit:,} pixels. {DROP_ROW}, crop it or, if you trust its source, raise max_image_pixels."
             )
 
     def _prove(self) -> None:

@@ -31,6 +31,37 @@ class ChoiceOutcome:
         return float(self.tie.mean()) if len(self.tie) else float("nan")
 
 
+_ROWS = 1024
+"""Rows that `pair_scores` multiplies at a time: products take as much memory as the embeddings that are compared."""
+
+
+def pair_scores(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Score of each item's texts, in at least fp32: equal embeddings give equal scores to the last bit.
+
+    A matrix product does not promise that, for the columns at its edge may be added up in another order. Here every
+    score is one sum over contiguous memory, whatever the number of items and texts.
+
+    Args:
+        image: `[n, D]`.
+        text: `[n, D]` or `[n, K, D]`.
+
+    Returns:
+        `[n]` or `[n, K]`.
+
+    Raises:
+        ValueError: for shapes that do not fit.
+    """
+    if image.ndim != 2 or text.ndim not in (2, 3) or (len(text), text.shape[-1]) != image.shape:
+        raise ValueError(f"image {image.shape} and text {text.shape}: expected [n, D] and [n, D] or [n, K, D].")
+    kind = np.result_type(image, text, np.float32)
+    scores = np.empty(text.shape[:-1], dtype=kind)
+    for start in range(0, len(image), _ROWS):
+        part = slice(start, start + _ROWS)
+        own = image[part] if text.ndim == 2 else image[part, None]
+        scores[part] = np.multiply(own, text[part], dtype=kind, order="C").sum(axis=-1)
+    return scores
+
+
 def choose(
     true_score: NDArray[np.floating], other_scores: NDArray[np.floating], mask: NDArray[np.bool_] | None = None
 ) -> ChoiceOutcome:

@@ -268,11 +268,59 @@ def test_images_one_pixel_wide_are_counted_for_their_row(clip):
 # Bad rows
 
 
-@pytest.mark.parametrize("caption", ["", "  \n", None, 7, ["a cube"]])
+@pytest.mark.parametrize("caption", ["", "  \n", None, 7])
 def test_a_caption_that_is_no_text_is_refused(clip, caption):
     message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a text\. .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=caption)])
+
+
+@pytest.mark.parametrize("captions", [["a cube", "a ball"], ("a cube", "a ball")])
+def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
+    message = r"column 'caption', row 17: found a list of 2, expected one text\. Pick one, e\.g\. dataset\.map"
+    with pytest.raises(ValueError, match=message):
+        collator_for(clip)([row(3), row(17, caption=captions)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"negative_concreteness": 3.5},
+            "'negative_concreteness', row 17: found 3.5, expected a list of numbers.*map",
+        ),
+        ({"negative_concreteness": "34"}, "'negative_concreteness', row 17: found the text '34', expected a list"),
+        (
+            {"negative_concreteness": ["3", None]},
+            "row 17, entry 0: found '3', expected one of a list of numbers.*null",
+        ),
+        ({"negative_concreteness": [None, True]}, "row 17, entry 1: found True, expected one of a list of numbers"),
+        ({"negative_concreteness": [0.5, 3]}, "'negative_concreteness', row 17: found 0.5, expected 1.*to 5.*Rescale"),
+        ({"negative_concreteness": [3, 700]}, "'negative_concreteness', row 17: found 700, expected 1"),
+        ({"negative_concreteness": [3, float("inf")]}, "'negative_concreteness', row 17: found inf, expected 1"),
+        ({"negative_kinds": "ab"}, "'negative_kinds', row 17: found the text 'ab', expected a list of texts"),
+        ({"negative_kinds": [1, None]}, "'negative_kinds', row 17, entry 0: found 1, expected one of a list of texts"),
+        ({"negative_captions": 7}, "'negative_captions', row 17: found 7, expected a list of texts"),
+        ({"negative_captions": ["a", 7]}, "'negative_captions', row 17, entry 1: found 7, expected one of a list"),
+        ({"concepts": "a cube"}, "'concepts', row 17: found the text 'a cube', expected a list of texts.*map"),
+        ({"concepts": ["a", ["b"]]}, r"'concepts', row 17, entry 1: found \['b'\], expected one of a list of texts"),
+    ],
+)
+def test_lists_of_the_wrong_type_or_value_are_refused(clip, columns, message):
+    good = {"negative_captions": ["a", "b"]}
+    with pytest.raises(ValueError, match=message):
+        collator_for(clip, num_negatives=2, max_concepts=2)([row(3, **good), row(17, **good | columns)])
+
+
+def test_ratings_may_be_missing_and_come_as_arrays(clip):
+    unread = row(4, negative_captions=["a", "", "c"], negative_concreteness=[2, 0, 0])  # what is masked has no say
+    assert collator_for(clip, num_negatives=2)([unread])["negative_concreteness"][0, 0] == 2
+    ratings = [[1, 5], [float("nan"), None], np.array([2.5, np.nan]), torch.tensor([1, 4])]
+    rows = [row(i, negative_captions=["a", "b"], negative_concreteness=found) for i, found in enumerate(ratings)]
+    batch = collator_for(clip, num_negatives=2)(rows)
+    missing = float("nan")
+    expected = torch.tensor([[1.0, 5.0], [missing, missing], [2.5, missing], [1.0, 4.0]])
+    torch.testing.assert_close(batch["negative_concreteness"], expected, equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -326,6 +374,13 @@ def test_a_missing_image_is_refused(clip):
 def test_an_image_over_the_limit_is_refused(clip):
     with pytest.raises(ValueError, match="^column 'image', row 17 has .*1,024 pixels.* limit is 1,000"):
         collator_for(clip, max_image_pixels=1000)([row(17)])
+
+
+def test_the_limit_holds_for_what_a_resize_makes_too(clip):
+    image = Image.new("RGB", (1, 900))
+    assert collator_for(clip)([row(17, image=image)])["tiny"].tolist() == [1]
+    with pytest.raises(ValueError, match="^column 'image', row 17 is 1 x 900 pixels.*raise max_image_pixels"):
+        collator_for(clip, max_image_pixels=1000)([row(17, image=image)])
 
 
 def test_arrays_are_images_too(clip):

@@ -337,9 +337,19 @@ def test_a_huge_header_is_refused_before_decoding(size, pillow_limit, monkeypatc
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("pixels were decoded"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ValueError, match="row 17 has .*limit is 178,956,970 pixels.*raise max_pixels"):
+        with pytest.raises(ValueError, match="row 17 has .*limit is 178,956,970 pixels.*raise max_image_pixels"):
             decode_image(png_header(*size), where=WHERE)
     assert pillow_limit == Image.MAX_IMAGE_PIXELS
+
+
+@pytest.mark.parametrize("action", ["default", "always", "error"])
+def test_pillows_own_warning_does_not_stand_beside_our_error(action):
+    size = (MAX_IMAGE_PIXELS // 8 + 1, 8)  # between one and two times the limit, where Pillow only warns
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        with pytest.raises(ValueError, match="row 17 has .*raise max_image_pixels"):
+            decode_image(png_header(*size), where=WHERE)
+    assert not caught
 
 
 def test_the_limit_is_ours_and_inclusive(monkeypatch):

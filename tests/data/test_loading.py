@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import datasets
 import numpy as np
 import pytest
 import torch
 from transformers import AutoProcessor
 
+from hfcomp.data import loading
 from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, load_training_set
 from hfcomp.modeling import load_backbone
 from tests import tiny
@@ -96,6 +100,39 @@ def test_a_text_file_names_images_relative_to_itself(form, tmp_path, monkeypatch
     if form == "jsonl":
         assert loaded[0]["negative_image"] is None
         assert loaded[1]["negative_image"]["path"].endswith("pictures/0.png")
+
+
+def test_urls_and_absolute_names_stay_as_they_are(tmp_path):
+    archive, plain = tmp_path / "set.zip", tmp_path / "elsewhere" / "1.png"
+    plain.parent.mkdir()
+    tiny.image(1).save(plain)
+    tiny.image(0).save(tmp_path / "0.png")
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(tmp_path / "0.png", "0.png")
+    names = [f"zip://0.png::{archive}", str(plain), "https://example.com/a.png", "0.png"]
+    folder = tmp_path / "set"
+    folder.mkdir()
+    path = folder / "list.jsonl"
+    datasets.Dataset.from_dict({"image": names, "caption": ["a"] * 4}).to_json(path)
+    loaded = load_training_set(str(path), cache_dir=str(tmp_path / "cache"))
+    rows = TrainingRows(loaded, ["image"])
+    assert [rows[index]["image"]["path"] for index in range(4)] == [*names[:3], str(folder / "0.png")]
+    for index in range(2):
+        assert np.array_equal(np.asarray(decode_image(rows[index]["image"])), np.asarray(tiny.image(index)))
+
+
+def test_a_folder_is_asked_for_the_wanted_split_alone(repository, tmp_path, monkeypatch):
+    asked = []
+    load = loading.load_dataset
+    monkeypatch.setattr(loading, "load_dataset", lambda *args, **kwargs: asked.append(kwargs) or load(*args, **kwargs))
+    loaded = load_training_set(str(repository), config="swap", split="validation", cache_dir=str(tmp_path))
+    assert isinstance(loaded, datasets.Dataset) and len(loaded) == 2
+    assert [kwargs["split"] for kwargs in asked] == ["validation"]
+
+
+def test_another_error_of_datasets_is_handed_on(repository, tmp_path):
+    with pytest.raises(ValueError, match="replace.*swap|swap.*replace"):
+        load_training_set(str(repository), config="none", cache_dir=str(tmp_path))
 
 
 def test_a_wrong_split_is_named_with_those_that_are_there(repository, tmp_path):

@@ -163,6 +163,20 @@ def test_images_the_transform_cannot_take_are_named():
         transform([good, Image.new("RGB", (1, 100_000))], where=["row 16", "row 17"])
 
 
+def test_the_limit_of_a_resize_can_be_set():
+    processor, image = CLIPImageProcessorPil(), Image.new("RGB", (1, 20))
+    assert PixelTransform.from_processor(processor)([image]).shape == (1, 3, 224, 224)
+    small = PixelTransform.from_processor(processor, max_pixels=100)
+    with pytest.raises(ValueError, match="would pass 802,816 pixels.*raise max_image_pixels"):
+        small([image])
+    # whatever the limit, ordinary shapes pass
+    assert small([Image.new("RGB", (1, 16))]).shape == (1, 3, 224, 224)
+    large, long = PixelTransform.from_processor(processor, max_pixels=1_100_000), Image.new("RGB", (1, 22))
+    assert large([image]).shape == (1, 3, 224, 224)
+    with pytest.raises(ValueError, match="would pass 1,100,000 pixels"):
+        large([long])
+
+
 def test_the_transform_pickles():
     transform = PixelTransform.from_processor(CLIPImageProcessorPil())
     again = pickle.loads(pickle.dumps(transform))

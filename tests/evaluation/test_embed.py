@@ -41,6 +41,97 @@ def test_equal_texts_get_equal_embeddings_to_the_last_bit(folder):
     assert (vectors[0] == vectors[2]).all()
 
 
+def count_encoded(embedder, monkeypatch) -> list[int]:
+    """The sizes of the batches of images that are encoded from here on."""
+    sizes, encode = [], embedder._encode_images
+    monkeypatch.setattr(embedder, "_encode_images", lambda images: sizes.append(len(images)) or encode(images))
+    return sizes
+
+
+def test_equal_images_are_encoded_once_whatever_holds_them(folder, monkeypatch, tmp_path):
+    embedder = Embedder(folder, batch_size=2, device="cpu")
+    pictures = [tiny.image(seed, (40, 50)) for seed in range(3)]
+    path, copy = tmp_path / "a.png", tmp_path / "b.png"
+    for file in (path, copy):
+        pictures[0].save(file)
+    content = path.read_bytes()
+    same = [path, str(copy), content, {"bytes": content, "path": None}, {"bytes": None, "path": str(path)}]
+    same += [pictures[0].copy(), np.asarray(pictures[0]), bytearray(content)]
+    expected = embedder.images(pictures)
+    sizes = count_encoded(embedder, monkeypatch)
+    found = embedder.images([pictures[1], *same, pictures[2], pictures[1]])
+    assert sizes == [2, 1]
+    assert (found[1:9] == found[1]).all() and (found[10] == found[0]).all()
+    np.testing.assert_allclose(found[[1, 0, 9]], expected, atol=2e-6)
+
+
+def test_a_column_of_a_data_set_will_do(clip, monkeypatch):
+    embedder = Embedder(clip, batch_size=4, device="cpu")
+    rows = tiny.pairs(6)
+    sizes = count_encoded(embedder, monkeypatch)
+    assert len(embedder.images(rows["image"])) == 6
+    assert sum(sizes) <= 6
+    embedder.images([image for image in rows["image"] for _ in range(5)])
+    assert sum(sizes[len(sizes) // 2 :]) <= 6
+
+
+def test_no_images_and_no_texts_give_empty_embeddings(folder):
+    embedder = Embedder(folder, device="cpu")
+    width = embedder.texts(TEXTS).vectors.shape[1]
+    assert embedder.images([]).shape == embedder.texts([]).vectors.shape == (0, width)
+    assert embedder.images([tiny.image(0)]).shape == (1, width)
+    assert embedder.texts([]).truncated == 0
+
+
+def test_one_text_or_image_instead_of_a_list_is_refused(clip):
+    embedder = Embedder(clip, device="cpu")
+    with pytest.raises(TypeError, match=r"found the text 'a red cube', expected a list.*\['a red cube'\]"):
+        embedder.texts("a red cube")
+    with pytest.raises(TypeError, match="texts, entry 1: found None, expected a text"):
+        embedder.texts(["a red cube", None])
+    for one in ("a.jpg", b"", tiny.image(0)):
+        with pytest.raises(TypeError, match=r"images: found one .*expected a list.*\[image\]"):
+            embedder.images(one)
+
+
+def test_an_image_that_cannot_be_read_is_named_by_its_row(clip):
+    with pytest.raises(ValueError, match="column 'photo', row 2 is in no image format"):
+        Embedder(clip, device="cpu").images([tiny.image(0), tiny.image(0), b"none"], column="photo")
+
+
+def test_a_module_keeps_its_modes_and_its_place(clip):
+    model = AutoModel.from_pretrained(clip).train()
+    model.vision_model.eval()
+    modes = [part.training for part in model.modules()]
+    embedder = Embedder(model)
+    assert embedder.backbone is model and embedder.device == model.device
+    found = embedder.images([tiny.image(0)]), embedder.texts(TEXTS).vectors
+    assert [part.training for part in model.modules()] == modes
+    with pytest.raises(ValueError, match="row 0"):
+        embedder.images([b"none"])
+    assert [part.training for part in model.modules()] == modes
+    plain = Embedder(clip, device="cpu")
+    assert (found[0] == plain.images([tiny.image(0)])).all() and (found[1] == plain.texts(TEXTS).vectors).all()
+
+
+def test_a_module_is_copied_to_another_device(clip):
+    model = AutoModel.from_pretrained(clip)
+    embedder = Embedder(model, device="meta")
+    assert model.device == torch.device("cpu") and embedder.backbone.device == torch.device("meta")
+
+
+def test_a_module_without_a_processor_says_how_to_pass_one(clip):
+    model = AutoModel.from_pretrained(clip)
+    nameless = AutoModel.from_config(model.config)
+    nameless.name_or_path = nameless.config._name_or_path = ""
+    with pytest.raises(ValueError, match="where it was loaded from.*processor=AutoProcessor"):
+        Embedder(nameless)
+    nameless.name_or_path = "no/such/folder/anywhere"
+    with pytest.raises(ValueError, match="'no/such/folder/anywhere', where no processor.*processor=AutoProcessor"):
+        Embedder(nameless)
+    assert Embedder(nameless, AutoProcessor.from_pretrained(clip)).texts(TEXTS).vectors.shape[0] == 3
+
+
 def test_truncated_texts_are_counted(folder):
     found = Embedder(folder, device="cpu").texts([TEXTS[0], " and ".join([TEXTS[1]] * 9)])
     assert found.truncated == 1

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hfcomp.metrics.choice import choose
+from hfcomp.metrics.choice import choose, pair_scores
+from tests.metrics.scorers import unit
 
 
 def test_a_perfect_and_an_inverted_scorer():
@@ -56,3 +57,25 @@ def test_an_item_without_candidates_and_shapes_that_do_not_fit_are_refused():
         choose(np.zeros(2), np.zeros(2))
     with pytest.raises(ValueError, match=r"true_score \(3,\) and other_scores \(2, 1\)"):
         choose(np.zeros(3), np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize("size", [1, 7, 1500])
+@pytest.mark.parametrize("width", [1, 16, 67, 768])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_equal_embeddings_score_equal_to_the_last_bit(size, width, kind):
+    image, text = unit(size, width, seed=0), unit(size, width, seed=1).astype(kind)
+    score = pair_scores(image, text)
+    assert score.dtype == (np.float64 if kind == np.float64 else np.float32)
+    np.testing.assert_allclose(score, np.einsum("nd,nd->n", image, text.astype(np.float64)), atol=1e-5)
+    for others in (1, 3):
+        assert (pair_scores(image, np.repeat(text[:, None], others, axis=1)) == score[:, None]).all()
+    # neither the place in the batch nor the layout in memory has a say
+    assert (pair_scores(image[::-1], text[::-1])[::-1] == score).all()
+    assert (pair_scores(np.asfortranarray(image), np.asfortranarray(text)) == score).all()
+
+
+def test_pairs_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"image \(2, 3\) and text \(4, 2, 3\): expected \[n, D\]"):
+        pair_scores(np.zeros((2, 3)), np.zeros((4, 2, 3)))
+    with pytest.raises(ValueError, match=r"image \(2, 3\) and text \(2, 4\)"):
+        pair_scores(np.zeros((2, 3)), np.zeros((2, 4)))

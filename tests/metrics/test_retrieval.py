@@ -26,6 +26,30 @@ def test_a_constant_scorer_is_never_first():
     assert recall_at_k(same, same, k=5) == 0.0
 
 
+@pytest.mark.parametrize("size", [6, 7, 33, 100, 735])
+@pytest.mark.parametrize("width", [16, 64, 512, 768])
+def test_a_constant_scorer_is_last_whatever_the_shapes(size, width):
+    """The columns at the edge of a matrix product may differ in the last bit."""
+    queries, key = unit(size, width, seed=0), unit(1, width, seed=1)
+    assert set(retrieval_ranks(queries, np.repeat(key, size, axis=0)).tolist()) == {size}
+    half = np.repeat(key.astype(np.float16), size, axis=0)
+    assert set(retrieval_ranks(queries, half, chunk=5).tolist()) == {size}
+
+
+def test_scores_a_bit_apart_are_told_apart():
+    queries = np.array([[1.0, 0.0], [1.0, 0.0]], dtype=np.float32)
+    keys = np.array([[0.5, 0.0], [np.nextafter(np.float32(0.5), np.float32(1)), 0.0]], dtype=np.float32)
+    assert retrieval_ranks(queries, keys).tolist() == [2, 1]
+
+
+def test_nan_is_never_first():
+    keys = unit(5, 8, seed=0)
+    assert retrieval_ranks(np.full_like(keys, np.nan), keys).tolist() == [5] * 5
+    broken = keys.copy()
+    broken[2] = np.nan
+    assert retrieval_ranks(keys, broken).tolist() == [2, 2, 5, 2, 2]
+
+
 @pytest.mark.parametrize("k", [1, 5])
 def test_a_random_scorer_is_at_chance(k):
     found = [recall_at_k(unit(50, 16, seed=seed), unit(50, 16, seed=1000 + seed), k=k) for seed in range(40)]
@@ -51,6 +75,21 @@ def test_the_best_of_several_positives_counts():
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_positives_by_function_equal_the_matrix(chunk):
+    queries, keys, groups = unit(20, 4, seed=1), unit(30, 4, seed=2), np.arange(30) % 20
+    matrix = np.arange(20)[:, None] == groups
+    asked = []
+
+    def positive(start, stop):
+        asked.append(stop - start)
+        return np.arange(start, stop)[:, None] == groups
+
+    found = retrieval_ranks(queries, keys, positive, chunk=chunk)
+    assert found.tolist() == retrieval_ranks(queries, keys, matrix).tolist()
+    assert max(asked) == min(chunk, 20) and sum(asked) == 20
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
 def test_chunks_change_nothing(chunk):
     queries, keys = unit(20, 4, seed=1), unit(20, 4, seed=2)
     expected = [1 + sum(keys @ q >= (keys @ q)[i]) - 1 for i, q in enumerate(queries)]
@@ -62,3 +101,7 @@ def test_sets_that_do_not_fit_are_refused():
         retrieval_ranks(unit(2, 4, seed=0), unit(3, 4, seed=0))
     with pytest.raises(ValueError, match="query 1 has no positive key"):
         retrieval_ranks(unit(2, 4, seed=0), unit(2, 4, seed=0), np.array([[True, False], [False, False]]))
+    with pytest.raises(ValueError, match="query 1 has no positive key"):
+        retrieval_ranks(unit(2, 4, seed=0), unit(2, 4, seed=0), np.array([[True, False], [False, False]]), chunk=1)
+    with pytest.raises(ValueError, match=r"positive has shape \(2, 2\) for the queries 0 to 2, expected \(2, 3\)"):
+        retrieval_ranks(unit(2, 4, seed=0), unit(3, 4, seed=0), np.eye(2, dtype=bool))

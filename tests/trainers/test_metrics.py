@@ -50,6 +50,33 @@ def test_a_perfect_and_an_inverted_model(sign, expected):
     assert metrics["image_to_text_recall@1"] == metrics["caption_choice"] == expected
 
 
+@pytest.mark.parametrize("captions", [1, 5])
+def test_an_image_of_several_rows_is_right_for_all_its_captions(captions):
+    """One row for each caption, as in COCO: the other rows of the image tie and are right as well."""
+    image = np.repeat(unit(12, 8, seed=0), captions, axis=0)
+    own = 0.9 * image + 0.1 * unit(len(image), 8, seed=1)
+    expected = {"image_to_text_recall@1": 1.0, "text_to_image_recall@1": 1.0}
+    assert of(image, own) == expected
+    order = np.random.default_rng(0).permutation(len(image))
+    assert of(image[order], own[order]) == expected
+    # the same with texts that several images share
+    assert of(own, image) == expected
+    assert of(image, -own)["text_to_image_recall@1"] == 0.0
+
+
+def test_an_image_of_several_rows_does_not_hide_a_mistake():
+    image = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
+    text = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0.8, 0], [0.9, 0, 0.5]], dtype=np.float32)
+    # the second caption of image 0 fits image 1, as does its own; that of image 2 fits image 0 better
+    assert of(image, text) == {"text_to_image_recall@1": 0.5, "image_to_text_recall@1": 0.75}
+
+
+def test_a_tower_that_tells_nothing_apart_gets_nothing():
+    same, other = np.repeat(unit(1, 8, seed=0), 10, axis=0), unit(10, 8, seed=1)
+    assert of(same, other)["text_to_image_recall@1"] == of(other, same)["image_to_text_recall@1"] == 0.0
+    assert of(same, other)["image_to_text_recall@1"] == of(other, same)["text_to_image_recall@1"] == 0.1
+
+
 def test_a_constant_model_gets_nothing():
     same = np.ones((6, 4), dtype=np.float32)
     metrics = of(same, same, np.ones((6, 1, 4), dtype=np.float32), np.ones((6, 1), dtype=bool))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.metrics.choice import ChoiceOutcome, choose
+from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 
 CHANCE = 0.5
 
@@ -28,6 +28,4 @@ def caption_choice(
         Correct and tied items. Chance is 1/2 for one negative, 1/(K + 1) for K.
     """
     negative = negative[:, None] if negative.ndim == 2 else negative
-    # One expression for both, so that equal embeddings give equal scores to the last bit.
-    true_score = np.einsum("nkd,nd->nk", caption[:, None], image)[:, 0]
-    return choose(true_score, np.einsum("nkd,nd->nk", negative, image), mask)
+    return choose(pair_scores(image, caption), pair_scores(image, negative), mask)

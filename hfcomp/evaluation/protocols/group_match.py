@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.metrics.choice import pair_scores
+
 CHANCE = {"text": 1 / 4, "image": 1 / 4, "group": 1 / 6}
 
 
@@ -41,12 +43,8 @@ def group_match(
         other_image: `[n, D]`, L2-normalised.
         other_caption: `[n, D]`, describes `other_image`.
     """
-
-    def score(pictures: NDArray[np.float32], texts: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.einsum("nd,nd->n", pictures, texts)
-
-    own, own_other = score(image, caption), score(other_image, other_caption)
-    cross, cross_other = score(image, other_caption), score(other_image, caption)
+    own, own_other = pair_scores(image, caption), pair_scores(other_image, other_caption)
+    cross, cross_other = pair_scores(image, other_caption), pair_scores(other_image, caption)
     text = (own > cross) & (own_other > cross_other)
     pictures = (own > cross_other) & (own_other > cross)
     tie = (own == cross) | (own_other == cross_other) | (own == cross_other) | (own_other == cross)
