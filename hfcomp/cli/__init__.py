@@ -8,7 +8,8 @@ from collections.abc import Sequence
 USAGE = """usage: hfcomp train RECIPE [--config FILE] [--resume] [--field value ...]
 
   RECIPE   slipform, slipform/real, ... or a YAML file
-  fields   every field of the recipe and of transformers' TrainingArguments"""
+  fields   every field of the recipe and of transformers' TrainingArguments;
+           hfcomp train RECIPE --help lists them with the recipe's values"""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -21,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from hfcomp import __version__
 
         print(__version__)
+        return
+    if words[0] == "train" and words[1:2] in (["-h"], ["--help"]):
+        print(USAGE)
         return
     if words[0] != "train" or len(words) < 2:
         raise SystemExit(f"error: {' '.join(words)!r} is no command.\n{USAGE}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import ModelCardData
 
 USE = """```python
@@ -35,7 +36,7 @@ def write_card(folder: Path, *, report: str, facts: dict[str, Any]) -> None:
         base_model=model if model in on_hub else None,
         datasets=[dataset] if dataset in on_hub else None,
     )
-    values = "\n".join(f"{name}: {value}" for name, value in sorted(config.items()))
+    values = yaml.safe_dump(config, sort_keys=True, allow_unicode=True).strip()
     body = [
         f"---\n{data.to_yaml()}\n---",
         report.strip(),

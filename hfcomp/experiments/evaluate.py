@@ -16,6 +16,7 @@ from hfcomp.evaluation.benchmarks.sugarcrepe import sugarcrepe_items
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.protocols import caption_choice as choice
 from hfcomp.evaluation.protocols import group_match as group
+from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.recipes import ExperimentConfig
 from hfcomp.metrics.retrieval import retrieval_ranks
 
@@ -25,9 +26,7 @@ RETRIEVAL_ROWS = 500
 Evaluation = Callable[[Embedder], pd.DataFrame]
 
 
-def prepare_evaluation(
-    config: ExperimentConfig, *, column_names: Any, seed: int, tell: Callable[[str], None]
-) -> Evaluation:
+def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluation:
     """Loads the items before anything is trained, so that a missing file costs no training.
 
     Args:
@@ -97,58 +96,124 @@ def _retrieval(
     text: NDArray[np.float32],
     items: Sequence[str],
     clusters: Sequence[str],
+    positive: NDArray[np.bool_] | None = None,
 ) -> pd.DataFrame:
+    """Recall@1 in both directions.
+
+    Args:
+        benchmark: name in the table.
+        image: `[n, D]`.
+        text: `[n, D]`.
+        items: names of the rows.
+        clusters: names of their images.
+        positive: `[n, n]`, which image (column) is right for which text (row); by default that of its own row. Chance
+            is the mean share of right keys, the same in both directions.
+    """
+    chance = 1 / len(items) if positive is None else float(positive.mean())
     tables = []
-    for metric, queries, keys in (
-        ("text-to-image recall@1", text, image),
-        ("image-to-text recall@1", image, text),
+    for metric, queries, keys, right in (
+        ("text-to-image recall@1", text, image, positive),
+        ("image-to-text recall@1", image, text, None if positive is None else positive.T),
     ):
-        hits = retrieval_ranks(queries, keys) == 1
+        hits = retrieval_ranks(queries, keys, right) == 1
         nothing = np.zeros(len(items), dtype=bool)
-        tables.append(_table(benchmark, ["all"] * len(items), metric, 1 / len(items), items, clusters, hits, nothing))
+        tables.append(_table(benchmark, ["all"] * len(items), metric, chance, items, clusters, hits, nothing))
     return pd.concat(tables)
 
 
-def _own(config: ExperimentConfig, column_names: Any, tell: Callable[[str], None]) -> Evaluation:
+def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDArray[np.bool_]:
+    """Which image is right for which caption, where rows share images or captions.
+
+    A caption is right for every image that has it in some row; so the rows that share an image or a caption are right
+    for each other, and a copy of a right image is never a wrong one.
+
+    Args:
+        images: name of each row's image.
+        captions: of each row.
+
+    Returns:
+        `[n, n]`: row i's caption for row j's image. It takes n * n bytes.
+    """
+    image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
+    caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
+    together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
+    together[caption, image] = True
+    return together[caption[:, None], image[None, :]]
+
+
+def _own_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Dataset:
+    """The set of the user's own, with one caption in each row."""
     source = config.evaluation_dataset or config.dataset
     rows = load_training_set(source, split=config.evaluation_split, config=config.dataset_config)
     rows = rename_columns(rows, column_names)
     require_columns(rows, ("image", "caption"), needed_by="evaluation: own")
-    rows = _undecoded(rows)
-    items = [str(index) for index in range(len(rows))]
-    clusters = [str(name) for name in rows["image_id"]] if "image_id" in rows.column_names else items
+    rows = longest_caption(rows, lambda note: tell(f"evaluation: {note}"))
+    for row, text in enumerate(rows["caption"]):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(
+                f"evaluation: own: {source} ({config.evaluation_split}), column 'caption', row {row}: expected a "
+                f"text, found {text!r}. Remove the row or give it a caption."
+            )
+    if not len(rows):
+        raise ValueError(f"evaluation: own: {source} ({config.evaluation_split}) has no rows.")
+    return _undecoded(rows)
+
+
+def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
+    source = config.evaluation_dataset or config.dataset
+    rows = _own_rows(config, column_names, tell)
+    captions, items = list(rows["caption"]), [str(index) for index in range(len(rows))]
+    named = rows["image_id"] if "image_id" in rows.column_names else items
+    clusters = [f"row {index}" if name is None else str(name) for index, name in enumerate(named)]
+    positive = same_image_or_caption(clusters, captions)
     listed = rows["negative_captions"] if "negative_captions" in rows.column_names else [[]] * len(rows)
     negatives = [next(filter(None, texts or []), "") for texts in listed]
     chosen = [index for index, text in enumerate(negatives) if text]
     tell(f"evaluation: {len(rows):,} rows of {source} ({config.evaluation_split}), {len(chosen):,} with a negative")
+    tell_cut = _once(tell)
 
     def evaluate(embedder: Embedder) -> pd.DataFrame:
         image = embedder.images(rows["image"], progress=True)
-        text = embedder.texts(list(rows["caption"])).vectors
-        tables = [_retrieval("own", image, text, items, clusters)]
+        texts = embedder.texts([*captions, *(negatives[index] for index in chosen)])
+        if texts.truncated:
+            tell_cut(f"evaluation: {texts.truncated} texts are longer than the text tower and were cut")
+        text, negative = texts.vectors[: len(rows)], texts.vectors[len(rows) :]
+        tables = [_retrieval("own", image, text, items, clusters, positive)]
         if chosen:
-            negative = embedder.texts([negatives[index] for index in chosen]).vectors
             outcome = choice.caption_choice(image[chosen], text[chosen], negative)
-            named = [items[index] for index in chosen], [clusters[index] for index in chosen]
+            names = [items[index] for index in chosen], [clusters[index] for index in chosen]
             all_of_them = ["all"] * len(chosen)
-            table = _table("own", all_of_them, "caption choice", choice.CHANCE, *named, outcome.correct, outcome.tie)
+            table = _table("own", all_of_them, "caption choice", choice.CHANCE, *names, outcome.correct, outcome.tie)
             tables.insert(0, table)
         return pd.concat(tables)
 
     return evaluate
 
 
-def _sugarcrepe(config: ExperimentConfig, tell: Callable[[str], None]) -> Evaluation:
+def _once(tell: Tell) -> Tell:
+    """Tells the first line only: the models of a run share a tokenizer, and each would tell the same."""
+    told: list[str] = []
+
+    def tell_first(note: str) -> None:
+        if not told:
+            told.append(note)
+            tell(note)
+
+    return tell_first
+
+
+def _sugarcrepe(config: ExperimentConfig, tell: Tell) -> Evaluation:
     items, absent = sugarcrepe_items(config.sugarcrepe_folder, config.coco_images)
     tell(f"SugarCrepe: {len(items):,} items, {absent:,} left out for want of their photograph")
     files = sorted({item.image for item in items})
     position = {file: index for index, file in enumerate(files)}
+    tell_cut = _once(tell)
 
     def evaluate(embedder: Embedder) -> pd.DataFrame:
         image = embedder.images(files, progress=True)[[position[item.image] for item in items]]
         texts = embedder.texts([item.caption for item in items] + [item.negative_caption for item in items])
         if texts.truncated:
-            tell(f"SugarCrepe: {texts.truncated} texts are longer than the text tower and were cut")
+            tell_cut(f"SugarCrepe: {texts.truncated} texts are longer than the text tower and were cut")
         chosen = choice.caption_choice(image, *np.split(texts.vectors, 2))
         return _table(
             "SugarCrepe",

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 import yaml
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from datasets import Dataset
 from transformers import AutoProcessor
 from transformers.utils.logging import disable_progress_bar
 
 from hfcomp import __version__
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.base import sandbox_base, write_vit_b32
+from hfcomp.experiments.base import check_vocabulary, fresh_vit_b32, sandbox_base
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
+from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.recipes import SANDBOX, Recipe, read_recipe
 from hfcomp.experiments.report import print_report, summarize, write_results
 from hfcomp.experiments.stages import StageSummary, train_stage
@@ -28,6 +30,25 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 
 # Trainer arguments that concern the machine and not the method: the base and the controls share them.
 MACHINE_ARGUMENTS = ("use_cpu", "disable_tqdm", "dataloader_num_workers", "bf16", "fp16", "report_to", "ddp_backend")
+# Seconds that the other processes wait for the main one, which evaluates alone.
+DDP_TIMEOUT = 1800
+# Fields that do not change what is trained: a run may be resumed with other values of these. The evaluation is always
+# made anew.
+FREE_FIELDS = {
+    "output_dir",
+    "mini_batch_size",
+    "disable_tqdm",
+    "save_strategy",
+    "save_steps",
+    "save_total_limit",
+    "report_to",
+    "use_cpu",
+    "ddp_timeout",
+    "sugarcrepe_folder",
+    "coco_images",
+}
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
+BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
     "vit_b32": "Plumbing, not quality: the model started from random weights.",
@@ -39,10 +60,13 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
 
     Args:
         name: recipe that is run unless `--config` names another.
-        arguments: by default those of the process. `--config name-or-path`, `--resume`, `--field value`.
+        arguments: by default those of the process. `--config name-or-path`, `--resume`, `--field value`, `--help`.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if {"-h", "--help"} & set(arguments):
+            print(recipe_help(name, arguments))
+            return
         recipe = read_recipe(name, arguments)
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"error: {error}") from error
@@ -55,7 +79,9 @@ def run(recipe: Recipe) -> Path:
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `items.parquet`, `results.json`, `report.md`, `figure.png` and `README.md`, the model card.
     """
-    state = PartialState(cpu=bool(recipe.trainer_arguments.get("use_cpu")))
+    arguments = recipe.trainer_arguments
+    wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
+    state = PartialState(cpu=bool(arguments.get("use_cpu")), timeout=wait)
     _use_all_cores(state)
     disable_progress_bar()  # of loading and writing weights; the stages show their own
     folder = _folder(recipe, state)
@@ -65,13 +91,13 @@ def run(recipe: Recipe) -> Path:
         notes.append(note)
         state.print(note)
 
-    if state.is_main_process:
+    state.print(f"hfcomp {__version__}: {recipe.experiment.method} -> {folder}")
+    evaluate, rows = _prepare(recipe, tell)
+    recipe.given["output_dir"] = str(folder)
+    if state.is_main_process:  # not before everything is loaded: a mistyped path takes no folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(recipe.given, sort_keys=True))
-    state.print(f"hfcomp {__version__}: {recipe.experiment.method} -> {folder}")
-    names = recipe.trainer_arguments.get("column_names")
-    evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=0, tell=tell)
-    stages, models = _train(recipe, folder, tell)
+    stages, models = _train(recipe, folder, rows)
     if state.is_main_process:
         _evaluate_and_report(recipe, folder, stages, models, notes, evaluate)
     state.wait_for_everyone()
@@ -80,34 +106,41 @@ def run(recipe: Recipe) -> Path:
     return folder
 
 
-def _train(recipe: Recipe, folder: Path, tell: Any) -> tuple[list[StageSummary], dict[str, Path | str]]:
+def _prepare(recipe: Recipe, tell: Callable[[str], None]) -> tuple[Evaluation, Dataset]:
+    """Loads what is evaluated and trained on, and looks for the base, before anything is written."""
+    config, arguments = recipe.experiment, recipe.trainer_arguments
+    names = arguments.get("column_names")
+    if config.model:
+        AutoProcessor.from_pretrained(config.model)
+    elif config.fresh_model != SANDBOX:
+        check_vocabulary(config.clip_vocabulary)
+    evaluate = prepare_evaluation(config, column_names=names, seed=0, tell=tell)
+    with PartialState().main_process_first():  # the others find what it cached
+        rows = training_rows(config, column_names=names, seed=int(arguments.get("seed", 42)), tell=tell)
+    return evaluate, rows
+
+
+def _base(recipe: Recipe, folder: Path, stages: list[StageSummary]) -> Path | str:
+    """The model that all runs start from: the recipe's, or one made here, whose training is added to `stages`."""
     config, arguments = recipe.experiment, recipe.trainer_arguments
     seed = int(arguments.get("seed", 42))
-    machine = {name: arguments[name] for name in MACHINE_ARGUMENTS if name in arguments}
-    stages: list[StageSummary] = []
-    base: Path | str
     if config.model:
-        base = config.model
+        return config.model
+    base = folder / "base"
+    if config.fresh_model == SANDBOX:
+        machine = {name: arguments[name] for name in MACHINE_ARGUMENTS if name in arguments}
+        size = {"steps": config.base_steps, "rows": config.base_rows}
+        stages.append(sandbox_base(base, **size, seed=seed, common=machine, resume=recipe.resume))
     else:
-        base = folder / "base"
-        if config.fresh_model == SANDBOX:
-            stages.append(
-                sandbox_base(
-                    base,
-                    steps=config.base_steps,
-                    rows=config.base_rows,
-                    seed=seed,
-                    common=machine,
-                    resume=recipe.resume,
-                )
-            )
-        else:
-            if PartialState().is_main_process and not (recipe.resume and (base / "config.json").is_file()):
-                write_vit_b32(base, config.clip_vocabulary, seed=seed)
-            PartialState().wait_for_everyone()
+        fresh_vit_b32(base, config.clip_vocabulary, seed=seed, resume=recipe.resume)
+    return base
+
+
+def _train(recipe: Recipe, folder: Path, rows: Dataset) -> tuple[list[StageSummary], dict[str, Path | str]]:
+    config, arguments = recipe.experiment, recipe.trainer_arguments
+    stages: list[StageSummary] = []
+    base = _base(recipe, folder, stages)
     models: dict[str, Path | str] = {"base": base}
-    with PartialState().main_process_first():  # the others find what it cached
-        rows = training_rows(config, column_names=arguments.get("column_names"), seed=seed, tell=tell)
     runs = [(f"{control} control", folder / "controls" / control, InfoNCETrainer) for control in config.controls]
     runs.append((config.method, folder / "method", recipe.trainer_class))
     for name, place, trainer_class in runs:
@@ -160,26 +193,43 @@ def _evaluate_and_report(
 
 
 def _folder(recipe: Recipe, state: PartialState) -> Path:
-    """The output folder: as given, or numbered when it is taken and the run is not to be resumed."""
+    """The output folder: as given, or numbered when it is taken; of a resumed run, the one that it is in."""
     wanted = Path(recipe.trainer_arguments.get("output_dir") or f"runs/{recipe.experiment.method}".lower())
     numbered = [wanted, *(wanted.with_name(f"{wanted.name}-{number}") for number in range(2, 10_000))]
     taken = [path for path in numbered if (path / "config.yaml").exists()]
     if recipe.resume:
-        if not taken:
-            raise SystemExit(f"error: --resume: there is no run in {wanted}. Leave it out to start one.")
-        chosen = max(taken, key=lambda path: (path / "config.yaml").stat().st_mtime)
-        _check_same(recipe, chosen)
+        chosen = _resumed(recipe, wanted, taken)
     else:
         chosen = next(path for path in numbered if path not in taken)
     return Path(broadcast_object_list([str(chosen)])[0]) if state.num_processes > 1 else chosen
 
 
+def _resumed(recipe: Recipe, wanted: Path, taken: list[Path]) -> Path:
+    """The folder that the command line names when it holds a run, otherwise the newest of the numbered ones."""
+    if not taken:
+        raise SystemExit(f"error: --resume: there is no run in {wanted}. Leave it out to start one.")
+    if "output_dir" in recipe.overridden and wanted in taken:
+        chosen = wanted
+    else:
+        chosen = max(taken, key=lambda path: (path / "config.yaml").stat().st_mtime)
+    _check_same(recipe, chosen)
+    return chosen
+
+
 def _check_same(recipe: Recipe, folder: Path) -> None:
     before = yaml.safe_load((folder / "config.yaml").read_text())
-    changed = sorted(key for key in {*before, *recipe.given} if before.get(key) != recipe.given.get(key))
+    names = sorted(key for key in {*before, *recipe.given} if not _is_free(key))
+    changed = [key for key in names if before.get(key) != recipe.given.get(key)]
     if changed:
         details = ", ".join(f"{key}: {before.get(key)!r} -> {recipe.given.get(key)!r}" for key in changed)
-        raise SystemExit(f"error: --resume: {folder} was started with other values ({details}).")
+        raise SystemExit(
+            f"error: --resume: {folder} was started with other values ({details}). Give the same ones, or leave out "
+            "--resume to start a new run."
+        )
+
+
+def _is_free(name: str) -> bool:
+    return name in FREE_FIELDS or (name.startswith(FREE_PREFIXES) and name not in BINDING_FIELDS)
 
 
 def _use_all_cores(state: PartialState) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import yaml
@@ -14,6 +18,7 @@ from transformers import HfArgumentParser
 
 import hfcomp
 from hfcomp.data.columns import nearest
+from hfcomp.negatives.keywords import MATCHINGS
 
 SANDBOX = "sandbox"
 FRESH_MODELS = (SANDBOX, "vit_b32")
@@ -63,12 +68,16 @@ class ExperimentConfig:
     keyword_negatives: list[str] | None = field(
         default=None, metadata={"help": "Concepts (object, color, location, size) of negatives made for each caption."}
     )
+    keyword_matching: str = field(
+        default="paper",
+        metadata={"help": "How keywords are found: 'paper', or 'extended' by capitals, plurals and articles."},
+    )
     concreteness_ratings: str | None = field(
         default=None, metadata={"help": "File of Brysbaert et al. 2014, joined to the negatives' keywords."}
     )
     controls: list[str] = field(
         default_factory=lambda: ["plain"],
-        metadata={"help": "Runs beside the method from the same base, with the same rows and steps: plain."},
+        metadata={"help": "Runs beside the method from the same base, with the same rows and steps: plain; none."},
     )
     evaluation: str = field(
         default=SANDBOX,
@@ -83,14 +92,21 @@ class ExperimentConfig:
     coco_images: str | None = field(default=None, metadata={"help": "Folder of COCO val2017 images."})
 
     def __post_init__(self) -> None:
-        for name, known in (("fresh_model", FRESH_MODELS), ("evaluation", EVALUATIONS)):
+        choices = {"fresh_model": FRESH_MODELS, "evaluation": EVALUATIONS, "keyword_matching": tuple(MATCHINGS)}
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}.")
+        self.controls = [self.controls] if isinstance(self.controls, str) else list(self.controls or [])
+        if self.controls == ["none"]:
+            self.controls = []
         unknown = [name for name in self.controls if name not in CONTROLS]
         if unknown:
-            raise ValueError(f"controls names {unknown}; known: {', '.join(CONTROLS)}.")
+            raise ValueError(f"controls names {unknown}; known: {', '.join(CONTROLS)}, or none alone for no control.")
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
+        for name in ("sugarcrepe_folder", "coco_images"):
+            if self.evaluation == "sugarcrepe" and not getattr(self, name):
+                raise ValueError(f"evaluation: sugarcrepe needs {name}, which is not set. Pass --{name} <folder>.")
 
 
 @dataclass
@@ -103,6 +119,7 @@ class Recipe:
         trainer_arguments: fields of the trainer's config, as they were given.
         given: every field that YAML or command line set, for `config.yaml`.
         resume: whether finished stages are kept and the unfinished one goes on from its last checkpoint.
+        overridden: names of the fields that the command line set.
     """
 
     experiment: ExperimentConfig
@@ -110,6 +127,7 @@ class Recipe:
     trainer_arguments: dict[str, Any]
     given: dict[str, Any]
     resume: bool = False
+    overridden: frozenset[str] = frozenset()
 
 
 def _expanded(value: str | None, name: str) -> str | None:
@@ -150,7 +168,7 @@ def find_recipe(name: str) -> Path:
 
 
 def trainer_class(objective: str) -> type:
-    """The trainer that `module:class` names.
+    """The trainer that `module:class` names; a module in the working directory is found too.
 
     Raises:
         ValueError: when it cannot be imported or is no trainer of hfcomp.
@@ -159,12 +177,26 @@ def trainer_class(objective: str) -> type:
 
     module, _, name = objective.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = getattr(_imported(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"objective {objective!r}: expected module:class, and {error}.") from error
     if not (isinstance(found, type) and issubclass(found, CompositionalTrainer)):
         raise ValueError(f"objective {objective!r} is no subclass of CompositionalTrainer.")
     return found
+
+
+def _imported(module: str) -> ModuleType:
+    """Imports a module, and looks for one that is not found in the working directory, as a script's path omits it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        sys.path.insert(0, os.getcwd())
+        importlib.invalidate_caches()
+        try:
+            return importlib.import_module(module)
+        except ImportError:
+            del sys.path[0]
+            raise
 
 
 def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
@@ -178,39 +210,54 @@ def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
         ValueError: for an unknown key in the file or on the command line, naming the nearest known one, or a value of
             the wrong type.
     """
-    arguments = list(arguments)
-    resume = "--resume" in arguments
-    arguments = [word for word in arguments if word != "--resume"]
-    if "--config" in arguments:
-        position = arguments.index("--config")
-        if position + 1 == len(arguments):
-            raise ValueError("--config needs a recipe's name or path.")
-        name = arguments[position + 1]
-        del arguments[position : position + 2]
-    path = find_recipe(name)
-    values = yaml.safe_load(path.read_text()) or {}
-    if not isinstance(values, dict):
-        raise ValueError(f"{path}: expected a mapping of fields, found {type(values).__name__}.")
-    objective = _objective(values, arguments, path)
-    found = trainer_class(objective)
+    options, arguments = split_options(arguments)
+    path, values, found = read_file(name, options)
     known = {f.name for part in (ExperimentConfig, found.config_class) for f in fields(part) if f.init}
     _check_known(values, known, str(path))
-    _check_known(_names(arguments), known, "command line")
+    overridden = _names(arguments)
+    _check_known(overridden, known, "command line")
     experiment, config, given = _parse(found.config_class, values, arguments)
-    if "model" in _names(arguments) and values.get("dataset") == SANDBOX:
+    if "model" in overridden and values.get("dataset") == SANDBOX:
         raise ValueError(
             f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
             "For a model of your own start from another recipe: --config slipform/vit_b32_coco --dataset <yours>."
         )
-    return Recipe(experiment, found, config, given, resume)
+    return Recipe(experiment, found, config, given, options.resume, frozenset(overridden))
 
 
-def _objective(values: dict[str, Any], arguments: list[str], path: Path) -> str:
-    if "--objective" in arguments[:-1]:
-        return arguments[arguments.index("--objective") + 1]
+def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
+    """Takes `--config`, `--objective`, `--resume` and `--help` out of a command line, in either spelling of a value.
+
+    Returns:
+        These four, and the words that are left: `--field value`.
+    """
+    parser = _OptionParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    parser.add_argument("--objective")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("-h", "--help", action="store_true")
+    return parser.parse_known_args(list(arguments))
+
+
+def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type]:
+    """Path, fields and trainer of a recipe, unchecked but for these.
+
+    Args:
+        name: recipe name or path, used unless `options` has a `config`.
+        options: of `split_options`; its `objective` takes the place of the file's.
+
+    Raises:
+        ValueError: when the file is no mapping or names no trainer.
+    """
+    path = find_recipe(name if options.config is None else options.config)
+    values = yaml.safe_load(path.read_text()) or {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected a mapping of fields, found {type(values).__name__}.")
+    if options.objective is not None:
+        values["objective"] = options.objective
     if "objective" not in values:
         raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{nearest('objective', values)}")
-    return values["objective"]
+    return path, values, trainer_class(values["objective"])
 
 
 def _names(arguments: Sequence[str]) -> list[str]:
@@ -226,11 +273,15 @@ def _check_known(names: Any, known: set[str], where: str) -> None:
             raise ValueError(f"{where}: unknown field {name!r}.{nearest(name, known)}")
 
 
-class _Parser(HfArgumentParser):
-    """Raises where argparse would print its usage, hundreds of lines here, and leave."""
+class _OptionParser(ArgumentParser):
+    """Raises where argparse would print its usage and leave."""
 
     def error(self, message: str) -> None:
         raise ValueError(f"command line: {message}")
+
+
+class _Parser(_OptionParser, HfArgumentParser):
+    """The same for all fields; their usage would be hundreds of lines."""
 
 
 def _parse(config_class: type, values: dict[str, Any], arguments: Sequence[str]) -> tuple[Any, dict, dict]:
@@ -244,8 +295,28 @@ def _parse(config_class: type, values: dict[str, Any], arguments: Sequence[str])
     experiment = ExperimentConfig(**{name: value for name, value in namespace.items() if name in ours})
     set_names = set(values) | set(_names(arguments))
     given = {name: namespace[name] for name in sorted(set_names)}
+    if "controls" in given:
+        given["controls"] = experiment.controls
+    if "column_names" in given:
+        given["column_names"] = _column_names(given["column_names"])
     _check_given(given)
     return experiment, {name: value for name, value in given.items() if name not in ours}, given
+
+
+def _column_names(value: Any) -> dict[str, str] | None:
+    """The mapping, which a command line gives as JSON."""
+    names = value
+    if isinstance(value, str):
+        try:
+            names = json.loads(value)
+        except json.JSONDecodeError:
+            names = value
+    if names is not None and not (isinstance(names, dict) and all(isinstance(own, str) for own in names.values())):
+        raise ValueError(
+            f"column_names={value!r} is no JSON object of names. Pass the contract's name first: "
+            """--column_names '{"caption": "<its name in your data set>"}'."""
+        )
+    return names
 
 
 def _check_given(given: dict[str, Any]) -> None:

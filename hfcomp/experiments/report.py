@@ -14,6 +14,7 @@ from rich.table import Table
 
 from hfcomp.evaluation.statistics import clustered_interval
 from hfcomp.experiments.card import write_card
+from hfcomp.experiments.memory import GPU, RESIDENT, RESIDENT_SO_FAR
 from hfcomp.experiments.stages import StageSummary
 
 SCHEMA_VERSION = 1
@@ -21,6 +22,8 @@ LINE = ["benchmark", "subset", "metric"]
 LEGEND = (
     "Shares in percent, with 95 % intervals that draw whole images. Differences are paired by item. A tie is wrong."
 )
+# Behind a stage's peak memory in the table of costs.
+MEMORY_MARKS = {GPU: "GPU", RESIDENT: "RAM", RESIDENT_SO_FAR: "RAM, run so far"}
 
 
 def summarize(items: pd.DataFrame, models: list[str], control: str | None) -> list[dict[str, Any]]:
@@ -119,7 +122,7 @@ def cost_table(stages: list[StageSummary]) -> tuple[list[str], list[list[str]]]:
             f"{stage.texts:,}",
             f"{stage.seconds:.1f}",
             f"{stage.images_per_second:,.1f}",
-            f"{stage.peak_memory_gib:.2f} GiB",
+            f"{stage.peak_memory_gib:.2f} GiB {MEMORY_MARKS.get(stage.peak_memory_of, '')}".rstrip(),
             f"{stage.loss:.4f}",
             f"{100 * stage.truncated_text_share:.2f} %",
         ]

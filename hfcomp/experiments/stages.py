@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers.trainer_utils import get_last_checkpoint
 
 from hfcomp.distributed import world_size
+from hfcomp.experiments.memory import RESIDENT_SO_FAR, PeakMemory
 from hfcomp.experiments.progress import show_progress
 
 SUMMARY_FILE = "stage.json"
@@ -32,7 +31,9 @@ class StageSummary:
         texts: texts encoded, likewise.
         seconds: of training, without loading; of the last part of a resumed run.
         images_per_second: of the last part.
-        peak_memory_gib: of this process: GPU memory when there is a GPU, resident memory otherwise.
+        peak_memory_gib: of this process.
+        peak_memory_of: `GPU`, `resident`, or where the system cannot tell stages apart, `resident, of the whole run so
+            far`.
         loss: the last logged one.
         truncated_text_share: texts longer than the text tower, as a share of all.
     """
@@ -46,6 +47,7 @@ class StageSummary:
     peak_memory_gib: float
     loss: float
     truncated_text_share: float
+    peak_memory_of: str = RESIDENT_SO_FAR
 
 
 def train_stage(
@@ -73,6 +75,7 @@ def train_stage(
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
         return StageSummary(**json.loads(summary.read_text()))
+    memory = PeakMemory()
     model, processor, dataset = build()
     known = {f.name for f in fields(trainer_class.config_class)}
     arguments = {key: value for key, value in arguments.items() if key in known}
@@ -86,14 +89,18 @@ def train_stage(
     trainer.train(resume_from_checkpoint=checkpoint)
     seconds = time.perf_counter() - started
     trainer.save_model()
-    result = _summarize(name, trainer, seconds)
+    result = _summarize(name, trainer, seconds, memory)
     if trainer.is_world_process_zero():
-        (folder / HISTORY_FILE).write_text(json.dumps(trainer.state.log_history, indent=1))
-        partial = summary.with_suffix(".part")
-        partial.write_text(json.dumps(asdict(result), indent=2))
-        os.replace(partial, summary)
+        _write(folder, trainer.state.log_history, result)
     trainer.accelerator.wait_for_everyone()
     return result
+
+
+def _write(folder: Path, history: list[dict[str, float]], result: StageSummary) -> None:
+    (folder / HISTORY_FILE).write_text(json.dumps(history, indent=1))
+    partial = (folder / SUMMARY_FILE).with_suffix(".part")
+    partial.write_text(json.dumps(asdict(result), indent=2))
+    os.replace(partial, folder / SUMMARY_FILE)
 
 
 def world_size_at_launch() -> int:
@@ -101,7 +108,7 @@ def world_size_at_launch() -> int:
     return max(world_size(), int(os.environ.get("WORLD_SIZE", "1")))
 
 
-def _summarize(name: str, trainer: Any, seconds: float) -> StageSummary:
+def _summarize(name: str, trainer: Any, seconds: float, memory: PeakMemory) -> StageSummary:
     lines = [line for line in trainer.state.log_history if "images_encoded" in line]
     images = int(sum(line["images_encoded"] for line in lines))
     texts = int(sum(line["texts_encoded"] for line in lines))
@@ -109,6 +116,7 @@ def _summarize(name: str, trainer: Any, seconds: float) -> StageSummary:
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     trained = trainer.state.log_history[-1].get("train_runtime", seconds)
     steps_now = trainer.state.global_step - trainer._initial_global_step
+    peak, peak_of = memory.read(trainer.args.device)
     return StageSummary(
         name=name,
         steps=trainer.state.global_step,
@@ -116,13 +124,8 @@ def _summarize(name: str, trainer: Any, seconds: float) -> StageSummary:
         texts=texts,
         seconds=round(trained, 2),
         images_per_second=round(images * steps_now / max(trainer.state.global_step, 1) / max(trained, 1e-9), 2),
-        peak_memory_gib=round(_peak_memory() / 2**30, 3),
+        peak_memory_gib=round(peak / 2**30, 3),
+        peak_memory_of=peak_of,
         loss=losses[-1] if losses else trainer.state.log_history[-1].get("train_loss", float("nan")),
         truncated_text_share=truncated / max(texts, 1),
     )
-
-
-def _peak_memory() -> int:
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB

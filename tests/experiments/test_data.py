@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 
-from hfcomp.experiments.data import training_rows
+from hfcomp.experiments.data import longest_caption, training_rows
 from hfcomp.experiments.recipes import ExperimentConfig
 from tests import tiny
 
@@ -72,3 +73,52 @@ def test_ratings_are_joined_to_keywords_and_missing_ones_counted(listing, tmp_pa
     }
     assert by_keyword == {"small": None, "": None, "large": 3.2}
     assert any(line.startswith("concreteness of negatives' keywords: 1 of 2") for line in told)
+
+
+@pytest.mark.parametrize("captions", [[], ["", " "]])
+def test_a_row_without_any_caption_is_named(listing, captions):
+    lines = [json.loads(line) for line in Path(listing).read_text().splitlines()]
+    lines[1]["texts"] = captions
+    Path(listing).write_text("\n".join(json.dumps(line) for line in lines))
+    with pytest.raises(ValueError, match="column 'caption', row 1: .* holds no text"):
+        rows(listing)
+
+
+def test_empty_captions_beside_others_are_passed_over():
+    dataset = datasets.Dataset.from_dict({"image_id": ["a", "b"], "caption": [["", None, "One."], ["Two words.", ""]]})
+    assert longest_caption(dataset, tell=lambda note: None)["caption"][:] == ["One.", "Two words."]
+
+
+def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path):
+    """The old image shows the old negative, and its rating is of the old keyword."""
+    old = tiny.pairs(4).add_column("mask", [None] * 4)
+    assert {"negative_captions", "negative_image", "negative_concreteness"} <= set(old.column_names)
+    old.save_to_disk(tmp_path / "pairs")
+    config = ExperimentConfig(
+        objective="x:y", method="m", dataset=str(tmp_path / "pairs"), batch_size=2, keyword_negatives=["color"]
+    )
+    told: list[str] = []
+    dataset = training_rows(config, column_names=None, seed=0, tell=told.append)
+    assert dataset["negative_image"][:] == [None] * 4
+    assert not {"negative_concreteness", "mask"} & set(dataset.column_names)
+    assert {kind for kinds in dataset["negative_kinds"] for kind in kinds} == {"keyword_color"}
+    (line,) = [line for line in told if "take the place" in line]
+    assert all(name in line for name in ("negative_captions", "negative_image", "negative_concreteness", "mask"))
+
+
+def test_ratings_without_keywords_are_refused_with_the_way_out(listing, tmp_path):
+    with pytest.raises(
+        ValueError, match="'negative_keywords', which the data set does not have.*Set keyword_negatives"
+    ):
+        rows(listing, concreteness_ratings=str(tmp_path / "ratings.txt"))
+
+
+def test_extended_matching_finds_capitals(tmp_path):
+    tiny.image(0).save(tmp_path / "0.png")
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps({"image": "0.png", "texts": "Red is the ball."}))
+    texts = {
+        name: rows(str(path), keyword_negatives=["color"], keyword_matching=name)[0]["negative_captions"][0][0]
+        for name in ("paper", "extended")
+    }
+    assert texts["paper"] == "" and texts["extended"].endswith(" is the ball.")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -56,6 +60,7 @@ def test_a_run_leaves_the_documented_folder(finished):
     }
     assert (finished / "method" / "checkpoint-4").is_dir()
     assert yaml.safe_load((finished / "config.yaml").read_text())["batch_size"] == 16
+    assert yaml.safe_load((finished / "config.yaml").read_text())["output_dir"] == str(finished)
 
 
 @pytest.mark.parametrize("place", ["base", "controls/plain", "method"])
@@ -103,6 +108,14 @@ def test_costs_count_negatives_as_encoded(finished):
 def test_the_report_shows_forgetting_and_cost_beside_the_gain(finished):
     report = (finished / "report.md").read_text()
     assert "sandbox retrieval" in report and "## Cost" in report and "Synthetic" in report
+    assert "GiB RAM" in report
+
+
+def test_the_cards_recipe_is_the_one_that_ran(finished):
+    """As YAML: a list, a text with a colon or a mapping of names can be read back."""
+    text = (finished / "README.md").read_text()
+    values = yaml.safe_load(text[text.rindex("```yaml\n") + len("```yaml\n") : text.rindex("```")])
+    assert values == yaml.safe_load((finished / "config.yaml").read_text())
 
 
 @pytest.mark.parametrize("place", ["README.md", "method/README.md"])
@@ -118,6 +131,7 @@ def test_a_second_run_takes_a_folder_of_its_own(finished, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()}
     second = run(finished, controls="plain", evaluation_items=3, max_steps=1)
     assert second == finished.with_name("slipform-2")
+    assert yaml.safe_load((second / "config.yaml").read_text())["output_dir"] == str(second)
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*") if path.is_file()} == before
 
 
@@ -148,6 +162,89 @@ def test_a_killed_run_resumes_to_the_same_weights_and_keeps_what_was_done(finish
 def test_resuming_with_other_values_is_refused_naming_them(finished):
     with pytest.raises(SystemExit, match=r"max_steps: \d -> 5"):
         run(finished, "--resume", max_steps=5)
+
+
+def test_a_run_resumes_with_another_evaluation_and_what_changes_no_weight(finished, tmp_path):
+    folder = tmp_path / "moved"
+    shutil.copytree(finished, folder)
+    kept = {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")}
+    changes = {"evaluation_items": 3, "logging_steps": 1, "save_steps": 3}
+    assert run(folder, "--resume", "--mini_batch_size", "8", "--dataloader_num_workers", "1", **changes) == folder
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")} == kept
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert (config["evaluation_items"], config["mini_batch_size"], config["output_dir"]) == (3, 8, str(folder))
+    lines = json.loads((folder / "results.json").read_text())["results"]
+    assert {line["items"] for line in lines if line["metric"] == "group"} == {3}
+
+
+@pytest.mark.parametrize("field", ["dataloader_drop_last=false", "seed=1", "margin=static", "dataset_rows=97"])
+def test_what_changes_the_training_must_be_the_same(tmp_path, field):
+    started(tmp_path / "s")
+    with pytest.raises(SystemExit, match=f"started with other values .{field.split('=')[0]}: "):
+        folder_of(tmp_path / "s", "--resume", f"--{field}")
+
+
+def started(*folders: Path) -> None:
+    """Folders of runs, the later ones newer."""
+    for second, folder in enumerate(folders):
+        folder.mkdir()
+        path = folder / "config.yaml"
+        path.write_text(yaml.safe_dump({**read_recipe("slipform").given, "output_dir": str(folder)}))
+        os.utime(path, (second, second))
+
+
+def folder_of(output: Path, *words: str, on_command_line: bool = True) -> Path:
+    recipe = read_recipe("slipform", [*(("--output_dir", str(output)) if on_command_line else ()), *words])
+    recipe.trainer_arguments["output_dir"] = str(output)
+    return program._folder(recipe, SimpleNamespace(num_processes=1))
+
+
+def test_resume_takes_the_folder_that_is_named_and_otherwise_the_newest(tmp_path):
+    first, second, third = (tmp_path / name for name in ("s", "s-2", "s-3"))
+    started(second, third, first)
+    assert folder_of(second, "--resume") == second
+    assert folder_of(first, "--resume") == first
+    os.utime(third / "config.yaml", (9, 9))
+    assert folder_of(first, "--resume") == first
+    assert folder_of(first, "--resume", on_command_line=False) == third
+    shutil.rmtree(first)
+    assert folder_of(first, "--resume") == third  # it holds no run
+    assert folder_of(third) == tmp_path / "s-3-2"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--evaluation", "own", "--evaluation_dataset", "ROWS"],
+        ["--evaluation", "sugarcrepe", "--sugarcrepe_folder", "nowhere", "--coco_images", "nowhere"],
+        ["--dataset", "ROWS"],
+        ["--fresh_model", "vit_b32", "--clip_vocabulary", "nowhere"],
+    ],
+)
+def test_a_mistyped_path_leaves_no_folder(tmp_path, words):
+    rows = tmp_path / "rows.txt"  # a file, so that nobody asks the Hub
+    rows.touch()
+    with pytest.raises((ValueError, OSError), match="rows.txt|nowhere"):
+        run(tmp_path / "run", *(str(rows) if word == "ROWS" else word for word in words))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("words", "seconds"), [([], 1800), (["--ddp_timeout", "7200"], 7200)])
+def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds):
+    """The main process evaluates alone, which may take longer than the default of a process group."""
+    seen = []
+
+    class Stop(Exception):
+        pass
+
+    def state(**keywords):
+        seen.append(keywords)
+        raise Stop
+
+    monkeypatch.setattr(program, "PartialState", state)
+    with pytest.raises(Stop):
+        program.run(read_recipe("slipform", words))
+    assert seen == [{"cpu": False, "timeout": timedelta(seconds=seconds)}]
 
 
 def test_resuming_nothing_is_refused(tmp_path):

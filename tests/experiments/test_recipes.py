@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import hfcomp
 from hfcomp.experiments import recipes
 from hfcomp.experiments.recipes import find_recipe, read_recipe
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
 
 
 @pytest.fixture
@@ -44,6 +48,88 @@ def test_an_override_wins_over_the_file(recipe):
     assert read_recipe(recipe, ["--batch_size=16", "--learning_rate", "0.5"]).experiment.batch_size == 16
 
 
+@pytest.mark.parametrize("joined", [True, False])
+def test_options_take_their_value_in_either_spelling(recipe, joined):
+    pairs = [("--config", recipe), ("--objective", "hfcomp.trainers.info_nce:InfoNCETrainer")]
+    words = [f"{name}={value}" for name, value in pairs] if joined else [word for pair in pairs for word in pair]
+    found = read_recipe("slipform", [*words, "--batch_size=16", "--resume"])
+    assert found.experiment.method == "Mine" and found.resume
+    assert found.trainer_class is InfoNCETrainer
+    assert found.given["objective"] == found.experiment.objective == "hfcomp.trainers.info_nce:InfoNCETrainer"
+    assert found.overridden == {"batch_size"}
+
+
+@pytest.mark.parametrize("name", ["slipform/real", "slipform/vit_b32_coco"])
+def test_config_names_a_recipe_that_ships_in_either_spelling(name, monkeypatch):
+    monkeypatch.setenv("HFCOMP_REAL_DATA", "/somewhere")
+    assert read_recipe("slipform", [f"--config={name}"]).given == read_recipe(name).given
+
+
+def test_column_names_on_the_command_line_are_json(recipe):
+    found = read_recipe(recipe, ["--column_names", '{"caption": "text", "image": "photo"}'])
+    assert found.trainer_arguments["column_names"] == {"caption": "text", "image": "photo"}
+    assert found.given["column_names"] == found.trainer_arguments["column_names"]
+
+
+@pytest.mark.parametrize("value", ["caption=text", '["caption"]', '{"caption": 1}', '"caption"'])
+def test_column_names_that_are_no_json_object_are_refused(recipe, value):
+    with pytest.raises(ValueError, match="^column_names=.* is no JSON object of names.*--column_names"):
+        read_recipe(recipe, ["--column_names", value])
+
+
+def test_controls_none_empties_the_controls():
+    found = read_recipe("slipform", ["--controls", "none"])
+    assert found.experiment.controls == found.given["controls"] == []
+
+
+@pytest.mark.parametrize(("line", "expected"), [("none", []), ("null", []), ("plain", ["plain"])])
+def test_controls_may_be_one_word_in_the_file(recipe, line, expected):
+    Path(recipe).write_text(Path(recipe).read_text().replace("controls: []", f"controls: {line}"))
+    assert read_recipe(recipe).experiment.controls == expected
+
+
+@pytest.mark.parametrize("missing", ["sugarcrepe_folder", "coco_images"])
+def test_sugarcrepe_without_its_folders_is_refused(recipe, missing):
+    words = ["--evaluation", "sugarcrepe", "--sugarcrepe_folder", "s", "--coco_images", "c"]
+    at = words.index(f"--{missing}")
+    with pytest.raises(ValueError, match=f"evaluation: sugarcrepe needs {missing}, which is not set"):
+        read_recipe(recipe, words[:at] + words[at + 2 :])
+
+
+OWN_OBJECTIVE = """from hfcomp.trainers.info_nce import InfoNCETrainer
+
+
+class MyTrainer(InfoNCETrainer):
+    pass
+"""
+
+
+@pytest.mark.parametrize("start", ["recipes/slipform.py", "hfcomp"])
+def test_an_objective_beside_the_user_is_found(tmp_path, start):
+    """As a script and as the console script: neither has the working directory on its path."""
+    (tmp_path / "objective_of_mine.py").write_text(OWN_OBJECTIVE)
+    root = Path(hfcomp.__file__).parents[1]
+    script = tmp_path / "bin" / "hfcomp"
+    script.parent.mkdir()
+    script.write_text("from hfcomp.cli import main\n\nmain()\n")
+    words = [str(script), "train", "slipform"] if start == "hfcomp" else [str(root / start)]
+    # the value that is refused comes after the objective
+    command = [sys.executable, *words, "--objective", "objective_of_mine:MyTrainer", "--controls", "nothing"]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert "error: controls names ['nothing']" in done.stderr, done.stderr[-2000:]
+
+
+def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = list(sys.path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    recipes.trainer_class("hfcomp.trainers.info_nce:InfoNCETrainer")
+    with pytest.raises(ValueError, match="No module named 'nowhere_at_all'"):
+        recipes.trainer_class("nowhere_at_all:MyTrainer")
+    assert sys.path == path
+
+
 def test_a_model_of_the_users_own_is_not_trained_with_the_sandboxs_values():
     with pytest.raises(ValueError, match=r"sandbox's tiny model \(learning_rate 0.001\).*slipform/vit_b32_coco"):
         read_recipe("slipform", ["--model", "openai/clip-vit-base-patch32", "--dataset", "my-org/my-pairs"])
@@ -60,11 +146,12 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--learn", "1"], "unknown field 'learn'"),
         (["--max_steps", "many"], "--max-steps: invalid int value: 'many'"),
         (["7"], "'7' belongs to no field"),
-        (["--config"], "--config needs"),
+        (["--config"], "--config: expected one argument"),
         (["--margin", "adaptiv"], None),
         (["--per_device_train_batch_size", "4"], "set batch_size instead"),
         (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
         (["--fresh_model", "vit_b64"], "expected one of sandbox, vit_b32"),
+        (["--keyword_matching", "loose"], "keyword_matching='loose': expected one of paper, extended"),
         (["--controls", "plane"], "controls names ['plane']; known: plain"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
         (["--objective", "json:JSONDecoder"], "no subclass of CompositionalTrainer"),

@@ -1,0 +1,102 @@
+"""The ViT-B/32 made on the spot: complete or absent, in the Hub's layout, an error of the writer told to all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoProcessor, CLIPConfig
+
+from hfcomp.experiments import base
+from hfcomp.experiments.base import fresh_vit_b32, write_vit_b32
+from tests import tiny
+
+TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+TEXT = "a red cube on a blue ball"
+
+
+def words(folder: Path) -> int:
+    return len(json.loads((folder / "vocab.json").read_text(encoding="utf-8")))
+
+
+def small(size: int) -> CLIPConfig:
+    return CLIPConfig(
+        text_config={**TOWER, "vocab_size": size, "eos_token_id": size - 1, "bos_token_id": size - 2},
+        vision_config={**TOWER, "image_size": 224, "patch_size": 112},
+        projection_dim=8,
+    )
+
+
+@pytest.fixture(params=["small", "real"])
+def vocabulary(request, old_clip) -> tuple[Path, int]:
+    """A folder with vocab.json and merges.txt, and the number of its words."""
+    if request.param == "small":
+        folder = old_clip
+    elif "HFCOMP_REAL_DATA" in os.environ:
+        folder = Path(os.environ["HFCOMP_REAL_DATA"]) / "clip_tokenizer"
+    else:
+        pytest.skip("HFCOMP_REAL_DATA is not set; it names a folder with clip_tokenizer/")
+    return folder, words(folder)
+
+
+def test_the_auto_classes_load_it_whole(tmp_path, vocabulary):
+    folder, size = vocabulary
+    write_vit_b32(tmp_path / "base", str(folder), seed=0, config=small(size))
+    model, report = AutoModel.from_pretrained(tmp_path / "base", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    inputs = AutoProcessor.from_pretrained(tmp_path / "base")(
+        text=[TEXT, f"{TEXT} " * 40], images=[tiny.image(0), tiny.image(1)], padding=True, truncation=True,
+        return_tensors="pt",
+    )  # fmt: skip
+    assert inputs["input_ids"].shape[1] == 77
+    assert inputs["input_ids"][0, 0] == size - 2 and inputs["input_ids"].max() == size - 1
+    assert torch.isfinite(model(**inputs).logits_per_image).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path, old_clip, monkeypatch):
+    size = words(old_clip)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "transformers.CLIPProcessor.save_pretrained", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            write_vit_b32(tmp_path / "base", str(old_clip), seed=0, config=small(size))
+    assert not (tmp_path / "base").exists()
+    write_vit_b32(tmp_path / "base", str(old_clip), seed=0, config=small(size))
+    AutoProcessor.from_pretrained(tmp_path / "base")
+    assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+@pytest.mark.parametrize("vocabulary", [None, "nowhere"])
+def test_without_a_vocabulary_the_way_out_is_named(tmp_path, vocabulary):
+    with pytest.raises(ValueError, match="expected a folder with CLIP's vocab.json and merges.txt.*--model openai"):
+        write_vit_b32(tmp_path / "base", vocabulary, seed=0)
+
+
+class Process:
+    """One of several processes, which records that it came to the barrier."""
+
+    def __init__(self, is_main_process):
+        self.is_main_process, self.waited = is_main_process, False
+
+    def wait_for_everyone(self):
+        self.waited = True
+
+
+@pytest.mark.parametrize(("main", "error"), [(True, ValueError), (False, RuntimeError)])
+def test_an_error_of_the_main_process_ends_all_of_them(tmp_path, monkeypatch, main, error):
+    process = Process(main)
+    monkeypatch.setattr(base, "PartialState", lambda: process)
+    with pytest.raises(error, match="clip_vocabulary|the main process could not write it"):
+        fresh_vit_b32(tmp_path / "base", None, seed=0, resume=False)
+    assert process.waited
+
+
+def test_a_finished_base_is_kept_on_resume(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(base, "PartialState", lambda: Process(True))
+    fresh_vit_b32(tmp_path, None, seed=0, resume=True)
