@@ -134,8 +134,9 @@ def cost_table(stages: list[StageSummary]) -> tuple[list[str], list[list[str]]]:
 def markdown(lines: list[dict[str, Any]], stages: list[StageSummary], facts: dict[str, Any]) -> str:
     """`report.md`."""
     parts = [f"# {facts['method']}", "", facts["caveat"], "", LEGEND, "", *_markdown_table(*score_table(lines))]
-    parts += ["", "## Cost", "", *_markdown_table(*cost_table(stages)), "", "## Data", ""]
-    parts += [f"- {note}" for note in facts["notes"]]
+    parts += ["", "## Cost", "", *_markdown_table(*cost_table(stages))]
+    if facts["notes"]:
+        parts += ["", "## Data", "", *(f"- {note}" for note in facts["notes"])]
     return "\n".join(parts) + "\n"
 
 
