@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 from tqdm.auto import tqdm
-from transformers import AutoProcessor
 
 from hfcomp.data.collators import TextTokenizer
 from hfcomp.data.images import decode_image
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.modeling import encode_images, encode_texts, load_backbone
+from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_processor
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Embedder:
         device: str | torch.device | None = None,
     ) -> None:
         self.backbone = load_backbone(model)
-        processor = processor or _processor_of(model, self.backbone)
+        processor = processor or load_processor(model, argument="processor")
         if isinstance(model, nn.Module):
             own = self.backbone.device
             self.device = own if device is None else torch.device(device)
@@ -143,21 +142,6 @@ class Embedder:
     def _width(self) -> int:
         config = self.backbone.config
         return getattr(config, "projection_dim", None) or config.vision_config.hidden_size
-
-
-def _processor_of(model: str | Path | nn.Module, backbone: nn.Module) -> Any:
-    if isinstance(model, str | Path):
-        return AutoProcessor.from_pretrained(model)
-    name = getattr(backbone, "name_or_path", "") or getattr(backbone.config, "_name_or_path", "")
-    way_out = "Pass the model's processor: Embedder(model, processor=AutoProcessor.from_pretrained(...))."
-    if not name:
-        raise ValueError(f"the module does not say where it was loaded from, so it has no processor. {way_out}")
-    try:
-        return AutoProcessor.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"the module comes from {name!r}, where no processor can be loaded: {error} {way_out}"
-        ) from error
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from datasets import Dataset, Image, LargeList, List, Value
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
-from hfcomp.negatives.keywords import MATCHINGS, negative_columns
+from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.keywords import negative_columns
 
 Tell = Callable[[str], None]
 

@@ -18,7 +18,7 @@ from transformers import HfArgumentParser
 
 import hfcomp
 from hfcomp.data.columns import nearest
-from hfcomp.negatives.keywords import MATCHINGS
+from hfcomp.negatives.keyword_matching import MATCHINGS
 
 SANDBOX = "sandbox"
 FRESH_MODELS = (SANDBOX, "vit_b32")

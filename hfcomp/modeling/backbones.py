@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModel
+from transformers import AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file
 
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
@@ -77,6 +77,30 @@ def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> N
     backbone.load_state_dict(state, strict=False)
     for name in state:
         backbone.get_parameter(name).requires_grad_(True)
+
+
+def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
+    """The processor that belongs to a model: of its id or folder, or of where a module was loaded from.
+
+    Args:
+        model: a Hub id, a folder or a module.
+        argument: what the caller's own parameter for a processor is called, for the way out in errors.
+
+    Raises:
+        ValueError: for a module that does not say where it came from, or whose origin has no processor.
+    """
+    if isinstance(model, str | Path):
+        return AutoProcessor.from_pretrained(model)
+    name = getattr(model, "name_or_path", "") or getattr(model.config, "_name_or_path", "")
+    way_out = f"Pass the model's own: {argument}=AutoProcessor.from_pretrained(...)."
+    if not name:
+        raise ValueError(f"the module does not say where it was loaded from, so it has no processor. {way_out}")
+    try:
+        return AutoProcessor.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"the module comes from {name!r}, where no processor can be loaded: {error} {way_out}"
+        ) from error
 
 
 def _pooled(output: Any) -> torch.Tensor:

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoProcessor, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
-from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone
+from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
 from hfcomp.trainers.callbacks import LogitScaleClamp
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.gathering import first_rows, gather_features
@@ -85,7 +85,7 @@ class CompositionalTrainer(Trainer):
         _check_trainable(backbone)
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
-            processing_class = AutoProcessor.from_pretrained(_name_of(model, backbone))
+            processing_class = load_processor(model, argument="processing_class")
         self.uses = self.select_uses(args, backbone)
         settings = {
             "num_negatives": args.num_negatives if "negative_text" in self.uses else 0,
@@ -365,12 +365,3 @@ def _align_special_tokens(config: Any, tokenizer: Any) -> None:
     """On the Trainer's copy of the configuration: it would do so itself, and warn of a change that is never saved."""
     for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
         setattr(config.get_text_config(), name, getattr(tokenizer, name))
-
-
-def _name_of(model: Any, backbone: nn.Module) -> str:
-    if isinstance(model, str | Path):
-        return str(model)
-    name = getattr(backbone, "name_or_path", "") or getattr(backbone.config, "_name_or_path", "")
-    if not name:
-        raise ValueError("the model has no name to load a processor from; pass processing_class=<its processor>.")
-    return name

@@ -121,7 +121,7 @@ def test_the_cards_recipe_is_the_one_that_ran(finished):
 @pytest.mark.parametrize("place", ["README.md", "method/README.md"])
 def test_the_card_has_valid_metadata_and_the_table(finished, place):
     card = ModelCard.load(finished / place)
-    assert card.data.library_name == "transformers" and "slipform" in card.data.tags
+    assert card.data.to_dict()["library_name"] == "transformers" and "slipform" in card.data.tags
     assert card.data.base_model is None  # made on the spot
     assert "| sandbox | swap_att | group |" in card.text and "Synthetic" in card.text
     assert "batch_size: 16" in card.text

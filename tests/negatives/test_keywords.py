@@ -10,19 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.negatives.keyword_tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, REPLACEMENTS
-from hfcomp.negatives.keywords import (
+from hfcomp.negatives.keyword_matching import (
     EXTENDED,
     MATCHINGS,
     PAPER,
     KeywordMatch,
     Matching,
-    all_keyword_permutations,
     find_keywords,
-    keyword_negatives,
-    negative_columns,
     replace_keyword,
 )
+from hfcomp.negatives.keyword_tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, REPLACEMENTS
+from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
 
 
 @pytest.fixture(scope="module")
