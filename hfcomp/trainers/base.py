@@ -17,7 +17,7 @@ from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_colum
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
-from hfcomp.trainers.callbacks import LogitScaleClamp
+from hfcomp.trainers.callbacks import LogBeforeSave, LogitScaleClamp
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
@@ -125,6 +125,7 @@ class CompositionalTrainer(Trainer):
         self.can_return_loss = True
         self.step_log = StepLog()
         self._own_outputs: dict[str, torch.Tensor] = {}
+        self.add_callback(LogBeforeSave())
         maximum = args.max_logit_scale
         if maximum is None:
             maximum = math.inf if backbone.config.model_type == "siglip" else 100.0

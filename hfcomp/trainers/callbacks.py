@@ -25,3 +25,13 @@ class LogitScaleClamp(TrainerCallback):
         """Clamps in place, on the device."""
         with torch.no_grad():
             self.parameter.clamp_(0, math.log(self.maximum))
+
+
+class LogBeforeSave(TrainerCallback):
+    """A line of the log at every checkpoint: what was counted since the last line would be lost to a resumed run."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Asks for the line; the Trainer logs before it saves."""
+        control.should_log = control.should_log or control.should_save
+
+    on_epoch_end = on_step_end

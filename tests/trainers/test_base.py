@@ -160,6 +160,18 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(case, settings, clip_wi
         assert weights(whole)["objective_state.offset.value"] != 0.5
 
 
+def test_a_resumed_run_counts_every_step_though_its_checkpoint_lies_between_two_lines(clip, pairs, tmp_path):
+    def encoded(trainer) -> float:
+        return sum(line.get("images_encoded", 0) for line in trainer.state.log_history)
+
+    run = {"max_steps": 5, "logging_steps": 4, "save_strategy": "steps", "save_steps": 3}
+    whole = build(InfoNCETrainer, clip, pairs, tmp_path, **run)
+    whole.train()
+    resumed = build(InfoNCETrainer, clip, pairs, tmp_path, **run)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
+    assert encoded(resumed) == encoded(whole) == 5 * whole.args.train_batch_size
+
+
 def test_the_last_checkpoint_is_found_by_itself(clip, pairs, tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 1}
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=2, **settings).train()
