@@ -1,10 +1,10 @@
-"""Slipform: the Cement loss on hard negative pairs, beside its base and its control.
+"""Slipform: the Cement loss on hard negative pairs, beside its base and its controls.
 
 `accelerate launch recipes/slipform.py` runs it on the built-in sandbox; `--config recipes/slipform/vit_b32_coco.yaml`
 is the paper's setting, any field is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
 """
 
-from hfcomp.experiments.program import main
+from hfcomp.experiments.command import main
 
 if __name__ == "__main__":
     main("slipform")

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import tempfile
 from pathlib import Path
+
+# before datasets is imported, and for the processes that tests start
+CACHE = tempfile.TemporaryDirectory(prefix="hfcomp-tests-")
+os.environ["HF_DATASETS_CACHE"] = CACHE.name
 
 import datasets
 import pytest

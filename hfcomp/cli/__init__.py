@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-USAGE = """usage: hfcomp train RECIPE [--config FILE] [--resume] [--field value ...]
+USAGE = """usage: hfcomp train RECIPE [--config FILE] [--report SWEEP] [--field value ...]
 
   RECIPE   slipform, slipform/real, ... or a YAML file
   fields   every field of the recipe and of transformers' TrainingArguments;
@@ -28,6 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if words[0] != "train" or len(words) < 2:
         raise SystemExit(f"error: {' '.join(words)!r} is no command.\n{USAGE}")
-    from hfcomp.experiments.program import main as run
+    from hfcomp.experiments.command import main as run
 
     run(words[1], words[2:])

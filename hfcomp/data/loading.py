@@ -86,6 +86,14 @@ def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:
     return dataset
 
 
+def undecoded(dataset: Dataset) -> Dataset:
+    """The data set with its images as they are stored, a dictionary of bytes or a path each."""
+    for column, feature in dataset.features.items():
+        if isinstance(feature, Image):
+            dataset = dataset.cast_column(column, Image(decode=False))
+    return dataset
+
+
 class TrainingRows(torch.utils.data.Dataset):
     """Rows of a `datasets.Dataset` with their index under `row` and images undecoded.
 
@@ -110,11 +118,7 @@ class TrainingRows(torch.utils.data.Dataset):
             )
         if not isinstance(dataset, Dataset):
             raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}.")
-        dataset = dataset.select_columns([name for name in columns if name in dataset.column_names])
-        for name, feature in dataset.features.items():
-            if isinstance(feature, Image):
-                dataset = dataset.cast_column(name, Image(decode=False))
-        self.dataset = dataset
+        self.dataset = undecoded(dataset.select_columns([name for name in columns if name in dataset.column_names]))
 
     def __len__(self) -> int:
         return len(self.dataset)

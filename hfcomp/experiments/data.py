@@ -28,7 +28,13 @@ def training_rows(config: ExperimentConfig, *, column_names: Any, seed: int, tel
     if config.dataset == SANDBOX:
         from hfcomp.sandbox import training_set
 
-        return training_set(config.dataset_rows, seed)
+        return training_set(
+            config.dataset_rows,
+            seed,
+            edit_noise=config.edit_noise,
+            caption_noise=config.caption_noise,
+            false_negatives=config.false_negatives,
+        )
     dataset = load_training_set(config.dataset, split=config.dataset_split, config=config.dataset_config)
     tell(f"{len(dataset):,} rows from {config.dataset}")
     dataset = _filtered(dataset, config.dataset_filter, tell)

@@ -7,21 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset, Image
+from datasets import Dataset
 from numpy.typing import NDArray
 
 from hfcomp.data.columns import rename_columns, require_columns
-from hfcomp.data.loading import load_training_set
+from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.evaluation.benchmarks.sugarcrepe import sugarcrepe_items
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.protocols import caption_choice as choice
-from hfcomp.evaluation.protocols import group_match as group
 from hfcomp.experiments.data import Tell, longest_caption
+from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
 from hfcomp.experiments.recipes import ExperimentConfig
-from hfcomp.metrics.retrieval import retrieval_ranks
-
-# Rows of the sandbox's retrieval set; its captions are all distinct.
-RETRIEVAL_ROWS = 500
+from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation
 
 Evaluation = Callable[[Embedder], pd.DataFrame]
 
@@ -36,89 +33,13 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
         tell: receives what was left out.
 
     Returns:
-        A function from an embedder to one row per item and metric, with the columns `benchmark`, `subset`, `metric`,
-        `chance`, `item`, `image_id`, `value` (0 or 1) and `tie`.
+        A function from an embedder to one row per item and metric, with the columns of `item_table`.
     """
     if config.evaluation == "sugarcrepe":
         return _sugarcrepe(config, tell)
     if config.evaluation == "own":
         return _own(config, column_names, tell)
-    return _sandbox(config.evaluation_items, seed)
-
-
-def _table(
-    benchmark: str,
-    subsets: Sequence[str],
-    metric: str,
-    chance: float,
-    items: Sequence[str],
-    images: Sequence[str],
-    value: NDArray[Any],
-    tie: NDArray[Any],
-) -> pd.DataFrame:
-    columns = {"subset": subsets, "item": items, "image_id": images}
-    table = pd.DataFrame({**columns, "value": value.astype(float), "tie": tie.astype(bool)})
-    return table.assign(benchmark=benchmark, metric=metric, chance=chance)
-
-
-def _sandbox(items: int, seed: int) -> Evaluation:
-    from hfcomp.sandbox import choice_set, retrieval_set
-
-    pairs = _undecoded(choice_set(items, seed))
-    scenes = _undecoded(retrieval_set(RETRIEVAL_ROWS, seed))
-
-    def evaluate(embedder: Embedder) -> pd.DataFrame:
-        image, other_image = embedder.images(pairs["image"]), embedder.images(pairs["negative_image"])
-        negatives = [texts[0] for texts in pairs["negative_captions"]]
-        caption, negative = np.split(embedder.texts([*pairs["caption"], *negatives]).vectors, 2)
-        chosen = choice.caption_choice(image, caption, negative)
-        matched = group.group_match(image, caption, other_image, negative)
-        kinds, names = list(pairs["kind"]), list(pairs["image_id"])
-        by_choice = _table("sandbox", kinds, "caption choice", choice.CHANCE, names, names, chosen.correct, chosen.tie)
-        by_group = _table("sandbox", kinds, "group", group.CHANCE["group"], names, names, matched.group, matched.tie)
-        found = embedder.images(scenes["image"]), embedder.texts(scenes["caption"]).vectors
-        names = list(scenes["image_id"])
-        return pd.concat([by_choice, by_group, _retrieval("sandbox retrieval", *found, names, names)])
-
-    return evaluate
-
-
-def _undecoded(dataset: Dataset) -> Dataset:
-    for column, feature in dataset.features.items():
-        if isinstance(feature, Image):
-            dataset = dataset.cast_column(column, Image(decode=False))
-    return dataset
-
-
-def _retrieval(
-    benchmark: str,
-    image: NDArray[np.float32],
-    text: NDArray[np.float32],
-    items: Sequence[str],
-    clusters: Sequence[str],
-    positive: NDArray[np.bool_] | None = None,
-) -> pd.DataFrame:
-    """Recall@1 in both directions.
-
-    Args:
-        benchmark: name in the table.
-        image: `[n, D]`.
-        text: `[n, D]`.
-        items: names of the rows.
-        clusters: names of their images.
-        positive: `[n, n]`, which image (column) is right for which text (row); by default that of its own row. Chance
-            is the mean share of right keys, the same in both directions.
-    """
-    chance = 1 / len(items) if positive is None else float(positive.mean())
-    tables = []
-    for metric, queries, keys, right in (
-        ("text-to-image recall@1", text, image, positive),
-        ("image-to-text recall@1", image, text, None if positive is None else positive.T),
-    ):
-        hits = retrieval_ranks(queries, keys, right) == 1
-        nothing = np.zeros(len(items), dtype=bool)
-        tables.append(_table(benchmark, ["all"] * len(items), metric, chance, items, clusters, hits, nothing))
-    return pd.concat(tables)
+    return SandboxEvaluation(config.evaluation_items, seed)
 
 
 def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDArray[np.bool_]:
@@ -156,7 +77,7 @@ def _own_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Datase
             )
     if not len(rows):
         raise ValueError(f"evaluation: own: {source} ({config.evaluation_split}) has no rows.")
-    return _undecoded(rows)
+    return undecoded(rows)
 
 
 def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
@@ -178,13 +99,22 @@ def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
         if texts.truncated:
             tell_cut(f"evaluation: {texts.truncated} texts are longer than the text tower and were cut")
         text, negative = texts.vectors[: len(rows)], texts.vectors[len(rows) :]
-        tables = [_retrieval("own", image, text, items, clusters, positive)]
+        tables = [retrieval_table("own", image, text, items=items, images=clusters, positive=positive)]
         if chosen:
             outcome = choice.caption_choice(image[chosen], text[chosen], negative)
-            names = [items[index] for index in chosen], [clusters[index] for index in chosen]
-            all_of_them = ["all"] * len(chosen)
-            table = _table("own", all_of_them, "caption choice", choice.CHANCE, *names, outcome.correct, outcome.tie)
-            tables.insert(0, table)
+            tables.insert(
+                0,
+                choice_table(
+                    "own",
+                    "caption choice",
+                    outcome,
+                    aspect=COMPOSITION,
+                    chance=choice.CHANCE,
+                    subsets="all",
+                    items=[items[index] for index in chosen],
+                    images=[clusters[index] for index in chosen],
+                ),
+            )
         return pd.concat(tables)
 
     return evaluate
@@ -215,15 +145,15 @@ def _sugarcrepe(config: ExperimentConfig, tell: Tell) -> Evaluation:
         if texts.truncated:
             tell_cut(f"SugarCrepe: {texts.truncated} texts are longer than the text tower and were cut")
         chosen = choice.caption_choice(image, *np.split(texts.vectors, 2))
-        return _table(
+        return choice_table(
             "SugarCrepe",
-            [item.subset for item in items],
             "caption choice",
-            choice.CHANCE,
-            [f"{item.subset}/{item.item}" for item in items],
-            [item.image.stem for item in items],
-            chosen.correct,
-            chosen.tie,
+            chosen,
+            aspect=COMPOSITION,
+            chance=choice.CHANCE,
+            subsets=[item.subset for item in items],
+            items=[f"{item.subset}/{item.item}" for item in items],
+            images=[item.image.stem for item in items],
         )
 
     return evaluate

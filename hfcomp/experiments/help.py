@@ -17,8 +17,10 @@ TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...).
 
 --config NAME_OR_PATH
     Another recipe.
---resume
-    Go on with a run that was started before: finished stages are kept."""
+--report NAME_OR_PATH
+    A sweep of this recipe over settings, variants and seeds, such as margins.
+
+A run that was killed goes on when the same command is given again."""
 
 
 def recipe_help(name: str, arguments: Sequence[str] = ()) -> str:

@@ -23,7 +23,8 @@ from hfcomp.negatives.keyword_matching import MATCHINGS
 SANDBOX = "sandbox"
 FRESH_MODELS = (SANDBOX, "vit_b32")
 EVALUATIONS = (SANDBOX, "sugarcrepe", "own")
-CONTROLS = ("plain",)
+CONTROLS = ("plain", "same-batch", "shuffled", "equal-images")
+SANDBOX_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
 # Fields in which $NAME stands for an environment variable.
 PATH_FIELDS = (
     "dataset",
@@ -65,6 +66,15 @@ class ExperimentConfig:
         default=None, metadata={"help": "column=value; only such rows are used, the others are counted."}
     )
     dataset_rows: int = field(default=8000, metadata={"help": "Rows made, for the sandbox."})
+    edit_noise: float = field(
+        default=0.0, metadata={"help": "Share of the sandbox's negative images whose edit went wrong, 0 to 1."}
+    )
+    caption_noise: float = field(
+        default=0.0, metadata={"help": "Share of the sandbox's captions that are wrong, 0 to 1."}
+    )
+    false_negatives: float = field(
+        default=0.0, metadata={"help": "Share of the sandbox's negative captions that are true after all, 0 to 1."}
+    )
     keyword_negatives: list[str] | None = field(
         default=None, metadata={"help": "Concepts (object, color, location, size) of negatives made for each caption."}
     )
@@ -76,8 +86,12 @@ class ExperimentConfig:
         default=None, metadata={"help": "File of Brysbaert et al. 2014, joined to the negatives' keywords."}
     )
     controls: list[str] = field(
-        default_factory=lambda: ["plain"],
-        metadata={"help": "Runs beside the method from the same base, with the same rows and steps: plain; none."},
+        default_factory=lambda: list(CONTROLS),
+        metadata={
+            "help": "Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on "
+            "the positives), same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside "
+            "another row), equal-images (plain, with as many images as the method); or none."
+        },
     )
     evaluation: str = field(
         default=SANDBOX,
@@ -102,6 +116,11 @@ class ExperimentConfig:
         unknown = [name for name in self.controls if name not in CONTROLS]
         if unknown:
             raise ValueError(f"controls names {unknown}; known: {', '.join(CONTROLS)}, or none alone for no control.")
+        for name in SANDBOX_FIELDS:
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected a share, 0 to 1.")
+            if getattr(self, name) and self.dataset != SANDBOX:
+                raise ValueError(f"{name} spoils the sandbox's rows, not those of {self.dataset}. Leave it out.")
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
         for name in ("sugarcrepe_folder", "coco_images"):
@@ -118,16 +137,12 @@ class Recipe:
         trainer_class: the objective.
         trainer_arguments: fields of the trainer's config, as they were given.
         given: every field that YAML or command line set, for `config.yaml`.
-        resume: whether finished stages are kept and the unfinished one goes on from its last checkpoint.
-        overridden: names of the fields that the command line set.
     """
 
     experiment: ExperimentConfig
     trainer_class: type
     trainer_arguments: dict[str, Any]
     given: dict[str, Any]
-    resume: bool = False
-    overridden: frozenset[str] = frozenset()
 
 
 def _expanded(value: str | None, name: str) -> str | None:
@@ -163,8 +178,14 @@ def find_recipe(name: str) -> Path:
     for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
         if candidate.is_file():
             return candidate
-    known = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/*.yaml"))
+    known = sorted(str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder))
     raise FileNotFoundError(f"no recipe {name!r}.{nearest(name, known)} Known: {', '.join(known)}.")
+
+
+def recipe_files(folder: Path) -> list[Path]:
+    """The recipes in a folder of them; the YAML files of sweeps, which name no objective, are none."""
+    files = sorted(folder.glob("*/*.yaml"))
+    return [path for path in files if "objective" in (yaml.safe_load(path.read_text()) or {})]
 
 
 def trainer_class(objective: str) -> type:
@@ -199,34 +220,42 @@ def _imported(module: str) -> ModuleType:
             raise
 
 
-def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
+def read_recipe(
+    name: str, arguments: Sequence[str] = (), *, changes: dict[str, Any] | None = None, where: str = ""
+) -> Recipe:
     """Reads a recipe and lays command-line overrides over it.
 
     Args:
         name: recipe name or path, used unless `arguments` holds `--config`.
-        arguments: `--field value`, `--config name-or-path`, `--resume`.
+        arguments: `--field value`, `--config name-or-path`.
+        changes: further fields, of a part of a sweep.
+        where: what errors call the place of `changes`.
 
     Raises:
-        ValueError: for an unknown key in the file or on the command line, naming the nearest known one, or a value of
-            the wrong type.
+        ValueError: for an unknown key in the file, the changes or on the command line, naming the nearest known one, a
+            value of the wrong type, or a field that both the changes and the command line set.
     """
     options, arguments = split_options(arguments)
     path, values, found = read_file(name, options)
     known = {f.name for part in (ExperimentConfig, found.config_class) for f in fields(part) if f.init}
     _check_known(values, known, str(path))
-    overridden = _names(arguments)
+    overridden = overridden_fields(arguments)
     _check_known(overridden, known, "command line")
-    experiment, config, given = _parse(found.config_class, values, arguments)
+    _check_known(changes or {}, known, where)
+    for field_name in changes or {}:
+        if field_name in overridden:
+            raise ValueError(f"command line: --{field_name} is set by {where}. Leave it out, or change it there.")
+    experiment, config, given = _parse(found.config_class, {**values, **(changes or {})}, arguments)
     if "model" in overridden and values.get("dataset") == SANDBOX:
         raise ValueError(
             f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
             "For a model of your own start from another recipe: --config slipform/vit_b32_coco --dataset <yours>."
         )
-    return Recipe(experiment, found, config, given, options.resume, frozenset(overridden))
+    return Recipe(experiment, found, config, given)
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
-    """Takes `--config`, `--objective`, `--resume` and `--help` out of a command line, in either spelling of a value.
+    """Takes `--config`, `--objective`, `--report` and `--help` out of a command line, in either spelling of a value.
 
     Returns:
         These four, and the words that are left: `--field value`.
@@ -234,7 +263,7 @@ def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
     parser = _OptionParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--objective")
-    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--report")
     parser.add_argument("-h", "--help", action="store_true")
     return parser.parse_known_args(list(arguments))
 
@@ -256,11 +285,20 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
     if options.objective is not None:
         values["objective"] = options.objective
     if "objective" not in values:
-        raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{nearest('objective', values)}")
+        way = f" It is a sweep: --report {path.stem}." if "variants" in values else nearest("objective", values)
+        raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{way}")
     return path, values, trainer_class(values["objective"])
 
 
-def _names(arguments: Sequence[str]) -> list[str]:
+def overridden_fields(arguments: Sequence[str]) -> list[str]:
+    """The fields that a command line sets.
+
+    Args:
+        arguments: `--field value`, as `split_options` leaves them.
+
+    Raises:
+        ValueError: for a first word that belongs to no field.
+    """
     stray = [word for index, word in enumerate(arguments[:1]) if not word.startswith("--")]
     if stray:
         raise ValueError(f"command line: {stray[0]!r} belongs to no field; overrides are --field value.")
@@ -293,7 +331,7 @@ def _parse(config_class: type, values: dict[str, Any], arguments: Sequence[str])
     namespace = vars(parser.parse_args(list(arguments)))
     ours = {f.name for f in fields(ExperimentConfig)}
     experiment = ExperimentConfig(**{name: value for name, value in namespace.items() if name in ours})
-    set_names = set(values) | set(_names(arguments))
+    set_names = set(values) | set(overridden_fields(arguments))
     given = {name: namespace[name] for name in sorted(set_names)}
     if "controls" in given:
         given["controls"] = experiment.controls

@@ -1,21 +1,27 @@
-"""The sandbox's closed grammar: captions that are true of their scenes."""
+"""The sandbox's closed grammar: captions that are true of their scenes, and other wordings of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hfcomp.sandbox.scenes import BACKGROUNDS, COLOURS, SHAPES, SIZES, Scene, Thing
+from hfcomp.sandbox.hierarchy import FIGURE_WORDS, generalised_words
+from hfcomp.sandbox.scenes import BACKGROUNDS, CELLS, COLOURS, NOVEL_COMBINATIONS, SHAPES, Cell, Scene, Thing
 
 PREFIXES = ("", "a photo of", "a picture of", "an image of", "there is")
 CONJUNCTIONS = ("and", "with")
-# Paraphrases at the same place in each tuple are of the same style; an edit keeps the style.
+# Wordings at the same place in each tuple are of the same style; an edit keeps the style.
 RELATIONS = {
     "left": ("left of", "to the left of"),
     "right": ("right of", "to the right of"),
     "above": ("above", "over"),
     "below": ("below", "under"),
 }
+OPPOSITES = {"left": "right", "right": "left", "above": "below", "below": "above"}
+SIZE_WORDS = {"small": ("small", "little"), "large": ("large", "big")}
+COUNT_WORDS = {1: "a", 2: "two", 3: "three"}
+PLURALS = {shape: f"{shape}es" if shape == "cross" else f"{shape}s" for shape in SHAPES}
 BACKGROUND_PHRASES = ("on a {} background", "against a {} backdrop")
+_ROWS, _COLUMNS = ("top", "", "bottom"), ("left", "", "right")
 _RELATION_OF = {phrase: relation for relation, phrases in RELATIONS.items() for phrase in phrases}
 
 
@@ -27,22 +33,29 @@ class Caption:
 
     Attributes:
         prefix: one of `PREFIXES`.
-        mentioned: indices into `Scene.things`, in the order of mention: one, or the first two in either order.
-        link: between two mentions: one of `CONJUNCTIONS` or a phrase of `RELATIONS`; empty for one mention.
-        says_size: whether the things' sizes are said.
+        mentioned: indices into `Scene.things`, in the order of mention: one, two in either order, or three.
+        links: for each mention after the first, how it is joined: one of `CONJUNCTIONS`, or a phrase of `RELATIONS`
+            that says where the first mention is from it ("A left of B and above C").
+        sized: indices of the things whose size is said.
+        textured: indices of the things whose texture is said.
+        wording: 0 or 1, which of the two words for each size.
+        says_place: of a single mention, whether its place in the image is said.
         background_phrase: one of `BACKGROUND_PHRASES`, or empty.
     """
 
     prefix: str
     mentioned: tuple[int, ...]
-    link: str = ""
-    says_size: bool = False
+    links: tuple[str, ...] = ()
+    sized: tuple[int, ...] = ()
+    textured: tuple[int, ...] = ()
+    wording: int = 0
+    says_place: bool = False
     background_phrase: str = ""
 
     @property
-    def relation(self) -> str | None:
-        """The key of `RELATIONS` that the link says, None for conjunctions and single mentions."""
-        return _RELATION_OF.get(self.link)
+    def relations(self) -> tuple[str, ...]:
+        """The keys of `RELATIONS` that the links say; empty for conjunctions and single mentions."""
+        return tuple(_RELATION_OF[link] for link in self.links if link in _RELATION_OF)
 
     def text(self, scene: Scene) -> str:
         """The caption in words.
@@ -53,60 +66,208 @@ class Caption:
         Returns:
             Lower-case words separated by single spaces.
         """
-        phrases = [self._phrase(scene.things[i]) for i in self.mentioned]
-        described = f" {self.link} ".join(phrases)
-        return " ".join(filter(None, [self.prefix, described, self.background_phrase.format(scene.background)]))
+        return "".join(part for part, _ in self._parts(scene, self._phrase))
 
-    def _phrase(self, thing: Thing) -> str:
-        size = f"{thing.size} " if self.says_size else ""
-        return f"a {size}{thing.colour} {thing.shape}"
+    def concepts(self, scene: Scene) -> tuple[list[str], list[list[int]]]:
+        """The noun phrases of the caption, in order, and each one's `[start, end)` in characters of `text`."""
+        phrases, spans, place = [], [], 0
+        for part, is_thing in self._parts(scene, self._phrase):
+            if is_thing:
+                phrases.append(part)
+                spans.append([place, place + len(part)])
+            place += len(part)
+        return phrases, spans
+
+    def generalised(self, scene: Scene) -> str:
+        """The caption with every shape and colour replaced by its family: "a warm round figure above ..."."""
+        return "".join(part for part, _ in self._parts(scene, self._general_phrase))
+
+    def _parts(self, scene: Scene, phrase) -> list[tuple[str, bool]]:
+        """The text in pieces, each with whether it is the noun phrase of a thing."""
+        several = scene.things[self.mentioned[0]].count > 1
+        prefix = "there are" if several and self.prefix == "there is" else self.prefix
+        parts = [(f"{prefix} ", False)] if prefix else []
+        for position, index in enumerate(self.mentioned):
+            if position:
+                link = self.links[position - 1]
+                joined = link if position == 1 or link in CONJUNCTIONS else f"and {link}"
+                parts.append((f" {joined} ", False))
+            parts.append((phrase(scene.things[index], index), True))
+        if self.says_place:
+            parts.append((f" {place_phrase(scene.things[self.mentioned[0]].cell)}", False))
+        if self.background_phrase:
+            parts.append((f" {self.background_phrase.format(scene.background)}", False))
+        return parts
+
+    def _phrase(self, thing: Thing, index: int) -> str:
+        noun = thing.shape if thing.count == 1 else PLURALS[thing.shape]
+        return self._with_adjectives(thing, index, [thing.colour, noun])
+
+    def _general_phrase(self, thing: Thing, index: int) -> str:
+        return self._with_adjectives(thing, index, generalised_words(thing))
+
+    def _with_adjectives(self, thing: Thing, index: int, words: list[str]) -> str:
+        if index in self.textured:
+            words = [thing.texture, *words]
+        if index in self.sized:
+            words = [SIZE_WORDS[thing.size][self.wording], *words]
+        return with_article(words, thing.count)
+
+
+def with_article(words: list[str], count: int) -> str:
+    """The words of a noun phrase behind "a", "an", "two" or "three"."""
+    first = COUNT_WORDS[count]
+    if first == "a" and words[0][0] in "aeiou":
+        first = "an"
+    return " ".join([first, *words])
+
+
+def place_phrase(cell: Cell) -> str:
+    """Where a cell is in the image: "at the top left", "at the right", "in the middle"."""
+    row, column = cell
+    words = " ".join(filter(None, (_ROWS[row], _COLUMNS[column])))
+    return f"at the {words}" if words else "in the middle"
 
 
 def relation_between(first: Thing, second: Thing) -> str | None:
-    """The relation of two things that share a row or a column.
+    """The relation of two single objects that share a row or a column.
 
     Args:
         first: the thing that is left of, right of, above or below the other.
         second: the other thing.
 
     Returns:
-        A key of `RELATIONS`, or None where they share neither row nor column.
+        A key of `RELATIONS`, or None where they share neither row nor column or one is there more than once.
     """
-    if first.row == second.row:
-        return "left" if first.column < second.column else "right"
-    if first.column == second.column:
-        return "above" if first.row < second.row else "below"
+    if first.twins or second.twins:
+        return None
+    (row, column), (other_row, other_column) = first.cell, second.cell
+    if row == other_row:
+        return "left" if column < other_column else "right"
+    if column == other_column:
+        return "above" if row < other_row else "below"
     return None
 
 
+def _relations(scene: Scene, mentioned: tuple[int, ...]) -> list[str | None]:
+    """Where the first mention is from each of the others."""
+    return [relation_between(scene.things[mentioned[0]], scene.things[other]) for other in mentioned[1:]]
+
+
 def draw_caption(
-    generator: np.random.Generator, scene: Scene, *, relation: float, size: float, background: float
+    generator: np.random.Generator,
+    scene: Scene,
+    *,
+    relation: float = 0.0,
+    size: float = 0.0,
+    texture: float = 0.0,
+    background: float = 0.0,
+    place: float = 0.0,
+    three: float = 0.0,
 ) -> Caption:
     """Draw a true caption.
 
     Args:
         generator: source of randomness.
-        scene: a scene; with two or more things the first two are mentioned, in random order, a third never is.
-        relation: probability, 0 to 1, that two things are joined by their relation instead of a conjunction.
-        size: probability, 0 to 1, that sizes are said.
-        background: probability, 0 to 1, that the background is said.
+        scene: a scene; of two or more things the first two are mentioned, in random order.
+        relation: probability, 0 to 1, that they are joined by their relation instead of a conjunction.
+        size: probability that sizes are said.
+        texture: probability that textures are said.
+        background: probability that the background is said.
+        place: probability that the place of a lone object is said.
+        three: probability that a third thing is mentioned where its relation to the first has a name.
 
     Returns:
         A caption that is true of the scene.
     """
-    draws = generator.random(7).tolist()
+    draws = generator.random(11).tolist()
     prefix = PREFIXES[int(draws[0] * len(PREFIXES))]
-    phrase = BACKGROUND_PHRASES[int(draws[1] * len(BACKGROUND_PHRASES))] if draws[2] < background else ""
-    mentioned, link = (0,), ""
+    phrase = BACKGROUND_PHRASES[int(draws[1] * 2)] if draws[2] < background else ""
+    style, related = int(draws[3] * 2), draws[4] < relation
+    mentioned = (0,)
+    links: tuple[str, ...] = ()
     if len(scene.things) > 1:
-        mentioned = (0, 1) if draws[3] < 0.5 else (1, 0)
-        name = relation_between(*(scene.things[i] for i in mentioned))
-        link = (RELATIONS[name] if draws[4] < relation else CONJUNCTIONS)[int(draws[5] * 2)]
-    return Caption(prefix, mentioned, link, draws[6] < size, phrase)
+        mentioned = (0, 1) if draws[5] < 0.5 else (1, 0)
+        if len(scene.things) == 3 and related and draws[6] < three:
+            mentioned = (0, 1, 2) if draws[5] < 0.5 else (0, 2, 1)
+        names = _relations(scene, mentioned)
+        if None in names:
+            mentioned = (0, 1) if draws[5] < 0.5 else (1, 0)
+            names = _relations(scene, mentioned)
+        if related and None not in names:
+            links = tuple(RELATIONS[name][style] for name in names)
+        else:
+            links = (CONJUNCTIONS[style],)
+    return Caption(
+        prefix,
+        mentioned,
+        links,
+        mentioned if draws[7] < size else (),
+        mentioned if draws[8] < texture else (),
+        int(draws[9] * 2),
+        len(mentioned) == 1 and scene.things[0].count == 1 and draws[10] < place,
+        phrase,
+    )
+
+
+def paraphrase(generator: np.random.Generator, caption: Caption) -> Caption:
+    """Another wording of a caption: true of the same scenes, with the same content and none of the same prefixes.
+
+    Mentions joined by a conjunction or a relation may change their order, the relation then being the opposite one.
+
+    Args:
+        generator: source of randomness.
+        caption: any caption.
+
+    Returns:
+        A caption whose text differs from that of `caption` on every scene.
+    """
+    draws = generator.random(3).tolist()
+    others = [prefix for prefix in PREFIXES if prefix != caption.prefix]
+    mentioned, links = caption.mentioned, caption.links
+    if caption.relations:
+        style = 1 - RELATIONS[caption.relations[0]].index(links[0])
+        names = caption.relations
+        if len(mentioned) == 3:
+            mentioned, names = (mentioned[0], *mentioned[:0:-1]), names[::-1]
+        elif draws[1] < 0.5:
+            mentioned, names = mentioned[::-1], tuple(OPPOSITES[name] for name in names)
+        links = tuple(RELATIONS[name][style] for name in names)
+    elif len(mentioned) > 1:
+        links = tuple(CONJUNCTIONS[1 - CONJUNCTIONS.index(link)] for link in links)
+        mentioned = mentioned[::-1] if draws[1] < 0.5 else mentioned
+    phrase = caption.background_phrase
+    if phrase:
+        phrase = BACKGROUND_PHRASES[1 - BACKGROUND_PHRASES.index(phrase)]
+    return replace(
+        caption,
+        prefix=others[int(draws[0] * len(others))],
+        mentioned=mentioned,
+        links=links,
+        wording=1 - caption.wording,
+        background_phrase=phrase,
+    )
+
+
+def zero_shot_prompts() -> dict[str, dict[str, list[str]]]:
+    """What to call each colour, shape and place of a lone object: attribute to class to prompts.
+
+    A colour is called by all shapes that training shows in it, a shape likewise; the mean of their embeddings is the
+    class's.
+    """
+    known = [(c, s) for c in COLOURS for s in SHAPES if (c, s) not in NOVEL_COMBINATIONS]
+    prompts = [(c, s, f"a photo of {with_article([c, s], 1)}") for c, s in known]
+    return {
+        "colour": {colour: [text for c, _, text in prompts if c == colour] for colour in COLOURS},
+        "shape": {shape: [text for _, s, text in prompts if s == shape] for shape in SHAPES},
+        "place": {phrase: [f"a figure {phrase}"] for phrase in map(place_phrase, CELLS)},
+    }
 
 
 def words() -> list[str]:
     """Every word of the grammar, sorted."""
-    phrases = [*PREFIXES, *CONJUNCTIONS, *BACKGROUND_PHRASES, *SHAPES, *COLOURS, *SIZES, *BACKGROUNDS, "a"]
-    phrases += [phrase for wordings in RELATIONS.values() for phrase in wordings]
+    phrases = [*PREFIXES, *CONJUNCTIONS, *BACKGROUND_PHRASES, *SHAPES, *PLURALS.values(), *COLOURS, *BACKGROUNDS]
+    phrases += [phrase for wordings in (*RELATIONS.values(), *SIZE_WORDS.values()) for phrase in wordings]
+    phrases += [place_phrase(cell) for cell in CELLS]
+    phrases += ["there are", "plain striped an", *COUNT_WORDS.values(), *FIGURE_WORDS]
     return sorted({word for phrase in phrases for word in phrase.split()} - {"{}"})

@@ -2,18 +2,28 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
-from hfcomp.sandbox.captions import RELATIONS, Caption, relation_between
-from hfcomp.sandbox.scenes import COLOURS, GRID, SHAPES, SIZES, Scene, Thing
+from hfcomp.sandbox.captions import (
+    CONJUNCTIONS,
+    COUNT_WORDS,
+    OPPOSITES,
+    RELATIONS,
+    SIZE_WORDS,
+    Caption,
+    relation_between,
+)
+from hfcomp.sandbox.scenes import COLOURS, JITTERS, MOST_OBJECTS, SHAPES, SIZES, TEXTURES, Scene, Thing
 
-OPPOSITES = {"left": "right", "right": "left", "above": "below", "below": "above"}
 # Synthetic ratings on the 1 to 5 scale of concreteness norms: made up here and in no way measured on people.
 SYNTHETIC_CONCRETENESS = (
     dict.fromkeys(SHAPES, 4.9)
     | dict.fromkeys(COLOURS, 4.5)
-    | dict.fromkeys(SIZES, 3.5)
+    | {"striped": 4.1, "plain": 3.7}
+    | dict.fromkeys(("two", "three"), 3.8)
+    | dict.fromkeys(chain(*SIZE_WORDS.values()), 3.5)
     | dict.fromkeys(("left", "right", "above", "over", "below", "under"), 3.4)
 )
 
@@ -24,10 +34,12 @@ class Negative:
 
     Attributes:
         caption: the false caption; `caption.text(scene)` gives its words.
-        scene: the counterfactual scene: the original with the edited things changed and nothing else.
+        scene: the counterfactual scene: the original with the edited things changed and nothing else. Of kinds that
+            add, the true caption is true of it too.
         kind: a key of `EDITS`.
-        keyword: the word of the true caption that the edit changes, a key of `SYNTHETIC_CONCRETENESS`. Where the two
-            things exchange places it is the relation's word, since the relation is what becomes false.
+        keyword: the word of the true caption that the edit changes, or that it adds; a key of
+            `SYNTHETIC_CONCRETENESS`. Where things exchange places it is the relation's word, since the relation is
+            what becomes false.
     """
 
     caption: Caption
@@ -37,8 +49,8 @@ class Negative:
 
     @property
     def column_kind(self) -> str:
-        """The kind in the fixed vocabulary of data columns, which counts a size as an attribute."""
-        return "replace_att" if self.kind == "replace_size" else self.kind
+        """The kind in the fixed vocabulary of data columns, which counts size, texture and number as attributes."""
+        return "replace_att" if self.kind in ("replace_size", "replace_texture", "replace_count") else self.kind
 
     @property
     def category(self) -> str:
@@ -51,16 +63,31 @@ class Negative:
         return SYNTHETIC_CONCRETENESS[self.keyword]
 
 
-def applicable_kinds(caption: Caption) -> tuple[str, ...]:
-    """The kinds of edit that this caption allows, in the order of `EDITS`."""
-    allowed = {"replace_att", "replace_obj"}
-    if len(caption.mentioned) == 2:
-        allowed.add("swap_att")
-    if caption.says_size:
-        allowed.add("replace_size")
-    if caption.relation:
-        allowed |= {"replace_rel", "swap_obj"}
-    return tuple(kind for kind in EDITS if kind in allowed)
+def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
+    """The kinds of edit that this caption of this scene allows, in the order of `EDITS`."""
+    things = [scene.things[index] for index in caption.mentioned]
+    pair = len(things) == 2
+    allowed = {
+        "swap_att": len(things) > 1,
+        "swap_obj": pair and bool(caption.relations),
+        "swap_rel": len(set(caption.relations)) == 2,
+        "replace_att": True,
+        "replace_size": bool(caption.sized),
+        "replace_texture": bool(caption.textured),
+        "replace_count": len(scene.things) == 1 and things[0].count > 1,
+        "replace_obj": True,
+        "replace_rel": pair and bool(caption.relations),
+        "add_att": not caption.sized or not caption.textured,
+        "add_obj": _may_add_thing(scene, caption),
+        "add_rel": pair and not caption.relations and relation_between(*things) is not None,
+    }
+    return tuple(kind for kind in EDITS if allowed[kind])
+
+
+def _may_add_thing(scene: Scene, caption: Caption) -> bool:
+    """Where every thing is mentioned, in a list that can go on, and there is room for one more."""
+    says_all = len(caption.mentioned) == len(scene.things) and not caption.relations and not caption.says_place
+    return says_all and scene.objects < MOST_OBJECTS
 
 
 def draw_negative(generator: np.random.Generator, scene: Scene, caption: Caption, kind: str) -> Negative:
@@ -70,7 +97,7 @@ def draw_negative(generator: np.random.Generator, scene: Scene, caption: Caption
         generator: source of randomness, for what is edited and into what.
         scene: the original scene.
         caption: a caption that is true of it.
-        kind: one of `applicable_kinds(caption)`.
+        kind: one of `applicable_kinds(scene, caption)`.
 
     Returns:
         A negative whose caption is false of `scene` and true of its own scene.
@@ -78,8 +105,9 @@ def draw_negative(generator: np.random.Generator, scene: Scene, caption: Caption
     Raises:
         ValueError: the caption does not allow an edit of this kind.
     """
-    if kind not in applicable_kinds(caption):
-        raise ValueError(f"'{caption.text(scene)}' allows {applicable_kinds(caption)}, not {kind!r}.")
+    allowed = applicable_kinds(scene, caption)
+    if kind not in allowed:
+        raise ValueError(f"'{caption.text(scene)}' allows {allowed}, not {kind!r}.")
     return EDITS[kind](generator, scene, caption)
 
 
@@ -91,11 +119,39 @@ def _pick(generator: np.random.Generator, options: Sequence):
     return options[int(generator.random() * len(options))]
 
 
+def _other(options: Sequence[str], present: str) -> str:
+    """The other one of two."""
+    return options[1 - options.index(present)]
+
+
 def _swap_colours(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    i, j = caption.mentioned
+    i, j = caption.mentioned[:2]
     first, second = scene.things[i], scene.things[j]
     changes = {i: replace(first, colour=second.colour), j: replace(second, colour=first.colour)}
     return Negative(caption, _with_things(scene, changes), "swap_att", first.colour)
+
+
+def _exchange_places(scene: Scene, i: int, j: int) -> Scene:
+    first, second = scene.things[i], scene.things[j]
+    return _with_things(scene, {i: replace(first, cell=second.cell), j: replace(second, cell=first.cell)})
+
+
+def _relation_keyword(link: str) -> str:
+    return next(word for word in link.split() if word in SYNTHETIC_CONCRETENESS)
+
+
+def _swap_things(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    false = replace(caption, mentioned=caption.mentioned[::-1])
+    return Negative(
+        false, _exchange_places(scene, *caption.mentioned), "swap_obj", _relation_keyword(caption.links[0])
+    )
+
+
+def _swap_relations(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    """Of "A left of B and above C": "A above B and left of C", by exchanging the places of B and C."""
+    _, j, k = caption.mentioned
+    false = replace(caption, links=caption.links[::-1])
+    return Negative(false, _exchange_places(scene, j, k), "swap_rel", _relation_keyword(caption.links[0]))
 
 
 def _replace_colour(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
@@ -107,13 +163,6 @@ def _replace_colour(generator: np.random.Generator, scene: Scene, caption: Capti
     return Negative(caption, _with_things(scene, changes), "replace_att", scene.things[i].colour)
 
 
-def _replace_size(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    i = _pick(generator, caption.mentioned)
-    thing = scene.things[i]
-    changes = {i: replace(thing, size=SIZES[1 - SIZES.index(thing.size)])}
-    return Negative(caption, _with_things(scene, changes), "replace_size", thing.size)
-
-
 def _replace_shape(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
     i = _pick(generator, caption.mentioned)
     taken = {thing.shape for thing in scene.things}
@@ -122,56 +171,117 @@ def _replace_shape(generator: np.random.Generator, scene: Scene, caption: Captio
     return Negative(caption, _with_things(scene, changes), "replace_obj", scene.things[i].shape)
 
 
-def _exchange_places(scene: Scene, caption: Caption) -> Scene:
-    i, j = caption.mentioned
+def _replace_size(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    i = _pick(generator, caption.sized)
+    thing = scene.things[i]
+    changes = {i: replace(thing, size=_other(SIZES, thing.size))}
+    return Negative(caption, _with_things(scene, changes), "replace_size", SIZE_WORDS[thing.size][caption.wording])
+
+
+def _replace_texture(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    i = _pick(generator, caption.textured)
+    thing = scene.things[i]
+    changes = {i: replace(thing, texture=_other(TEXTURES, thing.texture))}
+    return Negative(caption, _with_things(scene, changes), "replace_texture", thing.texture)
+
+
+def _replace_count(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    """Two become three, three become two."""
+    (thing,) = scene.things
+    twins = thing.twins[:1] if thing.count == 3 else (*thing.twins, _pick(generator, scene.free_cells()))
+    changes = {0: replace(thing, twins=twins)}
+    return Negative(caption, _with_things(scene, changes), "replace_count", COUNT_WORDS[thing.count])
+
+
+def _false_relation(generator: np.random.Generator, scene: Scene, i: int, j: int) -> tuple[str, Scene]:
+    """Another relation and its scene: the opposite, by exchanging places, or across, by moving the first thing."""
     first, second = scene.things[i], scene.things[j]
-    moved = {
-        i: replace(first, row=second.row, column=second.column),
-        j: replace(second, row=first.row, column=first.column),
-    }
-    return _with_things(scene, moved)
-
-
-def _relation_keyword(caption: Caption) -> str:
-    return next(word for word in caption.link.split() if word in SYNTHETIC_CONCRETENESS)
+    true = relation_between(first, second)
+    options = {OPPOSITES[true]: [_exchange_places(scene, i, j)]}
+    for cell in scene.free_cells():
+        moved = replace(first, cell=cell)
+        relation = relation_between(moved, second)
+        if relation not in (None, true, OPPOSITES[true]):
+            options.setdefault(relation, []).append(_with_things(scene, {i: moved}))
+    relation = _pick(generator, tuple(options))
+    return relation, _pick(generator, options[relation])
 
 
 def _replace_relation(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """The opposite relation, by exchanging places, or one along the other axis, by moving the thing named first."""
-    i, j = caption.mentioned
-    first, second = scene.things[i], scene.things[j]
-    options = {OPPOSITES[caption.relation]: [_exchange_places(scene, caption)]}
-    taken = {(thing.row, thing.column) for thing in scene.things}
-    for row, column in np.ndindex(GRID, GRID):
-        moved = replace(first, row=row, column=column)
-        relation = relation_between(moved, second)
-        crosses = relation not in (None, caption.relation, OPPOSITES[caption.relation])
-        if crosses and (row, column) not in taken:
-            options.setdefault(relation, []).append(_with_things(scene, {i: moved}))
-    relation = _pick(generator, tuple(options))
-    style = RELATIONS[caption.relation].index(caption.link)
-    false = replace(caption, link=RELATIONS[relation][style])
-    return Negative(false, _pick(generator, options[relation]), "replace_rel", _relation_keyword(caption))
+    relation, other = _false_relation(generator, scene, *caption.mentioned)
+    style = RELATIONS[caption.relations[0]].index(caption.links[0])
+    false = replace(caption, links=(RELATIONS[relation][style],))
+    return Negative(false, other, "replace_rel", _relation_keyword(caption.links[0]))
 
 
-def _swap_things(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    false = replace(caption, mentioned=caption.mentioned[::-1])
-    return Negative(false, _exchange_places(scene, caption), "swap_obj", _relation_keyword(caption))
+def _add_relation(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    """Where the caption says "and", a relation that does not hold."""
+    relation, other = _false_relation(generator, scene, *caption.mentioned)
+    link = RELATIONS[relation][CONJUNCTIONS.index(caption.links[0])]
+    return Negative(replace(caption, links=(link,)), other, "add_rel", _relation_keyword(link))
+
+
+def _add_attribute(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    """A size or a texture that the caption does not say and that is another."""
+    i = _pick(generator, caption.mentioned)
+    thing = scene.things[i]
+    field = _pick(generator, [name for name in ("sized", "textured") if not getattr(caption, name)])
+    if field == "sized":
+        changed = replace(thing, size=_other(SIZES, thing.size))
+        keyword = SIZE_WORDS[changed.size][caption.wording]
+    else:
+        changed = replace(thing, texture=_other(TEXTURES, thing.texture))
+        keyword = changed.texture
+    return Negative(replace(caption, **{field: (i,)}), _with_things(scene, {i: changed}), "add_att", keyword)
+
+
+def _add_thing(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
+    """A single object of a shape and a colour that the scene lacks, named last."""
+    new = Thing(
+        _pick(generator, [shape for shape in SHAPES if shape not in {t.shape for t in scene.things}]),
+        _pick(generator, [colour for colour in COLOURS if colour not in {t.colour for t in scene.things}]),
+        _pick(generator, SIZES),
+        _pick(generator, TEXTURES),
+        _pick(generator, scene.free_cells()),
+        jitter=(_pick(generator, range(JITTERS)), _pick(generator, range(JITTERS))),
+    )
+    index = len(scene.things)
+    link = "and" if caption.links else _pick(generator, CONJUNCTIONS)
+    false = replace(
+        caption,
+        mentioned=(*caption.mentioned, index),
+        links=(*caption.links, link),
+        sized=(*caption.sized, index) if caption.sized else (),
+        textured=(*caption.textured, index) if caption.textured else (),
+    )
+    return Negative(false, replace(scene, things=(*scene.things, new)), "add_obj", new.shape)
 
 
 EDITS: dict[str, Callable[[np.random.Generator, Scene, Caption], Negative]] = {
     "swap_att": _swap_colours,
+    "swap_obj": _swap_things,
+    "swap_rel": _swap_relations,
     "replace_att": _replace_colour,
     "replace_size": _replace_size,
+    "replace_texture": _replace_texture,
+    "replace_count": _replace_count,
     "replace_obj": _replace_shape,
     "replace_rel": _replace_relation,
-    "swap_obj": _swap_things,
+    "add_att": _add_attribute,
+    "add_obj": _add_thing,
+    "add_rel": _add_relation,
 }
 CATEGORIES = {
     "swap_att": "attribute",
+    "swap_obj": "relation",
+    "swap_rel": "relation",
     "replace_att": "attribute",
     "replace_size": "attribute",
+    "replace_texture": "attribute",
+    "replace_count": "attribute",
     "replace_obj": "object",
     "replace_rel": "relation",
-    "swap_obj": "relation",
+    "add_att": "attribute",
+    "add_obj": "object",
+    "add_rel": "relation",
 }

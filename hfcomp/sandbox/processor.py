@@ -1,15 +1,28 @@
-"""The sandbox model's processor and configuration: a real CLIP, 0.7 million parameters small, made without network."""
+"""Processors and configurations of the sandbox's models: a real CLIP and a real SigLIP of 0.7 million parameters."""
 
+import io
 import math
+import string
 from collections import Counter
+from pathlib import Path
 
 from tokenizers import pre_tokenizers
-from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPProcessor, CLIPTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    CLIPConfig,
+    CLIPImageProcessorPil,
+    CLIPProcessor,
+    CLIPTokenizer,
+    PreTrainedTokenizerBase,
+    SiglipConfig,
+    SiglipImageProcessorPil,
+    SiglipProcessor,
+    SiglipTokenizer,
+)
 
 from hfcomp.sandbox.captions import words
 from hfcomp.sandbox.rendering import CELL, SIDE
 
-MAX_TOKENS = 32
+MAX_TOKENS = 36
 # Pixels reach the model as (value - 60) / 60: dark backgrounds below zero, bright objects well above.
 PIXEL_CENTRE = 60 / 255
 _END_OF_WORD = "</w>"
@@ -45,7 +58,45 @@ def sandbox_clip_config(tokenizer: PreTrainedTokenizerBase | None = None) -> CLI
         A configuration for `CLIPModel(config)`. `eos_token_id` is the tokenizer's, since CLIP pools the text at the
         first token that equals it. The temperature starts at 1 / 14.3.
     """
-    tokenizer = _tokenizer() if tokenizer is None else tokenizer
+    return CLIPConfig(
+        **_towers(_tokenizer() if tokenizer is None else tokenizer),
+        projection_dim=64,
+        logit_scale_init_value=math.log(14.3),
+    )
+
+
+def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
+    """A `SiglipProcessor` for the sandbox.
+
+    The tokenizer is a SentencePiece unigram model as SigLIP's, in which every word of the grammar is one piece; any
+    other text falls apart into letters, or is unknown.
+
+    Args:
+        folder: receives the SentencePiece model, which the tokenizer reads from there.
+
+    Returns:
+        A processor that saves, loads and pushes like any other.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    file = Path(folder) / "spiece.model"
+    file.write_bytes(_sentencepiece_model())
+    tokenizer = SiglipTokenizer(str(file), model_max_length=MAX_TOKENS)
+    image_processor = SiglipImageProcessorPil(
+        size={"height": SIDE, "width": SIDE}, image_mean=[PIXEL_CENTRE] * 3, image_std=[PIXEL_CENTRE] * 3
+    )
+    return SiglipProcessor(image_processor=image_processor, tokenizer=tokenizer)
+
+
+def sandbox_siglip_config(tokenizer: PreTrainedTokenizerBase) -> SiglipConfig:
+    """The configuration of the sandbox's SigLIP: the same sizes as its CLIP.
+
+    Args:
+        tokenizer: of `sandbox_siglip_processor`; gives the vocabulary's size and the special ids.
+    """
+    return SiglipConfig(**_towers(tokenizer))
+
+
+def _towers(tokenizer: PreTrainedTokenizerBase) -> dict[str, dict]:
     tower = {"hidden_size": 96, "intermediate_size": 384, "num_attention_heads": 3, "hidden_act": "gelu"}
     text = {
         "vocab_size": len(tokenizer),
@@ -56,12 +107,30 @@ def sandbox_clip_config(tokenizer: PreTrainedTokenizerBase | None = None) -> CLI
         "pad_token_id": tokenizer.pad_token_id,
     }
     vision = {"image_size": SIDE, "patch_size": CELL, "num_hidden_layers": 3}
-    return CLIPConfig(
-        text_config=tower | text,
-        vision_config=tower | vision,
-        projection_dim=64,
-        logit_scale_init_value=math.log(14.3),
+    return {"text_config": tower | text, "vision_config": tower | vision}
+
+
+def _sentencepiece_model() -> bytes:
+    """A unigram model with a piece for every word of the grammar and every letter."""
+    import sentencepiece
+
+    stream = io.BytesIO()
+    spoken = words()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([*spoken, *string.ascii_lowercase]),
+        model_writer=stream,
+        vocab_size=3 + len(spoken) + len(string.ascii_lowercase),
+        hard_vocab_limit=False,
+        user_defined_symbols=[f"\u2581{word}" for word in spoken],
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        model_type="unigram",
+        num_threads=1,
+        minloglevel=2,
     )
+    return stream.getvalue()
 
 
 def _tokenizer() -> CLIPTokenizer:

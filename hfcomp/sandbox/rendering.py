@@ -7,19 +7,23 @@ from functools import cache
 import numpy as np
 from PIL import Image, ImageDraw
 
-from hfcomp.sandbox.scenes import BACKGROUNDS, COLOURS, GRID, JITTERS, SHAPES, SIZES, TEXTURES, Scene
+from hfcomp.sandbox.scenes import BACKGROUNDS, COLOURS, GRID, JITTERS, NOISES, SHAPES, SIZES, TEXTURES, Cell, Scene
 
 # A cell is one patch of the sandbox model, so that a shape can be read within one token.
 CELL = 12
 SIDE = GRID * CELL
 DIAMETERS = {"small": 7, "large": 11}
 NOISE = 6
+SPECK = 70  # levels above the background
+STRIPE = 2  # pixels; every other one is dark
+DARK_STRIPE = 0.3  # of the colour
 
 _SUPERSAMPLING = 8
 _COLOURS = np.array(list(COLOURS.values()), dtype=np.float32)
 _BACKGROUNDS = np.array(list(BACKGROUNDS.values()), dtype=np.float32)
 _SHAPE_INDEX = {name: i for i, name in enumerate(SHAPES)}
 _SIZE_INDEX = {name: i for i, name in enumerate(SIZES)}
+_TEXTURE_INDEX = {name: i for i, name in enumerate(TEXTURES)}
 _COLOUR_INDEX = {name: i for i, name in enumerate(COLOURS)}
 _BACKGROUND_INDEX = {name: i for i, name in enumerate(BACKGROUNDS)}
 
@@ -27,8 +31,8 @@ _BACKGROUND_INDEX = {name: i for i, name in enumerate(BACKGROUNDS)}
 def render(scenes: Sequence[Scene]) -> np.ndarray:
     """Render scenes.
 
-    Every thing stays inside its own cell, and the noise is a function of `Scene.texture` alone: two scenes that
-    differ in one thing give images that differ in its cell and nowhere else.
+    Every thing stays inside its own cells, and the noise is a function of `Scene.noise` alone: two scenes that differ
+    in one thing give images that differ in its cells and nowhere else.
 
     Args:
         scenes: N scenes.
@@ -38,18 +42,52 @@ def render(scenes: Sequence[Scene]) -> np.ndarray:
     """
     background = _BACKGROUNDS[[_BACKGROUND_INDEX[scene.background] for scene in scenes]]
     cells = np.broadcast_to(background[:, None, None, None, None], (len(scenes), GRID, GRID, CELL, CELL, 3)).copy()
-    rows = [
-        (n, t.row, t.column, _SHAPE_INDEX[t.shape], _SIZE_INDEX[t.size], *t.jitter, _COLOUR_INDEX[t.colour])
-        for n, scene in enumerate(scenes)
-        for t in scene.things
-    ]
-    if rows:
-        n, row, column, shape, size, vertical, horizontal, colour = np.array(rows).T
-        mask = _masks()[shape, size, vertical, horizontal][..., None]
+    looks = [(n, *cell, *look) for n, scene in enumerate(scenes) for look, taken in _looks(scene) for cell in taken]
+    if looks:
+        n, row, column, colour, shape, size, texture, vertical, horizontal = np.array(looks).T
+        mask = _masks()[shape, size, texture, vertical, horizontal][..., None]
         cells[n, row, column] += mask * (_COLOURS[colour] - background[n])[:, None, None]
+    specks = [(n, *cell) for n, scene in enumerate(scenes) for cell in scene.specks]
+    if specks:
+        n, row, column = np.array(specks).T
+        cells[n, row, column, CELL // 2 - 1 : CELL // 2 + 1, CELL // 2 - 1 : CELL // 2 + 1] += SPECK
     pixels = cells.transpose(0, 1, 3, 2, 4, 5).reshape(len(scenes), SIDE, SIDE, 3)
-    pixels += _textures()[[scene.texture for scene in scenes]].reshape(pixels.shape)
+    pixels += _noises()[[scene.noise for scene in scenes]].reshape(pixels.shape)
     return np.clip(pixels, 0, 255, out=pixels).astype(np.uint8)
+
+
+def _looks(scene: Scene) -> list[tuple[tuple[int, ...], tuple[Cell, ...]]]:
+    """What each thing looks like (colour, shape, size, texture, two jitters, as indices), and its cells."""
+    return [
+        (
+            (
+                _COLOUR_INDEX[thing.colour],
+                _SHAPE_INDEX[thing.shape],
+                _SIZE_INDEX[thing.size],
+                _TEXTURE_INDEX[thing.texture],
+                *thing.jitter,
+            ),
+            thing.cells,
+        )
+        for thing in scene.things
+    ]
+
+
+def changed_cells(scene: Scene, other: Scene) -> frozenset[Cell]:
+    """The grid cells in which two scenes of one background, noise and set of specks show something else."""
+    first, second = ({(cell, look) for look, cells in _looks(each) for cell in cells} for each in (scene, other))
+    return frozenset(cell for cell, _ in first ^ second)
+
+
+@cache
+def encode_mask(cells: frozenset[Cell]) -> bytes:
+    """A PNG of 36 x 36 grey pixels: white in the given grid cells, black elsewhere."""
+    mask = np.zeros((GRID, CELL, GRID, CELL), dtype=np.uint8)
+    for row, column in cells:
+        mask[row, :, column] = 255
+    file = io.BytesIO()
+    Image.fromarray(mask.reshape(SIDE, SIDE)).save(file, format="png")
+    return file.getvalue()
 
 
 def encode_images(pixels: np.ndarray) -> list[bytes]:
@@ -75,21 +113,22 @@ def _bmp_header() -> bytes:
 
 
 @cache
-def _textures() -> np.ndarray:
-    """Noise in levels of +-`NOISE`, `[TEXTURES, 36 * 36 * 3]`: a view of one strip in which texture t starts at t."""
+def _noises() -> np.ndarray:
+    """Noise in levels of +-`NOISE`, `[NOISES, 36 * 36 * 3]`: a view of one strip in which noise n starts at n."""
     size = SIDE * SIDE * 3
-    strip = np.random.default_rng(0).integers(-NOISE, NOISE + 1, size=TEXTURES + size - 1, dtype=np.int8)
+    strip = np.random.default_rng(0).integers(-NOISE, NOISE + 1, size=NOISES + size - 1, dtype=np.int8)
     return np.lib.stride_tricks.sliding_window_view(strip, size)
 
 
 @cache
 def _masks() -> np.ndarray:
-    """Anti-aliased coverage `[shape, size, vertical jitter, horizontal jitter, 12, 12]` in 0 to 1."""
-    masks = np.empty((len(SHAPES), len(SIZES), JITTERS, JITTERS, CELL, CELL), dtype=np.float32)
-    for index in np.ndindex(masks.shape[:4]):
-        shape, size, vertical, horizontal = index
+    """Anti-aliased coverage `[shape, size, texture, vertical jitter, horizontal jitter, 12, 12]` in 0 to 1."""
+    masks = np.empty((len(SHAPES), len(SIZES), len(TEXTURES), JITTERS, JITTERS, CELL, CELL), dtype=np.float32)
+    stripes = np.where(np.arange(CELL) // STRIPE % 2, 1, DARK_STRIPE)[:, None]
+    for shape, size, vertical, horizontal in np.ndindex(len(SHAPES), len(SIZES), JITTERS, JITTERS):
         centre = (CELL / 2 + (horizontal - 1) / 2, CELL / 2 + (vertical - 1) / 2)
-        masks[index] = _mask(SHAPES[shape], DIAMETERS[SIZES[size]], centre)
+        plain = _mask(SHAPES[shape], DIAMETERS[SIZES[size]], centre)
+        masks[shape, size, :, vertical, horizontal] = plain, plain * stripes
     return masks
 
 

@@ -1,7 +1,7 @@
 """Scenes of the sandbox world: one to three coloured shapes on a 3 x 3 grid, drawn from a random generator."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,41 +10,68 @@ GRID = 3
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "star", "ring", "heart")
 # Bright objects on dark backgrounds: with mixed brightness a small model learns colours long before shapes.
 COLOURS = {
-    "red": (245, 80, 80),
+    "red": (245, 70, 70),
+    "orange": (245, 150, 45),
+    "yellow": (245, 235, 70),
+    "pink": (250, 150, 215),
     "green": (80, 215, 90),
-    "blue": (95, 140, 250),
-    "yellow": (245, 230, 70),
-    "purple": (185, 100, 250),
     "cyan": (80, 230, 235),
-    "pink": (250, 155, 210),
-    "white": (240, 240, 240),
+    "blue": (85, 130, 250),
+    "purple": (180, 90, 250),
 }
 SIZES = ("small", "large")
-BACKGROUNDS = {"black": (8, 8, 8), "navy": (12, 16, 60), "brown": (55, 30, 12), "mossy": (30, 45, 15)}
+TEXTURES = ("plain", "striped")
+BACKGROUNDS = {
+    "black": (8, 8, 8),
+    "navy": (12, 16, 60),
+    "brown": (55, 30, 12),
+    "mossy": (30, 45, 15),
+    "plum": (48, 12, 44),
+    "slate": (38, 44, 52),
+}
 JITTERS = 3
-TEXTURES = 1 << 20
-HELD_OUT_ONE_IN = 5
+NOISES = 1 << 20
+MOST_OBJECTS = 3
+MOST_SPECKS = 2
+HELD_OUT_ONE_IN = 3
+# Combinations that no training image shows: each colour with one shape, each shape in one colour.
+NOVEL_COMBINATIONS = frozenset(zip(COLOURS, SHAPES, strict=True))
+
+Cell = tuple[int, int]
+CELLS: tuple[Cell, ...] = tuple(np.ndindex(GRID, GRID))
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One object of a scene.
+    """One object of a scene, or two or three equal ones.
 
     Attributes:
         shape: one of `SHAPES`.
         colour: one of `COLOURS`.
         size: one of `SIZES`.
-        row: grid row, 0 (top) to 2.
-        column: grid column, 0 (left) to 2.
+        texture: one of `TEXTURES`.
+        cell: grid row, 0 (top) to 2, and grid column, 0 (left) to 2.
+        twins: cells of further equal objects: one for "two red circles", two for "three".
         jitter: vertical and horizontal index, each 0 to `JITTERS` - 1, of its half-pixel shift in the cell.
     """
 
     shape: str
     colour: str
     size: str
-    row: int
-    column: int
+    texture: str
+    cell: Cell
+    twins: tuple[Cell, ...] = ()
     jitter: tuple[int, int] = (1, 1)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells that it takes."""
+        return (self.cell, *self.twins)
+
+    @property
+    def count(self) -> int:
+        """Number of equal objects, 1 to 3."""
+        return 1 + len(self.twins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,52 +79,98 @@ class Scene:
     """What an image shows. No two things share a shape, a colour or a cell.
 
     Attributes:
-        things: one to three things; the first two share a row or a column, so that their relation has one name.
+        things: one to three things, at most `MOST_OBJECTS` objects in all; the first two of single objects share a
+            row or a column, so that their relation has one name.
         background: one of `BACKGROUNDS`.
-        texture: which pixel noise lies over the image, 0 to `TEXTURES` - 1.
+        specks: cells with a faint grey dot, a distractor that no caption mentions.
+        noise: which pixel noise lies over the image, 0 to `NOISES` - 1.
     """
 
     things: tuple[Thing, ...]
     background: str
-    texture: int = 0
+    specks: tuple[Cell, ...] = ()
+    noise: int = 0
+
+    @property
+    def objects(self) -> int:
+        """Number of objects, equal ones counted each."""
+        return sum(thing.count for thing in self.things)
+
+    def free_cells(self) -> list[Cell]:
+        """Cells without object or speck, row by row."""
+        taken = {cell for thing in self.things for cell in thing.cells} | set(self.specks)
+        return [cell for cell in CELLS if cell not in taken]
 
 
-def draw_scene(generator: np.random.Generator, num_things: int) -> Scene:
+class _Draws:
+    """Numbers in 0 to 1, read one by one from one call: thousands of scenes a second hang on it."""
+
+    def __init__(self, generator: np.random.Generator, number: int) -> None:
+        self._numbers = iter(generator.random(number).tolist())
+
+    def below(self, limit: int) -> int:
+        return int(next(self._numbers) * limit)
+
+    def take(self, options: list):
+        """Removes and returns one of the options."""
+        return options.pop(self.below(len(options)))
+
+
+def draw_scene(
+    generator: np.random.Generator, num_things: int, *, counted: bool = False, corner: bool = False
+) -> Scene:
     """Draw a scene.
 
     Args:
         generator: source of randomness; the same state gives the same scene.
-        num_things: number of objects, 1 to 3.
+        num_things: number of different things, 1 to 3.
+        counted: the first thing is there two or three times, so that there are at most `MOST_OBJECTS` objects.
+        corner: of three things, the first shares a row with one of the others and a column with the other.
 
     Returns:
         A scene whose shapes, colours and cells are all different.
 
     Raises:
-        ValueError: `num_things` is not 1, 2 or 3.
+        ValueError: `num_things` is not 1, 2 or 3, or does not go with `counted` or `corner`.
     """
     if num_things not in (1, 2, 3):
         raise ValueError(f"a scene holds 1 to 3 things, not {num_things}.")
-    # One call for all numbers: thousands of scenes a second hang on it.
-    numbers = iter(generator.random(8 + 5 * num_things).tolist())
+    if counted and num_things == MOST_OBJECTS or corner and num_things != MOST_OBJECTS:
+        raise ValueError(f"a scene of {num_things} things with counted={counted}, corner={corner} does not exist.")
+    draws = _Draws(generator, 16 + 6 * num_things)
+    cells = _draw_corner(draws) if corner else _draw_line(draws)
+    free = [cell for cell in CELLS if cell not in cells[:num_things]]
+    twins = ()
+    if counted:
+        more = 1 if num_things == 2 else 1 + draws.below(2)
+        twins = tuple(draws.take(free) for _ in range(more))
     shapes, colours = list(SHAPES), list(COLOURS)
     things = tuple(
         Thing(
-            _take(shapes, next(numbers)),
-            _take(colours, next(numbers)),
-            SIZES[int(next(numbers) * len(SIZES))],
-            *cell,
-            (int(next(numbers) * JITTERS), int(next(numbers) * JITTERS)),
+            draws.take(shapes),
+            draws.take(colours),
+            SIZES[draws.below(2)],
+            TEXTURES[draws.below(2)],
+            cells[index],
+            () if index else twins,
+            (draws.below(JITTERS), draws.below(JITTERS)),
         )
-        for cell in _draw_cells(numbers, num_things)
+        for index in range(num_things)
     )
-    return Scene(things, _take(list(BACKGROUNDS), next(numbers)), int(next(numbers) * TEXTURES))
+    specks = tuple(draws.take(free) for _ in range(draws.below(MOST_SPECKS + 1)))
+    return Scene(things, draws.take(list(BACKGROUNDS)), specks, draws.below(NOISES))
+
+
+def is_novel(things: Iterable[Thing]) -> bool:
+    """Whether one of the things combines a colour and a shape that no training image combines."""
+    return any((thing.colour, thing.shape) in NOVEL_COMBINATIONS for thing in things)
 
 
 def is_held_out(scene: Scene) -> bool:
-    """Whether a scene belongs to evaluation: one in `HELD_OUT_ONE_IN`, the same ones in every run and process.
+    """Whether a scene belongs to evaluation, the same scenes in every run and process.
 
-    The rule reads what the scene shows and neither jitter nor texture, so that no training image shows an
-    evaluation scene with other noise.
+    That is one scene in `HELD_OUT_ONE_IN`, and every scene with a novel combination. The rule reads what the scene
+    shows and neither specks, jitter nor noise, so that no training image shows an evaluation scene with other noise.
 
     Args:
         scene: any scene; the order of its things does not matter.
@@ -105,21 +178,30 @@ def is_held_out(scene: Scene) -> bool:
     Returns:
         True for evaluation scenes, False for scenes that training may show.
     """
-    shown = sorted(f"{t.shape} {t.colour} {t.size} {t.row} {t.column}" for t in scene.things)
+    if is_novel(scene.things):
+        return True
+    shown = sorted(
+        f"{thing.shape} {thing.colour} {thing.size} {thing.texture} {row} {column}"
+        for thing in scene.things
+        for row, column in thing.cells
+    )
     return zlib.crc32(" ".join([scene.background, *shown]).encode()) % HELD_OUT_ONE_IN == 0
 
 
-def _take(options: list, number: float):
-    """Remove and return the option at `number`, 0 to 1, of the list."""
-    return options.pop(int(number * len(options)))
-
-
-def _draw_cells(numbers: Iterator[float], num_things: int) -> list[tuple[int, int]]:
-    """Cells (row, column), all different; the first two share a row or a column."""
+def _draw_line(draws: _Draws) -> list[Cell]:
+    """Three cells, all different; the first two share a row or a column."""
     lines = list(range(GRID))
-    line, first, second = int(next(numbers) * GRID), _take(lines, next(numbers)), _take(lines, next(numbers))
+    line, first, second = draws.below(GRID), draws.take(lines), draws.take(lines)
     cells = [(line, first), (line, second)]
-    if next(numbers) < 0.5:
+    if draws.below(2):
         cells = [(column, row) for row, column in cells]
-    free = [(row, column) for row in range(GRID) for column in range(GRID) if (row, column) not in cells]
-    return [*cells, _take(free, next(numbers))][:num_things]
+    free = [cell for cell in CELLS if cell not in cells]
+    return [*cells, draws.take(free)]
+
+
+def _draw_corner(draws: _Draws) -> list[Cell]:
+    """Three cells: the first shares its row with one of the others and its column with the other."""
+    rows, columns = list(range(GRID)), list(range(GRID))
+    row, column = draws.take(rows), draws.take(columns)
+    beside = [(row, draws.take(columns)), (draws.take(rows), column)]
+    return [(row, column), draws.take(beside), beside[0]]

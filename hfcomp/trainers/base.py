@@ -62,6 +62,9 @@ class CompositionalTrainer(Trainer):
     uses: tuple[str, ...] = ("image", "text", "logit_scale")
     optional_columns: tuple[str, ...] = ("negative_image", "negative_kinds", "negative_concreteness", "concepts")
     extra_batch_keys: tuple[str, ...] = ()
+    # Config fields that make the objective plain InfoNCE on its own batch, for the control `same-batch`; {} where it
+    # is InfoNCE. A class says it for itself: it is not inherited.
+    as_info_nce: dict[str, Any] | None = None
     # Every loss is a mean over the batch: the Trainer divides it by the number of accumulation steps, once.
     loss_is_scaled_for_ga = False
 

@@ -47,6 +47,7 @@ class CementTrainer(CompositionalTrainer):
     """
 
     config_class = CementConfig
+    as_info_nce = {"margin": "none"}
     uses = (
         "image",
         "text",

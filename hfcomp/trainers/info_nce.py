@@ -29,6 +29,7 @@ class InfoNCETrainer(CompositionalTrainer):
     """
 
     config_class = InfoNCEConfig
+    as_info_nce = {}
 
     def select_uses(self, args: InfoNCEConfig, backbone: nn.Module) -> tuple[str, ...]:
         """With `logit_bias` for the sigmoid loss, with the negatives when there are any."""

@@ -12,13 +12,13 @@ import pytest
 
 import hfcomp
 from hfcomp import cli
-from hfcomp.experiments import program
+from hfcomp.experiments import command
 from hfcomp.experiments.recipes import ExperimentConfig
 
 
 def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):
     called = []
-    monkeypatch.setattr(program, "main", lambda *arguments: called.append(arguments))
+    monkeypatch.setattr(command, "main", lambda *arguments: called.append(arguments))
     cli.main(["train", "slipform/real", "--max_steps", "3"])
     assert called == [("slipform/real", ["--max_steps", "3"])]
 

@@ -1,4 +1,4 @@
-"""Caption choice and group match: perfect, inverted, constant and random scorers against the declared chance."""
+"""Every protocol: perfect, inverted, constant and random scorers against the declared chance."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import pytest
 
 from hfcomp.evaluation.protocols import caption_choice as choice
 from hfcomp.evaluation.protocols import group_match as group
+from hfcomp.evaluation.protocols import level_choice as levels
+from hfcomp.evaluation.protocols import two_positive_choice as positives
+from hfcomp.evaluation.protocols import zero_shot as words
 
 ITEMS = 4000
 
@@ -72,3 +75,72 @@ def test_text_and_image_score_are_told_apart():
     assert outcome.text.tolist() == [True]
     assert outcome.image.tolist() == [False]
     assert outcome.group.tolist() == [False]
+
+
+def two_positive(generator, **changes):
+    parts = {name: unit(generator, ITEMS, 16) for name in ("image", "caption", "paraphrase", "negative")}
+    return positives.two_positive_choice(**(parts | changes))
+
+
+def test_two_positives_want_both_captions(generator):
+    image = unit(generator, ITEMS, 16)
+    perfect = two_positive(generator, image=image, caption=image, paraphrase=image, negative=-image)
+    assert perfect.image_to_text.accuracy == perfect.text_only.accuracy == 1.0
+    one_wrong = two_positive(
+        generator, image=image, caption=image, paraphrase=-image, negative=unit(generator, ITEMS, 16)
+    )
+    assert one_wrong.image_to_text.accuracy == 0.0
+
+
+def test_two_positives_by_texts_alone_do_not_read_the_image(generator):
+    """A paraphrase nearer to the negative than to its caption is wrong, whichever of the two is the nearer."""
+    caption = unit(generator, ITEMS, 16)
+    outcome = two_positive(generator, caption=caption, paraphrase=-caption, negative=-caption)
+    assert outcome.text_only.accuracy == 0.0
+    outcome = two_positive(generator, caption=caption, paraphrase=-caption, negative=caption)
+    assert outcome.text_only.accuracy == 0.0
+
+
+def test_two_positives_at_chance_and_tied(generator):
+    random = two_positive(generator)
+    assert random.image_to_text.accuracy == pytest.approx(positives.CHANCE, abs=0.03)
+    assert random.text_only.accuracy == pytest.approx(positives.CHANCE, abs=0.03)
+    same = unit(generator, ITEMS, 16)
+    constant = two_positive(generator, caption=same, paraphrase=same, negative=same)
+    assert constant.image_to_text.accuracy == constant.text_only.accuracy == 0.0
+    assert constant.image_to_text.tie_rate == constant.text_only.tie_rate == 1.0
+
+
+def test_zero_shot_by_the_mean_of_prompts(generator):
+    names = unit(generator, 8, 16)
+    label = generator.integers(8, size=ITEMS)
+    prompts = np.concatenate([names, names])
+    classes = words.class_embeddings(prompts, [*range(8), *range(8)])
+    assert classes == pytest.approx(names, abs=1e-6)
+    assert words.zero_shot(names[label], classes, label).accuracy == 1.0
+    assert words.zero_shot(unit(generator, ITEMS, 16), classes, label).accuracy == pytest.approx(1 / 8, abs=0.02)
+    constant = words.zero_shot(names[label], np.repeat(names[:1], 8, axis=0), label)
+    assert constant.accuracy == 0.0 and constant.tie_rate == 1.0
+    with pytest.raises(ValueError, match="class 1 has no prompt"):
+        words.class_embeddings(names[:2], [0, 2])
+
+
+def test_level_rivals_are_never_under_the_same_name(generator):
+    names = [f"concept {number}" for number in generator.integers(5, size=300)]
+    rivals = levels.draw_rivals(names, 10, seed=0)
+    assert rivals.shape == (300, 9)
+    for own, row in zip(names, rivals, strict=True):
+        assert len(set(row.tolist())) == 9 and own not in {names[index] for index in row}
+    assert (levels.draw_rivals(names, 10, seed=0) == rivals).all()
+    with pytest.raises(ValueError, match="0 images are under another concept than 'a'"):
+        levels.draw_rivals(["a", "a"], 2, seed=0)
+
+
+def test_level_choice_of_known_scorers(generator):
+    names = [str(number) for number in range(ITEMS)]
+    image = unit(generator, ITEMS, 16)
+    rivals = levels.draw_rivals(names, 4, seed=0)
+    assert levels.level_choice(image, image, rivals).accuracy == 1.0
+    assert levels.level_choice(-image, image, rivals).accuracy == 0.0
+    assert levels.level_choice(unit(generator, ITEMS, 16), image, rivals).accuracy == pytest.approx(1 / 4, abs=0.03)
+    assert levels.level_choice(image, np.repeat(image[:1], ITEMS, 0), rivals).tie_rate == 1.0

@@ -1,38 +1,207 @@
-"""Intervals that draw whole images."""
+"""Intervals that draw whole images cover the truth; tests and smallest differences keep what they promise."""
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
+import re
+from pathlib import Path
 
-from hfcomp.evaluation.statistics import clustered_interval
+import numpy as np
+import pytest
+
+from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test, smallest_difference
+
+
+def image_ids(generator, images):
+    """The image of each item: 1 to 8 items an image."""
+    return np.repeat(np.arange(images), generator.integers(1, 9, size=images))
+
+
+def outcomes(generator, names, *, share, correlation, sets):
+    """`[items, sets]` of 0 and 1, whose share of right ones varies from image to image."""
+    spread = 1 / correlation - 1
+    rates = generator.beta(share * spread, (1 - share) * spread, size=(names.max() + 1, sets))
+    return (generator.random((len(names), sets)) < rates[names]).astype(float)
+
+
+def clustered(generator, *, images, **facts):
+    names = image_ids(generator, images)
+    return names, outcomes(generator, names, **facts)
+
+
+def coverage(bounds, truth):
+    return np.mean((bounds[0] <= truth) & (truth <= bounds[1]))
+
+
+@pytest.mark.parametrize(
+    ("images", "share", "correlation"), [(60, 0.67, 0.6), (60, 0.93, 0.4), (150, 0.95, 0.6), (400, 0.95, 0.7)]
+)
+def test_the_interval_covers_the_truth_as_often_as_it_says(images, share, correlation):
+    generator = np.random.default_rng(0)
+    names, values = clustered(generator, images=images, share=share, correlation=correlation, sets=1000)
+    covered = coverage(ImageBootstrap(names, resamples=1000).interval(values, names), share)
+    assert 0.93 <= covered <= 0.97
+    items = np.arange(len(names))  # items drawn as if each had its own image
+    assert coverage(ImageBootstrap(items, resamples=1000).interval(values, items), share) < 0.88
+
+
+def test_percentiles_of_the_drawn_means_would_cover_too_seldom():
+    names, values = clustered(np.random.default_rng(1), images=60, share=0.95, correlation=0.6, sets=1000)
+    sums = np.stack([np.bincount(names, column) for column in values.T], axis=1)
+    draws = np.random.default_rng(2).multinomial(60, np.full(60, 1 / 60), size=1000).astype(float)
+    means = draws @ sums / (draws @ np.bincount(names))[:, None]
+    assert coverage(np.quantile(means, [0.025, 0.975], axis=0), 0.95) < 0.91
+    assert coverage(ImageBootstrap(names, resamples=1000).interval(values, names), 0.95) > 0.93
+
+
+@pytest.mark.parametrize(("images", "changed"), [(60, 0.3), (200, 0.1)])
+def test_the_interval_of_a_paired_difference_covers_it(images, changed):
+    generator = np.random.default_rng(3)
+    names = image_ids(generator, images)
+    moved = (generator.random((images, 1500)) < changed) * np.where(generator.random((images, 1500)) < 0.7, 1.0, -1.0)
+    values = moved[names] * (generator.random((len(names), 1500)) < 0.8)
+    bounds = ImageBootstrap(names, resamples=1000).interval(values, names, difference=True)
+    assert 0.93 <= coverage(bounds, 0.4 * 0.8 * changed) <= 0.98
+
+
+def test_a_mean_of_subsets_that_share_images_is_covered():
+    generator = np.random.default_rng(4)
+    rates = generator.beta(3, 1, size=(150, 600))
+    subsets = []
+    for size in (60, 100, 150):  # of the same images; small subsets and large ones weigh the same
+        names = np.repeat(generator.choice(150, size=size, replace=False), generator.integers(1, 6, size=size))
+        subsets.append(((generator.random((len(names), 600)) < rates[names]).astype(float), names))
+    bootstrap = ImageBootstrap(np.concatenate([names for _, names in subsets]), resamples=1000)
+    assert 0.93 <= coverage(bootstrap.macro_interval(subsets), 0.75) <= 0.975
+    apart = [(values, names + 1000 * index) for index, (values, names) in enumerate(subsets)]
+    independent = ImageBootstrap(np.concatenate([names for _, names in apart]), resamples=1000)
+    assert coverage(independent.macro_interval(apart), 0.75) < 0.92
+
+
+def test_models_that_share_draws_get_the_intervals_that_each_gets_alone():
+    names, values = clustered(np.random.default_rng(5), images=40, share=0.7, correlation=0.5, sets=3)
+    bootstrap = ImageBootstrap(names)
+    together = bootstrap.interval(values, names)
+    alone = [bootstrap.interval(values[:, index], names) for index in range(3)]
+    np.testing.assert_allclose(np.array(alone).T, together)
+    order = np.random.default_rng(6).permutation(len(names))
+    np.testing.assert_allclose(bootstrap.interval(values[order], names[order]), together)
+    assert ImageBootstrap(names[order], seed=0).interval(values[:, 0], names) == alone[0]
+    assert ImageBootstrap(names, seed=1).interval(values[:, 0], names) != alone[0]
 
 
 def test_items_that_repeat_an_image_add_no_information():
-    generator = np.random.default_rng(0)
-    once = generator.random(200) < 0.7
-    images = np.arange(200)
-    low, high = clustered_interval(once, images)
-    low_five, high_five = clustered_interval(np.repeat(once, 5), np.repeat(images, 5))
-    assert abs((high_five - low_five) - (high - low)) < 0.01
-    low_naive, high_naive = clustered_interval(np.repeat(once, 5), np.arange(1000))
-    assert (high_naive - low_naive) < 0.6 * (high_five - low_five)
+    names, values = np.arange(200), (np.random.default_rng(7).random(200) < 0.7).astype(float)
+    once = ImageBootstrap(names).interval(values, names)
+    five = ImageBootstrap(np.repeat(names, 5)).interval(np.repeat(values, 5), np.repeat(names, 5))
+    np.testing.assert_allclose(once, five)
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says():
-    generator = np.random.default_rng(1)
-    covered = 0
-    for trial in range(200):
-        rates = generator.beta(4, 2, size=150)  # images differ in difficulty: mean 2/3
-        outcomes = generator.random((150, 4)) < rates[:, None]
-        low, high = clustered_interval(outcomes.ravel(), np.repeat(np.arange(150), 4), resamples=400, seed=trial)
-        covered += low <= 2 / 3 <= high
-    assert 0.90 <= covered / 200 <= 0.99
+def test_a_subset_of_few_images_gets_a_wide_interval_and_no_nan():
+    bootstrap = ImageBootstrap([f"image {index}" for index in range(1000)])
+    low, high = bootstrap.interval([1.0, 0.0, 1.0], ["image 3", "image 3", "image 4"])
+    assert 0 <= low < 0.3 and 0.9 < high <= 1
+    assert np.isnan(bootstrap.interval([1.0, 0.0], ["image 3", "image 3"])).all()
+    assert np.isnan(bootstrap.interval([], [])).all()
+    assert np.isnan(bootstrap.macro_interval([([1.0, 0.0], ["image 1", "image 2"]), ([1.0], ["image 3"])])).all()
 
 
-def test_one_image_has_no_interval():
-    assert np.isnan(clustered_interval(np.array([True, False]), ["a", "a"])).all()
+def test_draws_without_an_item_of_the_subset_are_left_out():
+    bootstrap = ImageBootstrap(np.arange(100))
+    values, names = np.array([3.0, 4.0, 4.5]), np.array([5, 6, 7])  # 5 % of the draws have none of these images
+    low, high = bootstrap.interval(values, names, bounds=None)
+    shifted = bootstrap.interval(values + 50, names, bounds=None)
+    np.testing.assert_allclose(shifted, (low + 50, high + 50))
 
 
-def test_the_seed_decides_the_draws():
-    outcomes, images = np.arange(40) % 3 == 0, np.arange(40)
-    assert clustered_interval(outcomes, images, seed=3) == clustered_interval(outcomes, images, seed=3)
+def test_the_mean_of_equal_subsets_has_the_interval_of_all_their_items():
+    names = np.arange(50)
+    values = (np.random.default_rng(10).random((3, 50)) < np.linspace(0.3, 1, 50)).astype(float)  # correlated
+    bootstrap = ImageBootstrap(names)
+    whole = bootstrap.interval(values.ravel(), np.tile(names, 3))
+    np.testing.assert_allclose(bootstrap.macro_interval([(part, names) for part in values]), whole)
+
+
+def test_all_items_right_is_no_certainty():
+    names = np.arange(100)
+    bootstrap = ImageBootstrap(names)
+    low, high = bootstrap.interval(np.ones(100), names)
+    assert high == 1 and low**100 == pytest.approx(0.025)  # a share of `low` gets 100 of 100 in 2.5 % of the cases
+    low, high = bootstrap.interval(np.zeros(100), names, difference=True)
+    assert high == -low == pytest.approx(1 - 0.025**0.01)
+    assert bootstrap.interval(np.full(100, 3.7), names, bounds=None) == (pytest.approx(3.7), pytest.approx(3.7))
+
+
+def test_errors_name_what_was_found():
+    bootstrap = ImageBootstrap(["a", "b"])
+    with pytest.raises(ValueError, match="values, item 1: found nan"):
+        bootstrap.interval([1.0, np.nan], ["a", "b"])
+    with pytest.raises(ValueError, match="2 items but 1 images"):
+        bootstrap.interval([1.0, 0.0], ["a"])
+    with pytest.raises(ValueError, match="found 'c', which is none of the 2 images"):
+        bootstrap.interval([1.0, 0.0], ["a", "c"])
+    with pytest.raises(ValueError, match="item 0: found -1, expected 0 to 1"):
+        bootstrap.interval([-1.0, 0.0], ["a", "b"])
+    with pytest.raises(ValueError, match="images, item 1: found no image id"):
+        ImageBootstrap(["a", None])
+    with pytest.raises(ValueError, match="difference, item 0: found inf"):
+        sign_flip_test([np.inf, 0.0], ["a", "b"])
+    with pytest.raises(ValueError, match="difference: found 1 items but 2 images"):
+        smallest_difference([1.0], ["a", "b"])
+
+
+@pytest.mark.parametrize("images", [4, 9, 13])
+def test_few_images_get_the_exact_p_of_all_signs(images):
+    generator = np.random.default_rng(images)
+    sums = generator.integers(1, 4, size=images) * generator.choice([-1, 1], size=images) / 10
+    names = np.concatenate([np.arange(images), np.arange(images), [99, 99]])
+    difference = np.concatenate([sums + 0.5, np.full(images, -0.5), [1.0, -1.0]])  # the last image cancels itself
+    flips = np.array(list(itertools.product([-1, 1], repeat=images))) @ (10 * sums).round()
+    expected = np.mean(np.abs(flips) >= abs((10 * sums).round().sum()))
+    assert sign_flip_test(difference, names) == pytest.approx(expected, abs=1e-12)
+
+
+def test_random_signs_agree_with_the_binomial_and_never_give_zero():
+    names = np.arange(30)
+    difference = np.where(names < 21, 1.0, -1.0)
+    exact = 0.0428  # two-sided sign test, 21 of 30
+    assert sign_flip_test(difference, names, permutations=40_000) == pytest.approx(exact, abs=0.004)
+    assert sign_flip_test(np.ones(60), np.arange(60), permutations=999) == 1 / 1000
+    assert sign_flip_test(np.zeros(60), np.arange(60)) == 1.0
+    both = sign_flip_test(np.stack([difference, np.zeros(30)], axis=1), names)
+    np.testing.assert_allclose(both, [sign_flip_test(difference, names), 1.0])
+
+
+def test_the_level_holds_for_clustered_items_and_a_difference_is_found():
+    generator = np.random.default_rng(8)
+    names = image_ids(generator, 80)
+    one, other = (outcomes(generator, names, share=0.5, correlation=0.6, sets=1000) for _ in range(2))
+    p = sign_flip_test(one - other, names, permutations=1000)
+    assert 0.03 <= np.mean(p < 0.05) <= 0.07
+    apart = sign_flip_test(one - other, np.arange(len(names)), permutations=1000)
+    assert np.mean(apart < 0.05) > 0.15
+    better = outcomes(generator, names, share=0.75, correlation=0.6, sets=1000)
+    assert np.mean(sign_flip_test(better - other, names, permutations=1000) < 0.05) > 0.9
+
+
+@pytest.mark.parametrize("power", [0.5, 0.8])
+def test_the_smallest_difference_is_found_as_often_as_asked(power):
+    generator = np.random.default_rng(9)
+    names = image_ids(generator, 120)
+    noise = generator.normal(size=(120, 1500))[names] + 0.5 * generator.normal(size=(len(names), 1500))
+    smallest = smallest_difference(noise, names, power=power)
+    assert smallest_difference(noise[:, 0], names, power=power) == pytest.approx(smallest[0])
+    found = sign_flip_test(noise + np.median(smallest), names, permutations=1000) < 0.05
+    assert abs(found.mean() - power) < 0.05
+
+
+def test_the_smallest_difference_is_unknown_without_spread():
+    assert np.isnan(smallest_difference(np.zeros(20), np.arange(20)))
+    assert np.isnan(smallest_difference([0.0, 1.0], ["a", "a"]))
+
+
+def test_the_example_of_the_documentation_prints_what_it_shows(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\n```\n(.*?)```", page, re.DOTALL).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == shown

@@ -31,17 +31,16 @@ def test_a_recipe_without_arguments_is_the_methods_sandbox():
     found = read_recipe("slipform")
     assert found.trainer_class is CementTrainer
     assert found.experiment.dataset == "sandbox"
-    assert not found.resume
+    assert found.experiment.controls == ["plain", "same-batch", "shuffled", "equal-images"]
 
 
 def test_yaml_values_and_overrides_get_their_fields_type(recipe):
-    found = read_recipe(recipe, ["--max_steps", "7", "--bf16", "false", "--freeze_towers", "image", "--resume"])
+    found = read_recipe(recipe, ["--max_steps", "7", "--bf16", "false", "--freeze_towers", "image"])
     assert found.trainer_arguments["learning_rate"] == 1e-3  # YAML reads 1e-3 as a text
     assert found.trainer_arguments["max_steps"] == 7
     assert found.trainer_arguments["bf16"] is False
     assert found.trainer_arguments["freeze_towers"] == ["image"]
     assert found.trainer_arguments["column_names"] == {"caption": "text"}
-    assert found.resume
 
 
 def test_an_override_wins_over_the_file(recipe):
@@ -52,11 +51,10 @@ def test_an_override_wins_over_the_file(recipe):
 def test_options_take_their_value_in_either_spelling(recipe, joined):
     pairs = [("--config", recipe), ("--objective", "hfcomp.trainers.info_nce:InfoNCETrainer")]
     words = [f"{name}={value}" for name, value in pairs] if joined else [word for pair in pairs for word in pair]
-    found = read_recipe("slipform", [*words, "--batch_size=16", "--resume"])
-    assert found.experiment.method == "Mine" and found.resume
+    found = read_recipe("slipform", [*words, "--batch_size=16"])
+    assert found.experiment.method == "Mine" and found.experiment.batch_size == 16
     assert found.trainer_class is InfoNCETrainer
     assert found.given["objective"] == found.experiment.objective == "hfcomp.trainers.info_nce:InfoNCETrainer"
-    assert found.overridden == {"batch_size"}
 
 
 @pytest.mark.parametrize("name", ["slipform/real", "slipform/vit_b32_coco"])
@@ -152,7 +150,13 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
         (["--fresh_model", "vit_b64"], "expected one of sandbox, vit_b32"),
         (["--keyword_matching", "loose"], "keyword_matching='loose': expected one of paper, extended"),
-        (["--controls", "plane"], "controls names ['plane']; known: plain"),
+        (["--controls", "plane"], "controls names ['plane']; known: plain, same-batch, shuffled, equal-images"),
+        (["--edit_noise", "1.5"], "edit_noise=1.5: expected a share, 0 to 1"),
+        (
+            ["--caption_noise", "0.1", "--dataset", "mine"],
+            "caption_noise spoils the sandbox's rows, not those of mine",
+        ),
+        (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
         (["--objective", "json:JSONDecoder"], "no subclass of CompositionalTrainer"),
         (["--dataset", "$HFCOMP_NOT_SET/x"], "names an environment variable that is not set"),
@@ -199,7 +203,23 @@ def test_recipes_are_found_beside_the_package_of_a_clone():
     assert find_recipe("slipform").parent.parent.parent == Path(hfcomp.__file__).parent.parent
 
 
-@pytest.mark.parametrize("path", sorted(recipes.recipes_folder().glob("*/*.yaml")), ids=lambda path: path.stem)
+def test_a_sweep_is_no_recipe():
+    names = {path.stem for path in recipes.recipe_files(recipes.recipes_folder())}
+    assert "sandbox" in names and "margins" not in names
+    with pytest.raises(ValueError, match=r"margins.yaml: has no 'objective'.* It is a sweep: --report margins."):
+        read_recipe("slipform", ["--config", "slipform/margins"])
+
+
+def test_changes_of_a_sweep_are_fields_like_any_other(recipe):
+    found = read_recipe(recipe, ["--max_steps", "7"], changes={"seed": 3, "margin": "none"}, where="sweep.yaml")
+    assert (found.trainer_arguments["seed"], found.given["margin"], found.given["max_steps"]) == (3, "none", 7)
+    with pytest.raises(ValueError, match=r"sweep.yaml: unknown field 'margn'. Did you mean 'margin'"):
+        read_recipe(recipe, changes={"margn": "none"}, where="sweep.yaml")
+    with pytest.raises(ValueError, match=r"command line: --seed is set by sweep.yaml"):
+        read_recipe(recipe, ["--seed", "1"], changes={"seed": 3}, where="sweep.yaml")
+
+
+@pytest.mark.parametrize("path", recipes.recipe_files(recipes.recipes_folder()), ids=lambda path: path.stem)
 def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     for name in ("HFCOMP_REAL_DATA", "SUGARCREPE", "COCO"):
         monkeypatch.setenv(name, "/somewhere")

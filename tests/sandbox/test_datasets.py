@@ -1,111 +1,379 @@
+"""The sets: columns of the contract, rows that say what their images show, the split, and the cache."""
+
+import io
 import zlib
+from functools import cache
 
+import numpy as np
 import pytest
-from datasets import Image, List, Value
+from datasets import Dataset, Image, List, Value, load_dataset, load_from_disk
+from datasets.exceptions import DatasetGenerationError
+from PIL import Image as Pillow
 
-from hfcomp.sandbox import KINDS, choice_set, pretraining_set, retrieval_set, training_set
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.columns import COLUMNS, KIND_IDS, NEGATIVE_KINDS
+from hfcomp.sandbox import (
+    KIND_WEIGHTS,
+    KINDS,
+    choice_set,
+    edited_pairs_set,
+    levels_set,
+    pretraining_set,
+    retrieval_set,
+    sandbox_clip_config,
+    sandbox_processor,
+    training_set,
+    zero_shot_set,
+)
 from hfcomp.sandbox import datasets as module
-from hfcomp.sandbox.scenes import SHAPES, is_held_out
+from hfcomp.sandbox.hierarchy import LEVELS, levels, rival_groups
+from hfcomp.sandbox.scenes import NOVEL_COMBINATIONS, is_held_out, is_novel
 
-SETS = [training_set, pretraining_set, retrieval_set, choice_set]
-LISTS = ["captions", "kinds", "keywords", "categories", "concreteness"]
+from .drawn import ADDING
+from .eyes import differing_cells, see
+from .reader import is_tags, is_true, read
+from .tables import raw
+
+# Published sandbox numbers hold for these rows: whoever changes them changes the numbers.
+CRC_OF_CAPTIONS = 812860644
+MAKERS = [
+    pretraining_set,
+    training_set,
+    choice_set,
+    edited_pairs_set,
+    retrieval_set,
+    zero_shot_set,
+    levels_set,
+]
+NEGATIVE_LISTS = ["captions", "kinds", "keywords", "categories", "concreteness"]
 
 
-def raw(dataset):
-    for name, feature in dataset.features.items():
-        if isinstance(feature, Image):
-            dataset = dataset.cast_column(name, Image(decode=False))
-    return dataset[:]
+@cache
+def training_rows():
+    return list(training_set(100, 0))
 
 
-def test_training_columns_are_those_of_the_contract():
-    dataset = training_set(30, 0)
-    features = dataset.features
-    assert {name for name in features if features[name] == Image()} == {"image", "negative_image"}
-    assert {name for name in features if features[name] == Value("string")} == {
-        *("caption", "image_id", "source", "license"),
+@cache
+def rows_of_three():
+    return list(training_set(40, 0, num_negatives=3))
+
+
+@cache
+def choice_rows(novel):
+    return list(choice_set(3, 0, novel=novel))
+
+
+def column(rows, name):
+    return [row[name] for row in rows]
+
+
+def names_novelty(caption):
+    if is_tags(caption):
+        return False
+    # General mentions leave the combination open.
+    exact = [said for said in read(caption).mentions if len(said.colours) == len(said.shapes) == 1]
+    return any((*said.colours, *said.shapes) in NOVEL_COMBINATIONS for said in exact)
+
+
+# Columns
+
+
+def test_columns_of_training_are_those_of_the_contract():
+    features = training_set(1, 0).features
+    assert set(features) - {"noise"} == set(COLUMNS) - {"neighbour_ids"}
+    assert {name for name in features if features[name] == Image()} == {"image", "negative_image", "mask"}
+    texts, lists = Value("string"), List(Value("string"))
+    assert {name for name in features if features[name] == texts} == {
+        *("caption", "group", "generalised_caption", "image_id", "source", "license"),
+        *(f"level_{level}" for level in LEVELS),
     }
-    assert {name for name in features if isinstance(features[name], List)} == {f"negative_{name}" for name in LISTS}
-    assert len(dataset) == 30
-    for row in dataset:
-        assert row["image"].size == row["negative_image"].size == (36, 36)
-        assert all(len(row[f"negative_{name}"]) == 1 for name in LISTS)
-        assert row["negative_captions"][0] != row["caption"]
-        assert 1 <= row["negative_concreteness"][0] <= 5
-        assert row["source"] == "hfcomp-sandbox (synthetic)"
-    assert len(set(dataset["image_id"])) == 30
+    assert {name for name in features if features[name] == lists} == {
+        *(f"negative_{name}" for name in NEGATIVE_LISTS[:-1]),
+        *("positive_captions", "concepts", "hard_negative_groups", "noise"),
+    }
+    assert features["negative_concreteness"] == List(Value("float32"))
+    assert features["concept_spans"] == List(List(Value("int32")))
 
 
 def test_columns_of_the_other_sets():
-    for make in (pretraining_set, retrieval_set):
-        assert make(3, 0).column_names == ["image", "caption", "image_id"]
-    assert choice_set(1, 0).column_names == [*training_set(1, 0).column_names, "kind"]
+    training = set(training_set(1, 0).column_names)
+    assert set(pretraining_set(1, 0).column_names) == {"image", "caption", "image_id"}
+    assert set(retrieval_set(1, 0).column_names) == {"image", "caption", "positive_captions", "image_id"}
+    assert set(choice_set(1, 0).column_names) == training - {"noise"} | {"kind"}
+    negatives = {name for name in training if name.startswith("negative")} | {"mask"}
+    assert set(levels_set(1, 0).column_names) == training - {"noise"} - negatives
+    assert set(zero_shot_set(1, 0).column_names) == {
+        *("image", "caption", "shape", "colour", "size", "texture", "place", "image_id"),
+    }
+    assert set(edited_pairs_set(1, 0).column_names) == {
+        *("concept", "coco_caption", "coco_image", "inpaint_caption", "inpaint_image", "mask", "image_id"),
+    }
 
 
-@pytest.mark.parametrize("make", SETS)
-def test_same_seed_same_bytes_and_another_seed_other_rows(make):
-    assert raw(make(8, 5)) == raw(make(8, 5))
-    first, second = raw(make(8, 5)), raw(make(8, 6))
-    assert first["caption"] != second["caption"]
-    assert not {row["bytes"] for row in first["image"]} & {row["bytes"] for row in second["image"]}
+@pytest.mark.parametrize("rows", [training_rows, lambda: choice_rows(False)])
+def test_rows_are_whole(rows):
+    rows = rows()
+    assert len(set(column(rows, "image_id"))) == len(rows)
+    assert set(column(rows, "source")) == {"hfcomp-sandbox (synthetic)"}
+    for row in rows:
+        assert row["image"].size == row["negative_image"].size == row["mask"].size == (36, 36)
+        assert (row["image"].mode, row["mask"].mode) == ("RGB", "L")
+        assert all(len(row[f"negative_{name}"]) == 1 for name in NEGATIVE_LISTS)
+        assert row["negative_kinds"][0] in NEGATIVE_KINDS
+        assert row["negative_categories"][0] in ("attribute", "object", "relation")
+        assert 1 <= row["negative_concreteness"][0] <= 5
+        assert not row.get("noise")
 
 
-def test_rows_are_the_same_in_every_process():
-    dataset = training_set(40, 1)
-    texts = [*dataset["caption"], *(captions[0] for captions in dataset["negative_captions"])]
-    # Published sandbox numbers hold for these rows: whoever changes them changes the numbers.
-    assert zlib.crc32("\n".join(texts).encode()) == 2008929934
+# What the images show
 
 
-def test_training_and_evaluation_scenes_are_disjoint(monkeypatch):
-    seen = []
-    monkeypatch.setattr(module, "_images", lambda scenes: seen.extend(scenes) or [None])
-    monkeypatch.setattr(module.Dataset, "from_dict", lambda *_, **__: None)
-    training_set(300, 0)
-    pretraining_set(300, 0)
-    assert len(seen) == 900 and not any(is_held_out(scene) for scene in seen)
-    seen.clear()
-    choice_set(20, 0)
-    retrieval_set(20, 0)
-    assert len(seen) == 2 * 20 * len(KINDS) + 20 and all(is_held_out(scene) for scene in seen)
+@pytest.mark.parametrize("rows", [training_rows, lambda: choice_rows(False), lambda: choice_rows(True)])
+def test_tuples_say_what_their_images_show(rows):
+    for row in rows():
+        image, other = see([row["image"], row["negative_image"]])
+        assert is_true(row["caption"], image) and is_true(row["positive_captions"][0], image)
+        assert row["positive_captions"] != [row["caption"]]
+        assert not is_true(row["negative_captions"][0], image) and is_true(row["negative_captions"][0], other)
+        assert is_true(row["caption"], other) == (row["negative_kinds"][0] in ADDING)
+        white = differing_cells(row["mask"], np.zeros((36, 36), dtype=np.uint8))
+        assert white == differing_cells(row["image"], row["negative_image"])
 
 
-def test_choice_set_has_every_kind_equally_often():
-    dataset = choice_set(3, 0)
-    assert dataset["kind"][:] == [kind for kind in KINDS for _ in range(3)]
-    assert dataset["negative_kinds"][:] == [
-        ["replace_att" if kind == "replace_size" else kind] for kind in dataset["kind"]
-    ]
+@pytest.mark.parametrize("rows", [training_rows, lambda: choice_rows(False), lambda: list(levels_set(60, 0))])
+def test_meaning_is_that_of_the_image_and_the_caption(rows):
+    rows = rows()
+    for row, scene in zip(rows, see(column(rows, "image")), strict=True):
+        assert tuple(row[f"level_{level}"] for level in LEVELS) == levels(scene)
+        assert row["group"] == row["level_1"]
+        assert row["hard_negative_groups"] == rival_groups(row["group"])
+        assert is_true(row["generalised_caption"], scene)
+        assert [row["caption"][start:end] for start, end in row["concept_spans"]] == row["concepts"]
+        assert len(row["concepts"]) == len(read(row["caption"]).mentions)
+
+
+def test_retrieval_rows_say_what_their_images_show():
+    rows = list(retrieval_set(60, 0))
+    for row, scene in zip(rows, see(column(rows, "image")), strict=True):
+        assert is_true(row["caption"], scene)
+        assert len(row["positive_captions"]) == 1 and is_true(row["positive_captions"][0], scene)
+        assert row["positive_captions"][0] != row["caption"]
+
+
+def test_pretraining_rows_say_what_their_images_show():
+    rows = list(pretraining_set(100, 0))
+    assert all(is_true(row["caption"], scene) for row, scene in zip(rows, see(column(rows, "image")), strict=True))
+    assert len(set(column(rows, "image_id"))) == len(rows)
+
+
+@pytest.mark.parametrize("novel", [False, True])
+def test_zero_shot_labels_are_those_of_the_image(novel):
+    rows = list(zero_shot_set(80, 0, novel=novel))
+    for row, scene in zip(rows, see(column(rows, "image")), strict=True):
+        (thing,) = scene.things
+        assert (thing.shape, thing.colour, thing.count) == (row["shape"], row["colour"], 1)
+        assert (thing.size, thing.texture) == (row["size"], row["texture"])
+        assert is_true(row["caption"], scene) and f" {row['place']} on a " in row["caption"]
+        assert is_novel(scene.things) == novel and is_held_out(scene)
+    assert len(set(column(rows, "shape"))) == len(set(column(rows, "colour"))) == 8
+
+
+def test_edited_pairs_are_the_choices_of_their_kinds():
+    rows = list(edited_pairs_set(3, 0))
+    choices = list(choice_set(3, 0, kinds=["replace_obj", "replace_att", "replace_size", "replace_rel"]))
+    assert column(rows, "concept") == [c for c in ("object", "color", "size", "location") for _ in range(3)]
+    assert column(rows, "coco_caption") == column(choices, "caption")
+    for row in rows:
+        image, other = see([row["coco_image"], row["inpaint_image"]])
+        assert is_true(row["coco_caption"], image) and not is_true(row["coco_caption"], other)
+        assert is_true(row["inpaint_caption"], other) and not is_true(row["inpaint_caption"], image)
+
+
+# The split
+
+
+def test_training_shows_no_scene_of_evaluation():
+    pretraining = pretraining_set(150, 0)["image"][:]
+    tuples = [*training_rows(), *rows_of_three()]
+    scenes = see([*pretraining, *column(tuples, "image"), *column(tuples, "negative_image")])
+    assert not any(is_held_out(scene) for scene in scenes)
+    assert not any(is_novel(scene.things) for scene in scenes)
+
+
+def test_training_names_no_novel_combination():
+    texts = [*column(pretraining_set(150, 0), "caption")]
+    for row in [*training_rows(), *rows_of_three()]:
+        texts += [row["caption"], *row["positive_captions"], *filter(None, row["negative_captions"])]
+    assert len(texts) > 450 and not any(map(names_novelty, texts))
+
+
+def test_evaluation_shows_scenes_of_evaluation_alone():
+    usual = [*retrieval_set(60, 0)["image"], *levels_set(60, 0)["image"], *column(choice_rows(False), "image")]
+    usual = see([*usual, *column(choice_rows(False), "negative_image")])
+    novel = see([*column(choice_rows(True), "image"), *column(choice_rows(True), "negative_image")])
+    assert all(is_held_out(scene) for scene in [*usual, *novel])
+    assert not any(is_novel(scene.things) for scene in usual)
+
+
+def test_novel_choices_mention_a_novel_combination():
+    assert all(names_novelty(row["caption"]) for row in choice_rows(True))
+    assert not any(names_novelty(row["caption"]) for row in choice_rows(False))
+
+
+# Kinds and numbers
+
+
+@pytest.mark.parametrize("novel", [False, True])
+def test_choice_set_has_every_kind_equally_often(novel):
+    rows = choice_rows(novel)
+    assert column(rows, "kind") == [kind for kind in KINDS for _ in range(3)]
+    attributes = ("replace_size", "replace_texture", "replace_count")
+    expected = [["replace_att" if kind in attributes else kind] for kind in column(rows, "kind")]
+    assert column(rows, "negative_kinds") == expected
+
+
+def test_choice_set_of_one_kind():
     assert set(choice_set(2, 0, kinds=["swap_att"])["kind"]) == {"swap_att"}
+    with pytest.raises(ValueError, match="swap_all"):
+        choice_set(1, 0, kinds=["swap_all"])
 
 
 def test_retrieval_captions_name_different_things():
-    captions = [caption.split() for caption in retrieval_set(200, 0)["caption"]]
-    named = {
-        frozenset(pair for pair in zip(words, words[1:], strict=False) if pair[1] in SHAPES) for words in captions
-    }
-    assert len(named) == 200 and {len(pairs) for pairs in named} == {2}
+    mentions = [read(caption).mentions for caption in retrieval_set(150, 0)["caption"]]
+    named = {frozenset((said.colours, said.shapes) for said in pair) for pair in mentions}
+    assert len(named) == 150 and {len(pair) for pair in named} == {2}
+
+
+def test_default_weights_are_of_kinds_that_change_and_do_not_add():
+    attributes = ("replace_size", "replace_texture", "replace_count")
+    found = {row["negative_kinds"][0] for row in training_rows()}
+    assert found <= {"replace_att" if kind in attributes else kind for kind in KIND_WEIGHTS}
+    assert set(KIND_WEIGHTS) <= set(KINDS) - set(ADDING) and len(found) > 3
 
 
 def test_kind_weights_choose_the_kinds():
-    kinds = {row[0] for row in training_set(200, 0)["negative_kinds"]}
-    assert kinds == {"swap_att", "replace_att", "replace_obj", "replace_rel", "swap_obj"}
-    only = training_set(50, 0, kind_weights={"swap_att": 1, "swap_obj": 1, "replace_obj": 0})
-    assert {row[0] for row in only["negative_kinds"]} == {"swap_att", "swap_obj"}
+    rows = training_set(120, 0, kind_weights={"replace_att": 3, "replace_obj": 1, "swap_att": 0})
+    kinds = [kinds[0] for kinds in rows["negative_kinds"]]
+    assert set(kinds) == {"replace_att", "replace_obj"}
+    assert 0.6 < np.mean([kind == "replace_att" for kind in kinds]) < 0.9
 
 
 @pytest.mark.parametrize(
     ("weights", "message"),
-    [({"swap_all": 1}, "swap_all"), ({"swap_att": 0}, "positive"), ({"swap_att": -1}, "positive")],
+    [({"swap_all": 1}, "swap_all"), ({"swap_att": 0}, "positive"), ({"swap_att": -1}, "positive"), ({}, "positive")],
 )
 def test_kind_weights_are_checked(weights, message):
     with pytest.raises(ValueError, match=message):
         training_set(1, 0, kind_weights=weights)
 
 
-@pytest.mark.parametrize("make", SETS)
+@pytest.mark.parametrize("make", MAKERS)
 def test_number_of_rows_is_checked(make):
     with pytest.raises(ValueError, match="at least one"):
         make(0, 0)
+
+
+def test_numbers_out_of_range_are_refused():
     with pytest.raises(ValueError, match="1,000"):
         retrieval_set(1001, 0)
+    with pytest.raises(ValueError, match="at least one"):
+        training_set(1, 0, num_negatives=0)
+
+
+# Several negatives
+
+
+def test_several_negatives_are_false_and_padded_at_the_end():
+    rows, lengths = rows_of_three(), set()
+    for row, scene in zip(rows, see(column(rows, "image")), strict=True):
+        texts = list(filter(None, row["negative_captions"]))
+        lengths.add(len(texts))
+        assert row["negative_captions"] == texts + [""] * (3 - len(texts))
+        assert len(set(texts)) == len(texts) and not any(is_true(text, scene) for text in texts)
+        for name in NEGATIVE_LISTS[1:]:
+            values, padding = row[f"negative_{name}"], None if name == "concreteness" else ""
+            assert [value != padding for value in values] == [bool(text) for text in row["negative_captions"]]
+    assert {1, 2, 3} >= lengths > {3}
+
+
+def test_collator_reads_the_rows():
+    collator = CompositionalCollator(
+        sandbox_processor(), sandbox_clip_config(), num_negatives=3, negative_image=True, max_concepts=3
+    )
+    rows = rows_of_three()[:32]
+    batch = collator(rows)
+    expected = [[bool(text) for text in row["negative_captions"]] for row in rows]
+    assert batch["negative_text_mask"].tolist() == expected
+    assert (~batch["negative_concreteness"].isnan()).tolist() == expected
+    assert len(batch["negative_input_ids"]) == sum(map(sum, expected))
+    assert batch["negative_kind"][0, 0] == KIND_IDS[rows[0]["negative_kinds"][0]]
+    assert batch["negative_image_mask"].all() and not batch["truncated"].any() and not batch["cut_concepts"].any()
+    assert (batch["owner"] >= 0).sum() == sum(len(row["concepts"]) for row in rows)
+
+
+# The same rows again
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_same_seed_same_bytes_and_another_seed_other_rows(make, request):
+    first, other = raw(make(2, 5)), raw(make(2, 6))
+    request.getfixturevalue("empty_cache")
+    assert raw(make(2, 5)) == first
+    image = "coco_image" if make is edited_pairs_set else "image"
+    assert not set(first[image]) & set(other[image])
+
+
+def test_sets_of_one_seed_show_different_scenes():
+    images = [image for make in MAKERS if make is not edited_pairs_set for image in raw(make(2, 5))["image"]]
+    assert len(set(images)) == len(images)
+
+
+def test_rows_are_the_same_in_every_process():
+    dataset = training_set(40, 1)
+    texts = [*dataset["caption"], *(captions[0] for captions in dataset["negative_captions"])]
+    assert zlib.crc32("\n".join(texts).encode()) == CRC_OF_CAPTIONS
+
+
+def no_image(scenes):
+    raise RuntimeError("an image is made")
+
+
+def test_second_call_reads_the_cache(monkeypatch):
+    first = raw(training_set(5, 77))
+    monkeypatch.setattr(module, "render", no_image)
+    assert raw(training_set(5, 77)) == first
+    for settings in ({"num_negatives": 2}, {"edit_noise": 0.5}, {"kind_weights": {"swap_att": 1}}):
+        with pytest.raises(DatasetGenerationError):
+            training_set(5, 77, **settings)
+
+
+def test_cache_is_not_read_by_other_code(monkeypatch):
+    training_set(5, 77)
+    monkeypatch.setattr(module, "_source_digest", lambda: "another version")
+    monkeypatch.setattr(module, "render", no_image)
+    with pytest.raises(DatasetGenerationError):
+        training_set(5, 77)
+
+
+# On disk
+
+
+def to_parquet(dataset, folder):
+    dataset.to_parquet(folder / "train.parquet")
+    return load_dataset(str(folder), split="train")
+
+
+def to_disk(dataset, folder):
+    dataset.save_to_disk(folder)
+    return load_from_disk(folder)
+
+
+@pytest.mark.parametrize("write", [to_parquet, to_disk])
+def test_sets_are_read_back_as_they_were(tmp_path, write):
+    dataset = training_set(6, 0, num_negatives=3, edit_noise=0.5)
+    loaded = write(dataset, tmp_path)
+    assert isinstance(loaded, Dataset) and loaded.features == dataset.features
+    assert raw(loaded) == raw(dataset)
+    for name in ("image", "negative_image", "mask"):
+        file = Pillow.open(io.BytesIO(raw(dataset)[name][0]))
+        assert np.array_equal(np.asarray(loaded[0][name]), np.asarray(file))

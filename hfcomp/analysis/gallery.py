@@ -1,0 +1,214 @@
+"""A picture of rows of a training set: images, masks, captions and negatives as the trainer will read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Image as ImageFeature
+from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
+
+from hfcomp.data.columns import require_columns
+from hfcomp.data.images import decode_image
+
+FONT_SIZE = 15
+LINE = 20  # pixels from one line of text to the next
+GAP = 12
+BETWEEN = 36  # pixels between rows of the data set that stand beside each other
+# Photographs are shown with this longest side; smaller images are enlarged as far as whole factors stay within it.
+PANEL = 224
+MOST_NEGATIVES = 4
+WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
+# Weak inside, since an edit may be one of colour; the outline shows where.
+TINT, TINT_SHARE = (255, 64, 32), 0.15
+# What a panel's column is called in the picture.
+TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One row of the data set: its titled panels, and its lines of text with their colours."""
+
+    panels: list[tuple[str, Image.Image]]
+    lines: list[tuple[str, str]]
+
+
+def draw_gallery(
+    dataset: Any, path: str | Path, *, rows: Sequence[int], columns: int = 2, scale: int | None = None
+) -> Path:
+    """Draws rows of a training set in the column contract of `hfcomp.data.columns`.
+
+    A row shows its image, the mask (tinted, with an outline) over the negative image, the negative image, and below
+    them caption, positive captions, and each negative caption with kind, category, keyword and concreteness. Columns
+    that the set does not have are left out; what is null in a row is shown as a grey panel. The font has Latin letters
+    only.
+
+    Args:
+        dataset: a `datasets.Dataset` with at least `image` and `caption`.
+        path: of the PNG.
+        rows: which rows, in this order.
+        columns: rows of the data set beside each other.
+        scale: whole factor of enlargement of every image, nearest neighbour. By default as large as fits 224 pixels,
+            and larger images are shrunk to that.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: no rows, a row that the set does not have, a missing column, `columns` or `scale` below 1.
+    """
+    _check(dataset, rows, columns, scale)
+    for name, feature in dataset.features.items():
+        if isinstance(feature, ImageFeature):
+            dataset = dataset.cast_column(name, ImageFeature(decode=False))
+    font = ImageFont.load_default(FONT_SIZE)
+    shown = [name for name in TITLES if name in dataset.column_names]
+    cells = [_cell(dataset[row], row, shown, scale, font) for row in rows]
+    width = max(sum(_stride(*panel, font) for panel in cell.panels) for cell in cells)
+    sheets = [_draw_cell(cell, width, font) for cell in cells]
+    picture = _arrange(sheets, columns)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path, format="PNG")
+    return path
+
+
+def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -> None:
+    require_columns(dataset, ("image", "caption"), needed_by="draw_gallery")
+    outside = [row for row in rows if not 0 <= row < len(dataset)]
+    if outside or not len(rows):
+        found = f"{outside[:5]}, which are no rows of it" if outside else "none"
+        raise ValueError(f"rows: expected some of 0 to {len(dataset) - 1} of the data set, found {found}.")
+    for name, value in (("columns", columns), ("scale", 1 if scale is None else scale)):
+        if value < 1:
+            raise ValueError(f"{name}={value}: expected a whole number of at least 1.")
+
+
+def _cell(row: Mapping[str, Any], index: int, shown: Sequence[str], scale: int | None, font: Any) -> _Cell:
+    images = {
+        name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
+    }
+    sized = {name: _sized(image, scale) for name, image in images.items() if name != "mask"}
+    if "mask" in images:
+        below = "negative_image" if "negative_image" in images else "image"
+        sized["mask"] = _masked(sized[below], images["mask"])
+    panels = [(TITLES[name], sized.get(name) or _absent(sized["image"].size, font)) for name in shown]
+    return _Cell(panels, _texts(row, index))
+
+
+def _sized(image: Image.Image, scale: int | None) -> Image.Image:
+    longest = max(image.size)
+    if scale is None and longest > PANEL:
+        size = [max(1, round(side * PANEL / longest)) for side in image.size]
+        return image.resize(size, Image.Resampling.LANCZOS)
+    factor = scale or PANEL // longest
+    return image.resize([side * factor for side in image.size], Image.Resampling.NEAREST)
+
+
+def _masked(image: Image.Image, mask: Image.Image) -> Image.Image:
+    """The image, reddish where the mask is lighter than middle grey, with a line around it."""
+    area = mask.convert("L").resize(image.size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
+    tinted = Image.composite(Image.blend(image, Image.new("RGB", image.size, TINT), TINT_SHARE), image, area)
+    outline = ImageChops.subtract(area.filter(ImageFilter.MaxFilter(5)), area)
+    return Image.composite(Image.new("RGB", image.size, TINT), tinted, outline)
+
+
+def _stride(title: str, panel: Image.Image, font: Any) -> int:
+    """Pixels from a panel to the next: a narrow image is no narrower than its title."""
+    return max(panel.width, math.ceil(font.getlength(title))) + GAP
+
+
+def _absent(size: tuple[int, int], font: Any) -> Image.Image:
+    """A grey panel for an image that a row does not have."""
+    panel = Image.new("RGB", size, PALE)
+    ImageDraw.Draw(panel).text((panel.width / 2, panel.height / 2), "none", fill=GRAY, font=font, anchor="mm")
+    return panel
+
+
+def _texts(row: Mapping[str, Any], index: int) -> list[tuple[str, str]]:
+    """Lines before they are wrapped, each with its colour."""
+    caption = row["caption"]
+    captions = [caption] if isinstance(caption, str) else list(caption or [])
+    name = row.get("image_id")
+    lines = [(f"row {index}" + (f", {name}" if name else ""), GRAY)]
+    lines += [(text, BLACK) for text in captions]
+    lines += [(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
+    negatives = [(place, text) for place, text in enumerate(row.get("negative_captions") or []) if text]
+    for place, text in negatives[:MOST_NEGATIVES]:
+        lines.append((f"not: {text}", RED))
+        facts = _facts(row, place)
+        lines += [(facts, GRAY)] if facts else []
+    if len(negatives) > MOST_NEGATIVES:
+        lines.append((f"and {len(negatives) - MOST_NEGATIVES} more negative captions", GRAY))
+    if "negative_captions" in row and not negatives:
+        lines.append(("no negative caption", GRAY))
+    return lines
+
+
+def _facts(row: Mapping[str, Any], place: int) -> str:
+    """Kind, category, keyword and concreteness of a negative, as far as they are given."""
+    found = []
+    for column, title in (
+        ("negative_kinds", ""),
+        ("negative_categories", ""),
+        ("negative_keywords", "keyword "),
+        ("negative_concreteness", "concreteness "),
+    ):
+        values = row.get(column) or []
+        value = values[place] if place < len(values) else None
+        if value not in (None, ""):
+            found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
+    return ", ".join(found)
+
+
+def _wrap(text: str, width: int, font: Any) -> list[str]:
+    """Lines of at most `width` pixels, broken at blanks and inside a word only where it is longer than a line."""
+    lines, line = [], ""
+    for word in text.split():
+        longer = f"{line} {word}".strip()
+        if font.getlength(longer) <= width:
+            line = longer
+            continue
+        if line:
+            lines.append(line)
+        while font.getlength(word) > width and len(word) > 1:
+            fits = next(end for end in range(len(word) - 1, 0, -1) if end == 1 or font.getlength(word[:end]) <= width)
+            lines.append(word[:fits])
+            word = word[fits:]
+        line = word
+    return [*lines, line]
+
+
+def _draw_cell(cell: _Cell, width: int, font: Any) -> Image.Image:
+    wrapped = [(line, color) for text, color in cell.lines for line in _wrap(text, width - GAP, font)]
+    top = LINE + 2
+    below = top + max(panel.height for _, panel in cell.panels) + GAP // 2
+    sheet = Image.new("RGB", (width, below + LINE * len(wrapped) + GAP), WHITE)
+    draw = ImageDraw.Draw(sheet)
+    x = 0
+    for title, panel in cell.panels:
+        draw.text((x, 0), title, fill=GRAY, font=font)
+        sheet.paste(panel, (x, top))
+        x += _stride(title, panel, font)
+    for number, (line, color) in enumerate(wrapped):
+        draw.text((0, below + LINE * number), line, fill=color, font=font)
+    return sheet
+
+
+def _arrange(sheets: Sequence[Image.Image], columns: int) -> Image.Image:
+    """Sheets in a grid, each row of it as high as its highest."""
+    columns = min(columns, len(sheets))
+    grid = [sheets[start : start + columns] for start in range(0, len(sheets), columns)]
+    heights = [max(sheet.height for sheet in line) for line in grid]
+    width = sheets[0].width
+    size = columns * (width + BETWEEN) - BETWEEN + 2 * GAP, sum(heights) + GAP * (len(grid) + 1)
+    picture = Image.new("RGB", size, WHITE)
+    y = GAP
+    for line, height in zip(grid, heights, strict=True):
+        for place, sheet in enumerate(line):
+            picture.paste(sheet, (GAP + place * (width + BETWEEN), y))
+        y += height + GAP
+    return picture

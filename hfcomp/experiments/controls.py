@@ -1,0 +1,207 @@
+"""Controls: what a method is read against, from the same base, with the same positives and the same steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from hfcomp.data.loading import TrainingRows
+from hfcomp.experiments.stages import Run, StageSummary, world_size_at_launch
+from hfcomp.trainers.base import COLUMNS_OF_FIELD
+from hfcomp.trainers.info_nce import InfoNCETrainer
+
+# Arguments that InfoNCE on the positives alone would refuse.
+NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts")
+
+
+class NotApplicable(ValueError):
+    """The control would say nothing about this method; the message says why."""
+
+
+class Undeclared(NotApplicable):
+    """The objective does not say what the control needs to know; the message says the way out."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control.
+
+    Attributes:
+        name: of its folder and of its column in the results.
+        run: from the method's own run, what the control trains.
+        check: raises `NotApplicable` before anything is trained.
+        after_method: whether it waits for what the method cost.
+    """
+
+    name: str
+    run: Callable[[Run, StageSummary | None], Run]
+    check: Callable[[Run], None] = lambda method: None
+    after_method: bool = False
+
+
+def plain(method: Run, cost: StageSummary | None = None) -> Run:
+    """InfoNCE on the positives (the sigmoid loss for SigLIP): what training on these captions alone gives.
+
+    Args:
+        method: the method's run.
+        cost: not read.
+    """
+    arguments = {key: value for key, value in method.arguments.items() if key not in NEGATIVE_ARGUMENTS}
+    return replace(method, name="plain", trainer_class=InfoNCETrainer, arguments=arguments)
+
+
+def same_batch(method: Run, cost: StageSummary | None = None) -> Run:
+    """InfoNCE on the method's own batch, negatives included: what the objective adds to the data.
+
+    Args:
+        method: the method's run.
+        cost: not read.
+
+    Raises:
+        Undeclared: when the objective does not say how it becomes InfoNCE.
+        NotApplicable: when it is InfoNCE.
+    """
+    changes = _as_info_nce(method)
+    return replace(method, name="same-batch", arguments={**method.arguments, **changes})
+
+
+def _as_info_nce(method: Run) -> dict[str, Any]:
+    objective = method.trainer_class
+    # its own word only: a subclass may have terms of which its parent's settings know nothing
+    changes = vars(objective).get("as_info_nce")
+    if changes is None:
+        raise Undeclared(
+            f"{objective.__name__} does not say how it becomes InfoNCE. Give the class as_info_nce, a dictionary of "
+            "the arguments that switch its margins and further terms off, or leave same-batch out of --controls."
+        )
+    if not changes:
+        raise NotApplicable(f"{objective.__name__} is InfoNCE on its own batch already.")
+    return changes
+
+
+def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
+    """The method itself with every row's negatives given to another row.
+
+    The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
+    method that does as well with them gains from more data, not from hardness.
+
+    Args:
+        method: the method's run.
+        cost: not read.
+
+    Raises:
+        NotApplicable: when the method reads no negatives.
+    """
+    _check_negatives(method)
+    partners = derangement(len(method.rows), int(method.arguments.get("seed", 42)))
+    return replace(method, name="shuffled", rows=ShuffledNegatives(method.rows, partners))
+
+
+def _check_negatives(method: Run) -> None:
+    reads = any("negative" in name for name in method.trainer_class.uses) or method.arguments.get("num_negatives")
+    if not reads or not any(_is_negative(name) for name in method.rows.column_names):
+        raise NotApplicable(f"{method.name} reads no negatives.")
+    if len(method.rows) < 2:
+        raise NotApplicable("the training set has one row.")
+
+
+def equal_images(method: Run, cost: StageSummary | None) -> Run:
+    """Plain with as many images encoded as the method: what the method's cost buys in positives.
+
+    The batch is larger by the share of images that the method encoded beyond its positives; the steps are the same.
+
+    Args:
+        method: the method's run.
+        cost: what the method's run cost.
+
+    Raises:
+        NotApplicable: when the method encodes no more images than plain, or the set is smaller than the batch.
+    """
+    processes = world_size_at_launch()
+    accumulated = int(method.arguments.get("gradient_accumulation_steps") or 1)
+    ratio = cost.images / (cost.steps * method.batch_size * accumulated)
+    batch = round(ratio * method.batch_size / processes) * processes
+    if batch <= method.batch_size:
+        raise NotApplicable(f"{method.name} encodes as many images as plain does.")
+    if batch > len(method.rows):
+        raise NotApplicable(f"its batch of {batch:,} rows is larger than the training set ({len(method.rows):,}).")
+    run = plain(method)
+    return replace(run, name="equal-images", batch_size=batch, arguments={**run.arguments, "max_steps": cost.steps})
+
+
+CONTROLS = {
+    control.name: control
+    for control in (
+        Control("plain", plain),
+        Control("same-batch", same_batch, check=_as_info_nce),
+        Control("shuffled", shuffled, check=_check_negatives),
+        Control("equal-images", equal_images, after_method=True),
+    )
+}
+
+
+def applicable(names: list[str], method: Run, *, asked: bool, tell: Callable[[str], None]) -> list[Control]:
+    """The controls that say something about a method, in the order of `CONTROLS`.
+
+    Args:
+        names: of controls.
+        method: the method's run.
+        asked: whether the recipe or the command line named them.
+        tell: receives a line about each one that is skipped.
+
+    Raises:
+        Undeclared: for a control that was asked for, when the objective does not say what it needs to know.
+    """
+    found = []
+    for control in (CONTROLS[name] for name in CONTROLS if name in names):
+        try:
+            control.check(method)
+            found.append(control)
+        except NotApplicable as reason:
+            if asked and isinstance(reason, Undeclared):
+                raise Undeclared(f"control {control.name}: {reason}") from None
+            tell(f"control {control.name} is skipped: {reason}")
+    return found
+
+
+def derangement(number: int, seed: int) -> NDArray[np.int64]:
+    """A random permutation of `range(number)` in which nothing stays in its place: one cycle through all of them.
+
+    Args:
+        number: at least 2.
+        seed: of the draw.
+    """
+    order = np.random.default_rng(seed).permutation(number)
+    partners = np.empty(number, dtype=np.int64)
+    partners[order] = np.roll(order, 1)
+    return partners
+
+
+def _is_negative(column: str) -> bool:
+    return column.startswith("negative_") or column == "mask"  # the mask is of the negative image
+
+
+class ShuffledNegatives(TrainingRows):
+    """Training rows whose negatives are another row's, missing ones too; nothing is copied.
+
+    Args:
+        dataset: in the column contract.
+        partners: `[n]`, the row whose negatives each row gets.
+    """
+
+    def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
+        columns = list(COLUMNS_OF_FIELD.values())
+        super().__init__(dataset, [name for name in columns if not _is_negative(name)])
+        self.negatives = TrainingRows(dataset, [name for name in columns if _is_negative(name)])
+        self.partners = partners
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        """Rows by index, each with the negatives of its partner."""
+        own = super().__getitems__(indices)
+        others = self.negatives.__getitems__(self.partners[indices].tolist())
+        return [{**other, **row} for row, other in zip(own, others, strict=True)]

@@ -1,0 +1,198 @@
+"""One picture of a run: composition with its intervals, and beside it what became of general abilities."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hfcomp.experiments.comparison import (
+    BASE,
+    Line,
+    Share,
+    average_of,
+    by_benchmark,
+    difference,
+    headline,
+    models_of,
+    number,
+    of_aspect,
+)
+
+# Okabe and Ito's palette, told apart with any colour vision; shapes differ too. The two InfoNCE controls are blue.
+STYLES = {
+    BASE: ("#7F7F7F", "o"),
+    "plain": ("#56B4E9", "s"),
+    "same-batch": ("#0072B2", "D"),
+    "shuffled": ("#CC79A7", "^"),
+    "equal-images": ("#009E73", "v"),
+}
+METHOD_STYLE = ("#D55E00", "o")
+OTHER_STYLES = (("#E69F00", "P"), ("#000000", "X"))
+# Of more lines than that, later benchmarks are drawn as their averages; so is any benchmark with more.
+MOST_ROWS = 10
+WIDTH = 11.5  # inches
+LABEL_WIDTH = 24  # letters
+
+SHARES = "percent right, 95 % intervals (dotted: chance)"
+CHANGES = "points against base (left of 0: forgotten)"
+
+Row = tuple[str, dict[str, Share | None], float]  # label, share of each model, chance
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of the figure.
+
+    Attributes:
+        title: above it.
+        unit: below its axis.
+        rows: from top to bottom.
+        names: the models drawn.
+        differences: whether shares are differences to base.
+    """
+
+    title: str
+    unit: str
+    rows: list[Row]
+    names: list[str]
+    differences: bool = False
+
+
+def draw_figure(path: Path, lines: Sequence[Line]) -> None:
+    """Points with 95 % intervals, a row per headline line of composition and per general line.
+
+    Without matplotlib (the extra `plots`) nothing is drawn and a line says so.
+
+    Args:
+        path: of the PNG, replaced.
+        lines: as `hfcomp.evaluation.results` makes them.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        path.unlink(missing_ok=True)
+        print(f"{path.name} is not drawn: pip install 'hfcomp[plots]'")
+        return
+    models = models_of(lines)
+    composition, general = headline(lines), of_aspect(lines, "general")
+    panels = [Panel(f"Composition{_what(composition)}", SHARES, _rows(composition, models, None), models)]
+    if models[:1] == [BASE] and len(models) > 1:
+        changes = _rows(general, models[1:], BASE)
+        panels.append(Panel("General abilities", CHANGES, changes, models[1:], differences=True))
+    panels = [panel for panel in panels if panel.rows]
+    if not panels:
+        path.unlink(missing_ok=True)
+        return
+    height = max(_height(panel) for panel in panels) + 1.2
+    figure = Figure(figsize=(WIDTH if len(panels) > 1 else 0.6 * WIDTH, height), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for place, panel in zip(axes, panels, strict=True):
+        _draw_points(place, panel, models)
+        _draw_frame(place, panel)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, columnspacing=1.4)
+    figure.savefig(path, dpi=150)
+
+
+def _height(panel: Panel) -> float:
+    """Inches, with room for points one below another in each row."""
+    return len(panel.rows) * max(0.32, 0.07 * len(panel.names) + 0.07)
+
+
+def _what(lines: Sequence[Line]) -> str:
+    """Benchmark and metric, as far as there is one of each."""
+    names = [{line[key] for line in lines} for key in ("benchmark", "metric")]
+    single = [name for values in names if len(values) == 1 for name in values]
+    return f" ({', '.join(single)})" if single else ""
+
+
+def _rows(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> list[Row]:
+    """The average of each benchmark of several lines, and its lines; of many lines those of the first benchmark."""
+    found: list[Row] = []
+    parts = by_benchmark(lines)
+    first = next(iter(parts), None)
+    for benchmark, part in parts.items():
+        prefix = f"{benchmark}: " if len(parts) > 1 else ""
+        if len(part) > 1:
+            chances = [number(line["chance"]) for line in part]
+            shares = {name: average_of(part, name, reference) for name in models}
+            found.append((f"{prefix}average", shares, sum(chances) / len(chances)))
+        if len(part) > 1 and (len(part) > MOST_ROWS or (benchmark != first and len(lines) > MOST_ROWS)):
+            continue
+        for line in part:
+            shares = {
+                name: difference(line, name, reference) if reference else line["models"].get(name) for name in models
+            }
+            label = _label(line, part)
+            found.append((label if len(part) > 1 else prefix + label, shares, number(line["chance"])))
+    return found
+
+
+def _label(line: Line, others: Sequence[Line]) -> str:
+    """The subset, with the metric where the subset does not tell lines apart."""
+    if len({other["metric"] for other in others}) == 1 and line["subset"] != "all":
+        return line["subset"]
+    return line["metric"] if line["subset"] == "all" else f"{line['subset']}, {line['metric']}"
+
+
+def style_of(name: str, models: Sequence[str]) -> tuple[str, str]:
+    """Colour and marker of a model, the same in every figure; the last one is the method."""
+    if name in STYLES:
+        return STYLES[name]
+    if name == models[-1]:
+        return METHOD_STYLE
+    unknown = [model for model in models[:-1] if model not in STYLES]
+    return OTHER_STYLES[unknown.index(name) % len(OTHER_STYLES)]
+
+
+def _draw_points(axes: Any, panel: Panel, models: Sequence[str]) -> None:
+    for index, name in enumerate(panel.names):
+        color, marker = style_of(name, models)
+        offset = (index - (len(panel.names) - 1) / 2) * 0.8 / len(panel.names)
+        drawn = [(place, shares[name]) for place, (_, shares, _) in enumerate(panel.rows) if shares[name] is not None]
+        axes.errorbar(
+            [100 * number(share["value"]) for _, share in drawn],
+            [place + offset for place, _ in drawn],
+            xerr=[[_side(share, bound) for _, share in drawn] for bound in ("low", "high")],
+            fmt=marker,
+            color=color,
+            markersize=7 if name == models[-1] else 5.5,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            elinewidth=1.6,
+            label=name,
+            zorder=3,
+        )
+
+
+def _draw_frame(axes: Any, panel: Panel) -> None:
+    """Stripes, labels, and what the points are read against: chance, or no change."""
+    count = len(panel.rows)
+    for place in range(0, count, 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#F3F3F3", zorder=0)
+    if panel.differences:
+        axes.axvline(0, color="black", linewidth=1, zorder=1)
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, -1), max(high, 1))
+    else:
+        for place, (_, _, chance) in enumerate(panel.rows):
+            axes.vlines(100 * chance, place - 0.45, place + 0.45, colors="black", linestyles="dotted", linewidth=1.2)
+        axes.set_xlim(-2, 102)
+    axes.set_yticks(range(count), [textwrap.fill(label, LABEL_WIDTH) for label, _, _ in panel.rows])
+    axes.set_ylim(count - 0.5, -0.5)
+    axes.set_title(panel.title, loc="left", fontsize=11)
+    axes.set_xlabel(panel.unit)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _side(share: Share, bound: str) -> float:
+    """Length of one side of the interval in percent, 0 where there is none."""
+    length = 100 * abs(number(share[bound]) - number(share["value"]))
+    return 0.0 if math.isnan(length) else length

@@ -1,0 +1,110 @@
+"""Outcomes of each model, stored as soon as they are there, and used again while model and evaluation are the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from transformers.utils import CONFIG_NAME, WEIGHTS_NAME, cached_file
+from transformers.utils.hub import extract_commit_hash
+
+from hfcomp import __version__
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.results import weights_hash
+from hfcomp.experiments.evaluate import Evaluation
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.session import Session
+
+FOLDER = "evaluation"
+STAMP = b"hfcomp"
+# Fields that say which items are scored, beside those that begin with "evaluation".
+FIELDS = ("dataset", "dataset_config", "sugarcrepe_folder", "coco_images")
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of several models.
+
+    Attributes:
+        items: of all models, as `hfcomp.experiments.evaluate` describes them, and `model`.
+        weights: by name of the model, its `identity`.
+    """
+
+    items: pd.DataFrame
+    weights: dict[str, str]
+
+
+def evaluate_models(
+    recipe: Recipe, folder: Path, models: dict[str, Path | str], evaluate: Evaluation, session: Session
+) -> Outcomes:
+    """Evaluates each model once and stores what comes out, so that a killed run loses one model's evaluation at most.
+
+    Args:
+        recipe: says the evaluation and the device.
+        folder: of the run; receives `evaluation/<name>.parquet`.
+        models: by name, a folder or Hub id.
+        evaluate: of `prepare_evaluation`.
+        session: is told again what was told when a stored model was evaluated.
+    """
+    device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
+    settings = _settings(recipe)
+    tables, weights = [], {}
+    for name, place in models.items():
+        weights[name] = identity(place)
+        path = folder / FOLDER / f"{name}.parquet"
+        stamp = {"weights": weights[name], **settings}
+        table = _stored(path, stamp, session.tell)
+        if table is None:
+            told = len(session.notes)
+            table = evaluate(Embedder(place, device=device))
+            _store(path, table, {**stamp, "notes": session.notes[told:]})
+        tables.append(table.assign(model=name))
+    return Outcomes(pd.concat(tables, ignore_index=True), weights)
+
+
+def identity(place: Path | str) -> str:
+    """What tells a model's weights from others: the hash of a folder's, the revision of one of the Hub.
+
+    Args:
+        place: folder or Hub id.
+    """
+    folder = Path(place)
+    if not folder.is_dir():
+        return f"revision {extract_commit_hash(cached_file(str(place), CONFIG_NAME), None)}"
+    pickled = folder / WEIGHTS_NAME
+    return weights_hash(pickled if pickled.is_file() and not any(folder.glob("*.safetensors")) else folder)
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    fields = asdict(recipe.experiment)
+    chosen = {name: value for name, value in fields.items() if name in FIELDS or name.startswith("evaluation")}
+    return {**chosen, "column_names": recipe.trainer_arguments.get("column_names"), "hfcomp_version": __version__}
+
+
+def _stored(path: Path, stamp: dict[str, Any], tell: Callable[[str], None]) -> pd.DataFrame | None:
+    """The outcomes in a file, if they are of these weights and this evaluation."""
+    if not path.is_file():
+        return None
+    found = json.loads((pq.read_schema(path).metadata or {}).get(STAMP, b"{}"))
+    notes = found.pop("notes", [])
+    if found != stamp:
+        return None
+    for note in notes:
+        tell(note)
+    return pq.read_table(path).to_pandas()
+
+
+def _store(path: Path, table: pd.DataFrame, stamp: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = pa.Table.from_pandas(table, preserve_index=False)
+    columns = columns.replace_schema_metadata({**columns.schema.metadata, STAMP: json.dumps(stamp).encode()})
+    partial = path.with_name(f"{path.name}.part")
+    pq.write_table(columns, partial)
+    os.replace(partial, path)

@@ -1,0 +1,67 @@
+"""The processes of a run, and what is told while it goes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from transformers.utils.logging import disable_progress_bar
+
+# Seconds that the other processes wait for the main one, which evaluates alone.
+DDP_TIMEOUT = 1800
+
+
+@dataclass
+class Session:
+    """What every part of a run talks to.
+
+    Attributes:
+        state: the processes.
+        notes: the lines that were told, which the report repeats.
+    """
+
+    state: PartialState
+    notes: list[str] = field(default_factory=list)
+
+    def tell(self, note: str) -> None:
+        """Prints a line and keeps it for the report, each line once."""
+        if note not in self.notes:
+            self.notes.append(note)
+            self.state.print(note)
+
+    def close(self) -> None:
+        """Waits for all processes and ends their group."""
+        self.state.wait_for_everyone()
+        if self.state.num_processes > 1:
+            self.state.destroy_process_group()
+
+
+def open_session(arguments: dict[str, Any]) -> Session:
+    """Starts the processes.
+
+    Args:
+        arguments: of the trainer; `use_cpu` and `ddp_timeout` are read.
+    """
+    wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
+    state = PartialState(cpu=bool(arguments.get("use_cpu")), timeout=wait)
+    _use_all_cores(state)
+    disable_progress_bar()  # of loading and writing weights; the stages show their own
+    return Session(state)
+
+
+def _use_all_cores(state: PartialState) -> None:
+    """`accelerate launch` sets one thread per process where nothing is set; a CPU run would take twice as long."""
+    if (
+        state.device.type != "cpu"
+        or os.environ.get("OMP_NUM_THREADS") != "1"
+        or "ACCELERATE_MIXED_PRECISION" not in os.environ
+    ):
+        return
+    threads = max(1, (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    if threads > 1:
+        torch.set_num_threads(threads)
+        state.print(f"{threads} threads per process (accelerate launch had set OMP_NUM_THREADS=1)")

@@ -1,0 +1,136 @@
+"""From the numbers of a sweep to `sweep.json`, `report.md` and the tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hfcomp.evaluation import results as files
+from hfcomp.experiments.comparison import percent, points
+from hfcomp.experiments.folders import write_atomically
+from hfcomp.experiments.stages import StageSummary
+from hfcomp.experiments.sweep_results import MEAN, SweepPlan
+from hfcomp.experiments.tables import SHORT_METRICS, Sheet
+
+SCHEMA_VERSION = 1
+TERMINAL_WIDTH = 80
+LEGEND = (
+    "Shares in percent, means over seeds, with the lowest and the highest seed. Differences in points, paired by item "
+    "on outcomes averaged over seeds, with 95 % intervals that draw whole images and p from a sign-flip test over "
+    "images: they say what other images would change; what other seeds would change is the range."
+)
+
+
+def write_sweep(
+    folder: Path, plan: SweepPlan, results: dict[str, Any], *, stages: list[StageSummary], facts: dict[str, Any]
+) -> None:
+    """Writes `sweep.json` and `report.md`.
+
+    Args:
+        folder: of the sweep.
+        plan: of the sweep.
+        results: of `summarize_sweep`.
+        stages: what each training run cost.
+        facts: `method`, `caveat`, `notes`, ...; all of them go into `sweep.json`.
+    """
+    contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages], "results": results}
+    files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
+    parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", LEGEND, ""]
+    for sheet in (*_full_sheets(plan, results), _costs(plan, stages)):
+        rows = [sheet.header, ["---"] * len(sheet.header), *sheet.rows]
+        parts += [f"## {sheet.title}", "", *("| " + " | ".join(cells) + " |" for cells in rows), ""]
+    if facts["notes"]:
+        parts += ["## Data", "", *(f"- {note}" for note in facts["notes"]), ""]
+    write_atomically(folder / "report.md", "\n".join(parts))
+
+
+def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any], folder: Path) -> None:
+    """The tables in the terminal, in 80 columns."""
+    console = Console(width=max(TERMINAL_WIDTH, Console().width))
+    console.print(Text(f"\n{facts['method']}: a sweep\n{facts['caveat']}", style="bold"))
+    for sheet in _short_sheets(plan, results):
+        console.print(Text(f"\n{sheet.title}", style="bold"))
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
+        for index, name in enumerate(sheet.header):
+            label = index < sheet.labels
+            table.add_column(Text(name), justify="left" if label else "right", overflow="fold", no_wrap=not label)
+        for row in sheet.rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    console.print(Text(f"\n{LEGEND}"))
+    console.print(Text(f"written to {folder}"), soft_wrap=True)  # a path broken over lines cannot be copied
+
+
+def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
+    for setting in plan.settings:
+        variants = results["settings"][setting]
+        compared = [name for name in plan.variants if name != plan.reference]
+        shares, changes = [], []
+        for measure in results["measures"]:
+            found = {name: variants[name]["measures"][measure] for name in plan.variants}
+            row = [f"{percent(found[name]['value'])} ({_range(found[name])})" for name in plan.variants]
+            shares.append([measure, percent(results["base"][measure]), *row])
+            minus = [found[name]["minus"] for name in compared]
+            changes.append([measure, *(f"{points(change)} p {_p(change['p'])}" for change in minus)])
+        for metric in plan.logged:
+            row = [f"{variants[name]['logged'][metric]:.3f}" for name in plan.variants]
+            shares.append([f"mean {metric} in training", "", *row])
+        yield Sheet(f"{setting}: shares", ["measure", "base", *plan.variants], shares)
+        yield Sheet(f"{setting}: minus {plan.reference}", ["measure", *compared], changes)
+
+
+def _short_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
+    measures = results["measures"]
+    main = MEAN if MEAN in measures else measures[0]
+    names = [name.replace("_", "\n").replace("-", "\n") for name in plan.variants]
+    for setting in plan.settings:
+        variants = results["settings"][setting]
+        rows = []
+        for measure, label in zip(measures, short_names(measures), strict=True):
+            values = [variants[name]["measures"][measure]["value"] for name in plan.variants]
+            rows.append([label, percent(results["base"][measure]), *map(percent, values)])
+        yield Sheet(f"{setting}: means over {len(plan.seeds)} seeds", ["", "base", *names], rows)
+        rows = []
+        for name in plan.variants:
+            found, logged = variants[name]["measures"][main], variants[name]["logged"].values()
+            change = found.get("minus")
+            row = [name, percent(found["value"]), _range(found), points(change) if change else ""]
+            rows.append([*row, _p(change["p"]) if change else "", *(f"{value:.2f}" for value in logged)])
+        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", *plan.logged]
+        what = "mean of the composition lines" if main == MEAN else main
+        yield Sheet(f"{setting}: {what}", header, rows)
+
+
+def short_names(measures: list[str]) -> list[str]:
+    """Names of measures without benchmark and metric, as far as they stay different."""
+    short = []
+    for measure in measures:
+        rest = measure.partition(": ")[2] or measure
+        short.append(SHORT_METRICS.get(rest, rest).removesuffix(" group"))
+    return [name if short.count(name) == 1 else measure for name, measure in zip(short, measures, strict=True)]
+
+
+def _costs(plan: SweepPlan, stages: list[StageSummary]) -> Sheet:
+    """What one run of a variant cost, as the mean over settings and seeds."""
+    rows = []
+    for variant in plan.variants:
+        runs = [stage for stage in stages if stage.name.endswith(f"/{variant}")]
+        means = [sum(getattr(run, key) for run in runs) / len(runs) for key in ("steps", "images", "texts")]
+        seconds = sum(run.seconds for run in runs) / len(runs)
+        rows.append([variant, *(f"{value:,.0f}" for value in means), f"{seconds:.1f}"])
+    return Sheet("Cost of a run", ["variant", "steps", "images", "texts", "seconds"], rows)
+
+
+def _range(found: dict[str, Any]) -> str:
+    return f"{percent(found['lowest'])} to {percent(found['highest'])}"
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

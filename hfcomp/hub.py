@@ -1,0 +1,178 @@
+"""What a published model says about itself: the card with its table, its results as metadata, and how it was made."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import EvalResult, ModelCardData
+
+USE = """```python
+from transformers import AutoModel, AutoProcessor
+
+model = AutoModel.from_pretrained("<this model's id or folder>")
+processor = AutoProcessor.from_pretrained("<this model's id or folder>")
+```"""
+FIGURE = "figure.png"
+FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
+# Benchmarks whose name begins so are drawn by hfcomp itself.
+SYNTHETIC = "sandbox"
+# What a set of the user's own is called in results.
+OWN = "own"
+LOCAL = "LOCAL"
+ABSOLUTE = re.compile(r"(?<![\w:/.$}])(?:~|[A-Za-z]:)?(?:[/\\][\w.@+=-]+){2,}[/\\]?")
+TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def write_model_card(
+    folder: Path, *, report: str, facts: dict[str, Any], lines: Sequence[dict[str, Any]], method_folder: str = "method"
+) -> None:
+    """Writes `README.md` for the run and for the folder of its method, so that pushing either brings its card.
+
+    Absolute paths are cut to their last part and tokens taken out: a card is read by others. A `figure.png` of the run
+    is shown, and copied to the method's folder for its card.
+
+    Args:
+        folder: of the run.
+        report: the text of `report.md`.
+        facts: `method`, `config` (what the recipe and the command line set), `hfcomp_version`, and where known
+            `models` (name to place, or to a mapping with `path`).
+        lines: as `hfcomp.evaluation.results` makes them; the last model's shares become `model-index`.
+        method_folder: of the plain model, inside `folder`.
+    """
+    config = without_local_paths({key: value for key, value in facts["config"].items() if "token" not in key})
+    data = card_data(facts, lines).to_yaml()
+    values = yaml.safe_dump(config, sort_keys=True, allow_unicode=True).strip()
+    report = without_local_paths(report, known=_local_places(facts)).strip()
+    rest = ["## Use", "A plain model, without code of hfcomp:", USE, "## Training"]
+    rest += [f"Trained with hfcomp {facts['hfcomp_version']}; the recipe:", _fenced(values, "yaml")]
+    for place in (folder, folder / method_folder):
+        picture = _figure(folder / FIGURE, place)
+        (place / "README.md").write_text(
+            "\n\n".join([f"---\n{data}\n---", _with_figure(report, picture), *rest]) + "\n", encoding="utf-8"
+        )
+
+
+def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCardData:
+    """The metadata of a card: what the Hub searches by, and the method's results.
+
+    Args:
+        facts: `method` and `config`.
+        lines: as `hfcomp.evaluation.results` makes them.
+    """
+    config = facts["config"]
+    model, dataset = config.get("model"), config.get("dataset")
+    results = [_eval_result(line, config) for line in lines]
+    return ModelCardData(
+        library_name="transformers",
+        pipeline_tag="zero-shot-image-classification",
+        tags=["hfcomp", "compositionality", _slug(facts["method"])],
+        base_model=model if _is_on_hub(model) else None,
+        datasets=[dataset] if _is_on_hub(dataset) else None,
+        model_name=facts["method"] if results else None,
+        eval_results=results or None,
+    )
+
+
+def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
+    """A text, or a list or mapping of texts, with `LOCAL/name` for each absolute path and without tokens.
+
+    Args:
+        value: other kinds of value are returned as they are.
+        known: paths to be replaced as they stand, blanks in them included.
+    """
+    if isinstance(value, dict):
+        return {key: without_local_paths(part, known=known) for key, part in value.items()}
+    if isinstance(value, list):
+        return [without_local_paths(part, known=known) for part in value]
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str):
+        return value
+    if _is_absolute(value):
+        return _last_part(value)
+    for path in sorted(known, key=len, reverse=True):
+        value = re.sub(rf"(?<![\w/.:]){re.escape(path)}", lambda match: _last_part(match[0]), value)
+    return TOKEN.sub("TOKEN", ABSOLUTE.sub(lambda match: _last_part(match[0]), value))
+
+
+def _is_absolute(text: str) -> bool:
+    return "\n" not in text and re.match(r"/(?!/)|~|[A-Za-z]:[/\\]", text) is not None and text not in ("/", "~")
+
+
+def _last_part(path: str) -> str:
+    parts = [part for part in re.split(r"[/\\]", path) if part]
+    return f"{LOCAL}/{parts[-1]}"
+
+
+def _local_places(facts: dict[str, Any]) -> set[str]:
+    """Absolute paths among the values of the configuration and the places of the models."""
+    models = [place.get("path") if isinstance(place, dict) else place for place in facts.get("models", {}).values()]
+    places = [*facts["config"].values(), *models]
+    return {str(place) for place in places if isinstance(place, str | Path) and _is_absolute(str(place))}
+
+
+def _is_on_hub(name: str | None) -> bool:
+    return bool(name) and HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _eval_result(line: dict[str, Any], config: dict[str, Any]) -> EvalResult:
+    """The share of the last model on a line, as a number from 0 to 1."""
+    benchmark, metric = line["benchmark"], line["metric"]
+    kind, name = _slug(benchmark), benchmark
+    if benchmark.split()[0].lower() == SYNTHETIC:
+        kind, name = f"hfcomp-{kind}", f"{benchmark} (synthetic)"
+    elif benchmark == OWN:
+        source = config.get("evaluation_dataset") or config.get("dataset") or OWN
+        kind = source if _is_on_hub(source) else OWN
+        name = f"{OWN}: {without_local_paths(source)}"
+    return EvalResult(
+        task_type=_task(line),
+        dataset_type=kind,
+        dataset_name=name,
+        dataset_config=line["subset"],
+        metric_type=_slug(metric),
+        metric_name=metric,
+        metric_value=round(list(line["models"].values())[-1]["value"], 4),
+    )
+
+
+def _task(line: dict[str, Any]) -> str:
+    if line["aspect"] == "composition":
+        return "image-text-matching"
+    return "image-text-retrieval" if "recall" in line["metric"] else "zero-shot-image-classification"
+
+
+def _figure(drawn: Path, place: Path) -> bool:
+    """Puts the run's figure beside a card; a card's picture of an earlier run is taken away."""
+    own = place / FIGURE
+    if drawn.is_file():
+        if own != drawn:
+            shutil.copyfile(drawn, own)
+        return True
+    own.unlink(missing_ok=True)
+    return False
+
+
+def _with_figure(report: str, shown: bool) -> str:
+    """The picture stands before the first table."""
+    if not shown:
+        return report
+    head, heading, tables = report.partition("\n## ")
+    return f"{head.rstrip()}\n\n![{FIGURE_TEXT}]({FIGURE})\n{heading}{tables}".rstrip()
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block that ends where it should, whatever backticks its text holds."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

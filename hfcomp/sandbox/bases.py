@@ -1,0 +1,32 @@
+"""The sandbox's base models, which come with the package: where they lie and what is in them."""
+
+import json
+from pathlib import Path
+
+ARCHITECTURES = ("clip", "siglip")
+FACTS_FILE = "base.json"
+
+
+def base_folder(architecture: str = "clip") -> Path:
+    """The folder of a base model: a plain model in fp16 with its processor, as `from_pretrained` reads it.
+
+    Args:
+        architecture: `clip` or `siglip`.
+
+    Raises:
+        ValueError: for another one.
+        FileNotFoundError: when the package was installed without its data.
+    """
+    if architecture not in ARCHITECTURES:
+        raise ValueError(f"architecture={architecture!r}: the sandbox has {', '.join(ARCHITECTURES)}.")
+    folder = Path(__file__).parent / "models" / architecture
+    if not (folder / "model.safetensors").is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no model. Reinstall hfcomp, or make one with recipes/sandbox_base.py and pass --model."
+        )
+    return folder
+
+
+def base_facts(architecture: str = "clip") -> dict:
+    """How a base was made: the command, the seed, the settings, the versions, and its cost."""
+    return json.loads((base_folder(architecture) / FACTS_FILE).read_text())

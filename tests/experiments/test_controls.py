@@ -1,0 +1,145 @@
+"""Controls: each trains what its name says, and one that would say nothing is skipped with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hfcomp.data.loading import TrainingRows
+from hfcomp.experiments import recipes
+from hfcomp.experiments.controls import (
+    CONTROLS,
+    NotApplicable,
+    ShuffledNegatives,
+    Undeclared,
+    applicable,
+    derangement,
+)
+from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests import tiny
+
+ALL = list(CONTROLS)
+
+
+class SilentCement(CementTrainer):
+    """Has terms of its own, of which Cement's word says nothing."""
+
+
+def method(trainer_class: type = CementTrainer, *, rows: int = 20, **arguments: object) -> Run:
+    return Run("Method", trainer_class, {"seed": 3, "margin": "adaptive", **arguments}, tiny.pairs(rows), 4)
+
+
+def cost(images: int, steps: int = 5) -> StageSummary:
+    return StageSummary("Method", steps, images, images, 1.0, 1.0, 1.0, 1.0, 0.0)
+
+
+def chosen(names: list[str], run: Run, *, asked: bool = False) -> tuple[list[str], list[str]]:
+    told: list[str] = []
+    return [control.name for control in applicable(names, run, asked=asked, tell=told.append)], told
+
+
+def test_recipes_know_all_of_them():
+    assert tuple(CONTROLS) == recipes.CONTROLS
+
+
+def test_all_of_them_apply_to_cement_and_the_dearest_comes_last():
+    assert chosen(ALL[::-1], method()) == (["plain", "same-batch", "shuffled", "equal-images"], [])
+
+
+def test_plain_is_info_nce_without_negatives():
+    run = CONTROLS["plain"].run(method(num_negatives=1), None)
+    assert run.trainer_class is InfoNCETrainer and "num_negatives" not in run.arguments
+    assert run.rows is not None and run.batch_size == 4
+
+
+def test_same_batch_is_the_method_without_its_margin():
+    own = method()
+    run = CONTROLS["same-batch"].run(own, None)
+    assert run == dataclasses.replace(own, name="same-batch", arguments={**own.arguments, "margin": "none"})
+
+
+def test_an_objective_that_is_info_nce_has_no_same_batch():
+    names, told = chosen(["same-batch"], method(InfoNCETrainer, num_negatives=1), asked=True)
+    assert not names
+    assert told == ["control same-batch is skipped: InfoNCETrainer is InfoNCE on its own batch already."]
+
+
+def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
+    names, (line,) = chosen(ALL, method(SilentCement))
+    assert names == ["plain", "shuffled", "equal-images"]
+    assert line.startswith("control same-batch is skipped: SilentCement does not say how it becomes InfoNCE.")
+    with pytest.raises(Undeclared, match="same-batch: SilentCement .* Give the class as_info_nce.*--controls"):
+        chosen(ALL, method(SilentCement), asked=True)
+
+
+def test_a_method_without_negatives_has_nothing_to_shuffle():
+    assert chosen(["shuffled"], method(InfoNCETrainer))[1] == [
+        "control shuffled is skipped: Method reads no negatives."
+    ]
+    assert chosen(["shuffled"], method(InfoNCETrainer, num_negatives=1))[0] == ["shuffled"]
+
+
+@pytest.mark.parametrize("number", [2, 3, 50])
+def test_a_derangement_leaves_nothing_in_its_place(number):
+    for seed in range(20):
+        partners = derangement(number, seed)
+        assert sorted(partners) == list(range(number))
+        assert not (partners == np.arange(number)).any()
+        assert (derangement(number, seed) == partners).all()
+
+
+def test_shuffled_rows_keep_their_positive_and_have_all_negatives_of_one_other_row():
+    """Some of the set's negative images are missing, and move too."""
+    own = method()
+    run = CONTROLS["shuffled"].run(own, None)
+    assert (run.trainer_class, run.arguments, run.batch_size) == (own.trainer_class, own.arguments, own.batch_size)
+    partners = derangement(20, 3)
+    columns = ["image", "caption", "negative_captions", "negative_image", "negative_kinds", "negative_concreteness"]
+    before, after = _all(TrainingRows(own.rows, columns)), _all(run.rows)
+    for index, row in enumerate(after):
+        other = before[partners[index]]
+        assert row["row"] == index
+        for column, value in row.items():
+            if column != "row":
+                assert value == (other if column.startswith("negative_") else before[index])[column], column
+    assert {row["negative_image"] is None for row in after} == {True, False}
+    assert set(columns) <= set(after[0])
+
+
+def _all(rows: TrainingRows) -> list[dict]:
+    return rows.__getitems__(list(range(len(rows))))
+
+
+def test_equal_images_takes_the_batch_that_encodes_as_many():
+    run = CONTROLS["equal-images"].run(method(max_steps=99), cost(images=5 * 7))
+    assert run.trainer_class is InfoNCETrainer
+    assert run.batch_size == 7 and run.arguments["max_steps"] == 5
+
+
+def test_equal_images_counts_accumulated_batches_and_divides_by_the_processes(monkeypatch):
+    own = method(gradient_accumulation_steps=2)
+    assert CONTROLS["equal-images"].run(own, cost(images=5 * 2 * 8)).batch_size == 8
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert CONTROLS["equal-images"].run(own, cost(images=5 * 2 * 11)).batch_size == 12
+
+
+@pytest.mark.parametrize(
+    ("images", "reason"), [(5 * 4, "encodes as many images as plain"), (5 * 21, "its batch of 21 rows is larger")]
+)
+def test_equal_images_is_skipped_where_it_cannot_be(images, reason):
+    with pytest.raises(NotApplicable, match=reason):
+        CONTROLS["equal-images"].run(method(), cost(images))
+
+
+def test_shuffled_rows_can_be_trained_on(clip, tmp_path):
+    run = dataclasses.replace(
+        CONTROLS["shuffled"].run(method(), None),
+        arguments={"max_steps": 1, "use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True},
+    )
+    assert isinstance(run.rows, ShuffledNegatives)
+    summary = run.train(clip, tmp_path / "shuffled")
+    assert (summary.name, summary.steps, summary.texts) == ("shuffled", 1, 8)

@@ -1,0 +1,288 @@
+"""A run that is killed anywhere: the same command again finishes it, repeats nothing and gives the same numbers."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import pytest
+import torch
+import yaml
+from filelock import FileLock
+from safetensors.torch import load_file, save_file
+
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments import folders, outcomes, program, report
+from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, LOCK_FILE, run_folder
+from hfcomp.experiments.outcomes import evaluate_models
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.session import Session
+from hfcomp.experiments.stages import HISTORY_FILE, last_checkpoint
+from hfcomp.trainers.base import CompositionalTrainer
+from tests import tiny
+
+FIELDS = (
+    "--base_steps 2 --base_rows 128 --batch_size 8 --max_steps 4 --save_steps 2 --logging_steps 3 --evaluation own "
+    "--controls plain --use_cpu true --disable_tqdm true"
+)
+MODELS = ("base", "plain", "Slipform")
+
+
+def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
+    """Runs the recipe in this process, which kills itself with SIGKILL at a place; an empty one lets it finish."""
+    torch.set_num_threads(1)
+    done = []
+
+    def kill_before(owner: Any, name: str, here: Callable[..., bool]) -> None:
+        original = getattr(owner, name)
+
+        def patched(*arguments: Any, **keywords: Any) -> Any:
+            if here(*arguments):
+                Path(log).write_text(json.dumps(done))
+                os.kill(os.getpid(), signal.SIGKILL)
+            done.append((name, str(getattr(getattr(arguments[0], "args", None), "output_dir", arguments[-1]))))
+            return original(*arguments, **keywords)
+
+        setattr(owner, name, patched)
+
+    stage = {"base": "base", "control": "plain", "method": "method"}.get(place)
+    stop = {"base": 1, "control": 3, "method": 3}.get(place)
+    kill_before(
+        CompositionalTrainer,
+        "training_step",
+        lambda self, *_: Path(self.args.output_dir).name == stage and self.state.global_step == stop,
+    )
+    kill_before(outcomes, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
+    kill_before(report, "draw_figure", lambda *_: place == "report")
+    program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", rows, "--output_dir", folder]))
+    Path(log).write_text(json.dumps(done))
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory):
+    """Runs `run_and_kill` in a process of its own; the heavy imports are paid once."""
+    rows = tmp_path_factory.mktemp("rows")
+    datasets.DatasetDict({"train": tiny.pairs(16), "test": tiny.pairs(8)}).save_to_disk(rows)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["hfcomp.sandbox", "matplotlib.figure", __name__])
+
+    def run(folder: Path, place: str) -> tuple[int, list[tuple[str, str]]]:
+        log = folder.with_name(f"{folder.name}-{place or 'end'}.json")
+        process = context.Process(target=run_and_kill, args=(str(folder), str(rows), place, str(log)))
+        process.start()
+        process.join(120)
+        return process.exitcode, [tuple(entry) for entry in json.loads(log.read_text())]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(child, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    code, _ = child(folder, "")
+    assert code == 0
+    return folder
+
+
+def steps(done: list[tuple[str, str]], stage: str) -> int:
+    return sum(name == "training_step" and Path(where).name == stage for name, where in done)
+
+
+def test_a_run_killed_in_every_part_is_finished_by_the_same_command(child, whole, tmp_path):
+    folder = tmp_path / "killed"
+    done = {}
+    for place in ("base", "control", "method", "evaluation", "report"):
+        code, done[place] = child(folder, place)
+        assert code == -signal.SIGKILL, place
+        assert not (folder / FINISHED_FILE).exists()
+    code, done["end"] = child(folder, "")
+    assert code == 0 and (folder / FINISHED_FILE).exists()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["killed"]
+    # base 2 steps; killed before the fourth step the control and the method go on from the checkpoint at step 2
+    counted = {
+        place: tuple(steps(part, stage) for stage in ("base", "plain", "method")) for place, part in done.items()
+    }
+    assert counted == {
+        "base": (1, 0, 0),
+        "control": (2, 3, 0),
+        "method": (0, 2, 3),
+        "evaluation": (0, 0, 2),
+        "report": (0, 0, 0),
+        "end": (0, 0, 0),
+    }
+    evaluated = {place: sum(name == "Embedder" for name, _ in part) for place, part in done.items()}
+    assert evaluated == {"base": 0, "control": 0, "method": 0, "evaluation": 1, "report": 2, "end": 0}
+    assert_same_numbers(folder, whole)
+    history = json.loads((folder / "method" / HISTORY_FILE).read_text())
+    clock = [line["elapsed_seconds"] for line in history]
+    assert clock == sorted(clock) and clock[0] > 0  # a resumed stage's seconds are of all its steps
+    assert json.loads((folder / "method" / "stage.json").read_text())["seconds"] == clock[-1]
+
+
+def assert_same_numbers(folder: Path, other: Path) -> None:
+    one, two = (json.loads((path / "results.json").read_text()) for path in (folder, other))
+    assert [line["models"] for line in one["results"]] == [line["models"] for line in two["results"]]
+    assert one["weights"] == two["weights"] and list(one["weights"]) == list(MODELS)
+    assert one["notes"] == two["notes"]
+    for key in ("name", "steps", "images", "texts", "loss"):
+        assert [stage[key] for stage in one["stages"]] == [stage[key] for stage in two["stages"]], key
+    pd.testing.assert_frame_equal(*(pd.read_parquet(path / "items.parquet") for path in (folder, other)))
+
+
+def checkpoint(folder: Path, step: int) -> Path:
+    """What transformers writes, as far as it is looked at."""
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    torch.save({}, path / "optimizer.pt")
+    torch.save({}, path / "rng_state.pth")
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}, indent=2))
+    return path
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: (path / "trainer_state.json").unlink(),
+        lambda path: cut(path / "trainer_state.json"),
+        lambda path: (path / "trainer_state.json").write_text(""),
+        lambda path: cut(path / "rng_state.pth"),
+        lambda path: (path / "rng_state.pth").unlink(),
+        lambda path: (path / "optimizer.pt").unlink(),
+    ],
+    ids=["no state", "half a state", "an empty state", "half a random state", "no random state", "no optimiser"],
+)
+def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, spoil):
+    whole = checkpoint(tmp_path, 90)
+    last = checkpoint(tmp_path, 100)
+    assert last_checkpoint(tmp_path) == str(last)
+    spoil(last)
+    assert last_checkpoint(tmp_path) == str(whole)
+    spoil(whole)
+    assert last_checkpoint(tmp_path) is None
+
+
+def test_transformers_writes_what_is_looked_at(whole):
+    assert last_checkpoint(whole / "method") == str(whole / "method" / "checkpoint-4")
+    names = {path.name for path in (whole / "method" / "checkpoint-4").iterdir()}
+    assert {"model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"} <= names
+
+
+class Terminal:
+    """The one process of a run, which keeps what is printed."""
+
+    is_main_process, num_processes = True, 1
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def print(self, line: str) -> None:
+        self.lines.append(line)
+
+
+GIVEN = {"max_steps": 4, "seed": 1, "logging_steps": 3}
+
+
+def unfinished(folder: Path, **values: object) -> Path:
+    folder.mkdir()
+    (folder / CONFIG_FILE).write_text(yaml.safe_dump({**GIVEN, "output_dir": str(folder), **values}))
+    return folder
+
+
+def finished(folder: Path, **values: object) -> Path:
+    (unfinished(folder, **values) / FINISHED_FILE).touch()
+    return folder
+
+
+def chosen(wanted: Path, **values: object) -> tuple[Path, list[str]]:
+    terminal, given = Terminal(), {**GIVEN, **values}
+    with run_folder(wanted, given, terminal) as folder:
+        assert given["output_dir"] == str(folder)
+        assert yaml.safe_load((folder / CONFIG_FILE).read_text()) == given
+    return folder, terminal.lines
+
+
+def test_a_new_run_takes_the_folder_it_asks_for(tmp_path):
+    assert chosen(tmp_path / "deep" / "run") == (tmp_path / "deep" / "run", [])
+
+
+def test_an_unfinished_run_goes_on_wherever_its_folder_is(tmp_path):
+    finished(tmp_path / "run")
+    second = unfinished(tmp_path / "run-2")
+    assert chosen(tmp_path / "run") == (second, [f"going on with the unfinished run in {second}"])
+
+
+def test_what_changes_no_weight_may_differ(tmp_path):
+    folder = unfinished(tmp_path / "run")
+    changes = {"logging_steps": 1, "evaluation_items": 9, "mini_batch_size": 2, "dataloader_num_workers": 1}
+    assert chosen(folder, **changes)[0] == folder
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    before = (finished(tmp_path / "run") / CONFIG_FILE).stat().st_mtime_ns
+    assert chosen(tmp_path / "run") == (tmp_path / "run-2", [])
+    assert (tmp_path / "run" / CONFIG_FILE).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("change", ["max_steps: 4 -> 5", "seed: 1 -> 2", "dataloader_drop_last: None -> False"])
+def test_an_unfinished_run_of_other_values_is_left_alone_and_told(tmp_path, change):
+    folder = unfinished(tmp_path / "run")
+    name, _, value = change.partition(": ")
+    taken, told = chosen(folder, **{name: yaml.safe_load(value.rpartition(" ")[2].lower())})
+    assert taken == tmp_path / "run-2"
+    assert told == [f"{folder} holds an unfinished run of other values ({change}); it is left alone"]
+
+
+def test_a_run_that_is_going_on_is_left_alone_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "PATIENCE", 0.1)
+    folder = unfinished(tmp_path / "run")
+    with FileLock(folder / LOCK_FILE):
+        taken, told = chosen(folder)
+    assert taken == tmp_path / "run-2"
+    assert told[-1] == f"{folder} is in use by another process; it is left alone"
+    assert chosen(folder)[0] == folder
+
+
+def test_the_folder_is_held_until_the_run_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "PATIENCE", 0.1)
+    with run_folder(tmp_path / "run", dict(GIVEN), Terminal()) as first:
+        assert chosen(tmp_path / "run")[0] == tmp_path / "run-2" != first
+
+
+def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, tmp_path):
+    shutil.copytree(clip, tmp_path / "model")
+    recipe = read_recipe("slipform", ["--use_cpu", "true", "--evaluation_items", "4"])
+    session, evaluated = Session(Terminal()), []
+
+    def evaluate(embedder: Embedder) -> pd.DataFrame:
+        evaluated.append(embedder)
+        session.tell("2 texts were cut")
+        return pd.DataFrame({"item": ["a", "b"], "value": [0.0, 1.0]})
+
+    def items() -> pd.DataFrame:
+        return evaluate_models(recipe, tmp_path, {"some/model": tmp_path / "model"}, evaluate, session).items
+
+    first = items()
+    session.notes.clear()
+    pd.testing.assert_frame_equal(items(), first)
+    assert len(evaluated) == 1 and session.notes == ["2 texts were cut"]
+    recipe.experiment.evaluation_items = 5
+    items()
+    assert len(evaluated) == 2
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    weights["logit_scale"] = weights["logit_scale"] + 1
+    save_file(weights, tmp_path / "model" / "model.safetensors", {"format": "pt"})
+    items()
+    assert len(evaluated) == 3
+    assert not list(tmp_path.rglob("*.part"))

@@ -1,0 +1,224 @@
+"""Sweeps: what the file may say, the numbers over seeds, and a whole one that is interrupted and goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import datasets
+import pandas as pd
+import pytest
+import yaml
+
+from hfcomp.experiments import sweep_report
+from hfcomp.experiments.sweep import find_sweep, read_sweep, run_sweep
+from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
+from hfcomp.trainers.cement import CementTrainer
+from tests import tiny
+
+VALUES = {
+    "seeds": [1, 2],
+    "settings": {"slow": {"learning_rate": 1e-5}, "fast": {"learning_rate": 1e-2}},
+    "variants": {"none": {"margin": "none"}, "high": {"margin": "static", "static_margin": 3.0}},
+    "reference": "none",
+    "logged": ["margin"],
+}
+
+
+def written(folder: Path, **changes: object) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
+    return str(path)
+
+
+def test_the_margins_of_slipform_are_thirty_runs_of_one_recipe():
+    sweep = read_sweep("slipform", ["--report", "margins", "--max_steps", "7"])
+    assert len(sweep.parts) == 2 * 3 * 5
+    assert sweep.recipe.trainer_arguments["output_dir"] == "runs/slipform-margins"
+    noisy = sweep.parts["edit_noise", 43, "inverse"]
+    assert noisy.experiment.edit_noise == 0.6 and sweep.recipe.experiment.edit_noise == 0
+    found = {key: noisy.trainer_arguments[key] for key in ("margin", "seed", "max_steps")}
+    assert found == {"margin": "inverse", "seed": 43, "max_steps": 7}
+    assert sweep.parts["clean", 42, "static_1"].trainer_arguments["static_margin"] == 1.0
+
+
+def test_the_folder_that_is_asked_for_is_taken(tmp_path):
+    sweep = read_sweep("slipform", ["--report", written(tmp_path), "--output_dir", "here"])
+    assert sweep.recipe.trainer_arguments["output_dir"] == "here"
+
+
+def test_an_unknown_sweep_names_those_that_exist():
+    with pytest.raises(
+        FileNotFoundError, match=r"no sweep 'margin' of slipform. Did you mean 'margins'\? Known: margins"
+    ):
+        find_sweep("slipform", "margin")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": [1]}, "unknown key 'seed'. Did you mean 'seeds'?"),
+        ({"seeds": [1.5]}, "seeds: found [1.5], expected a list of whole numbers"),
+        ({"settings": {"a": {"edit_nois": 1}}}, "mine.yaml: unknown field 'edit_nois'. Did you mean 'edit_noise'?"),
+        ({"variants": {"none": {"margn": 1}}}, "mine.yaml: unknown field 'margn'. Did you mean 'margin'?"),
+        ({"variants": {"none": {"edit_noise": 1}}}, "variants: none: edit_noise changes the rows or batches"),
+        ({"variants": {"none": {"batch_size": 8}}}, "variants: none: batch_size changes the rows or batches"),
+        ({"settings": {"a": {"evaluation_items": 3}}}, "settings: a: evaluation_items is the same for all runs"),
+        ({"settings": {"a": {"seed": 3}}}, "settings: a: seed is the same for all runs"),
+        ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
+        ({"reference": "plain"}, "reference 'plain' is none of none, high"),
+    ],
+)
+def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
+    with pytest.raises(ValueError) as caught:
+        read_sweep("slipform", ["--report", written(tmp_path, **changes)])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("words", [["--margin", "none"], ["--seed", "1"]])
+def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, words):
+    with pytest.raises(ValueError, match=f"command line: {words[0]} is set by .*mine.yaml"):
+        read_sweep("slipform", ["--report", written(tmp_path), *words])
+
+
+def outcomes(model: str, shares: dict[tuple[str, str, str], list[float]]) -> pd.DataFrame:
+    tables = []
+    for (aspect, subset, metric), values in shares.items():
+        columns = {"item": [f"{index}" for index in range(len(values))], "value": values}
+        table = pd.DataFrame(columns).assign(image_id=lambda table: "image " + table["item"])
+        tables.append(table.assign(benchmark="drawn", subset=subset, metric=metric, aspect=aspect))
+    return pd.concat(tables).assign(model=model)
+
+
+def test_means_ranges_and_differences_over_seeds(tmp_path):
+    """Two kinds of unequal size: their mean weighs them alike; a caption choice beside groups is not in it."""
+    swap, other = ("composition", "swap", "group"), ("composition", "other", "group")
+    choice, recall = ("composition", "swap", "caption choice"), ("general", "all", "recall@1")
+    plan = SweepPlan(["clean"], [1, 2], ["none", "new"], reference="none", logged=["margin"], benchmarks=[])
+
+    def model(name: str, right: int, found: float) -> pd.DataFrame:
+        first = [1.0] * right + [0.0] * (20 - right)
+        return outcomes(name, {swap: first, other: [0.0] * 4, choice: [1.0] * 20, recall: [found] * 8})
+
+    tables = [model("base", 0, 1.0)]
+    for seed, (none, new) in {1: (2, 12), 2: (4, 20)}.items():
+        tables += [model(f"clean/{seed}/none", none, 1.0), model(f"clean/{seed}/new", new, 1.0)]
+        for variant, margin in (("none", 0.0), ("new", float(seed))):
+            (tmp_path / f"clean/{seed}/{variant}").mkdir(parents=True)
+            history = [{"margin": margin, "loss": 1.0}, {"train_loss": 1.0}]
+            (tmp_path / f"clean/{seed}/{variant}/history.json").write_text(json.dumps(history))
+    results = summarize_sweep(pd.concat(tables), plan, tmp_path)
+
+    assert results["measures"] == ["drawn: swap group", "drawn: other group", "mean", "drawn: recall@1"]
+    new = results["settings"]["clean"]["new"]
+    swapped, mean = new["measures"]["drawn: swap group"], new["measures"]["mean"]
+    assert (swapped["value"], swapped["lowest"], swapped["highest"]) == pytest.approx((0.8, 0.6, 1.0))
+    assert (mean["value"], mean["lowest"], mean["highest"]) == pytest.approx((0.4, 0.3, 0.5))
+    assert swapped["minus"]["value"] == pytest.approx(0.65) and mean["minus"]["value"] == pytest.approx(0.325)
+    assert swapped["minus"]["low"] < 0.65 < swapped["minus"]["high"] and swapped["minus"]["p"] < 0.001
+    assert new["measures"]["drawn: recall@1"]["minus"]["value"] == 0
+    assert new["measures"]["drawn: recall@1"]["minus"]["p"] == 1
+    assert "minus" not in results["settings"]["clean"]["none"]["measures"]["mean"]
+    assert new["logged"] == {"margin": 1.5}
+    assert results["base"]["mean"] == 0
+
+
+def test_a_benchmark_that_was_not_evaluated_is_named():
+    items = outcomes("base", {("general", "all", "recall@1"): [1.0] * 3})
+    plan = SweepPlan(["clean"], [1], ["none"], reference="none", logged=[], benchmarks=["drawn", "sandbx"])
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: drawn"):
+        summarize_sweep(items, plan, Path())
+
+
+@pytest.fixture(scope="module")
+def words(clip, tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("sweep")
+    rows = tiny.pairs(16).map(lambda row, index: {"image_id": f"{index}"}, with_indices=True)
+    datasets.DatasetDict({"train": rows, "test": rows.select(range(12))}).save_to_disk(folder / "rows")
+    fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 2"
+    machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
+    output = f"--mini_batch_size 8 --logging_steps 1 --report {written(folder)} --output_dir {folder / 'run'}"
+    return f"{fields} {machine} {output}".split()
+
+
+@pytest.fixture(scope="module")
+def swept(words) -> tuple[Path, dict[str, list[str]]]:
+    """A sweep that is stopped in its fifth run and started again: its folder, and what was trained each time."""
+    trained: dict[str, list[str]] = {"stopped": [], "end": []}
+    train = CementTrainer.train
+
+    def counted(self, *arguments, **keywords):
+        part = "end" if len(trained["stopped"]) == 5 else "stopped"
+        trained[part].append("/".join(Path(self.args.output_dir).parts[-3:]))
+        if part == "stopped" and len(trained[part]) == 5:
+            raise KeyboardInterrupt
+        return train(self, *arguments, **keywords)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(CementTrainer, "train", counted)
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(read_sweep("slipform", words))
+        return run_sweep(read_sweep("slipform", words)), trained
+
+
+def test_an_interrupted_sweep_goes_on_and_repeats_nothing(swept):
+    folder, trained = swept
+    every = [f"{s}/{seed}/{v}" for s in VALUES["settings"] for seed in VALUES["seeds"] for v in VALUES["variants"]]
+    assert trained == {"stopped": every[:5], "end": every[4:]}
+    assert [path.name for path in folder.parent.glob("run*")] == ["run"] and (folder / "finished").exists()
+    assert len(list((folder / "evaluation").rglob("*.parquet"))) == 1 + len(every)
+
+
+def test_the_results_hold_every_setting_variant_and_measure(swept):
+    folder, _ = swept
+    found = json.loads((folder / "sweep.json").read_text())
+    results = found["results"]
+    assert results["measures"][0] == "own: caption choice" and len(results["measures"]) == 3
+    assert {name: list(variants) for name, variants in results["settings"].items()} == {
+        "slow": ["none", "high"],
+        "fast": ["none", "high"],
+    }
+    assert len(found["stages"]) == 8 and len(found["weights"]) == 9
+    assert found["plan"]["seeds"] == [1, 2]
+    assert results["settings"]["slow"]["none"]["logged"]["margin"] == 0
+    assert results["settings"]["fast"]["high"]["logged"]["margin"] == pytest.approx(3.0)
+
+
+def test_variants_have_the_same_rows_and_seeds_do_not(swept):
+    """The first loss is the base's on the first batch: the same batch without margin and with it, in both settings."""
+    folder, _ = swept
+    histories = {name: json.loads((folder / name / "history.json").read_text())[0] for name in _parts()}
+    keys = sorted(key for key in histories["slow/1/none"] if "accuracy" in key)
+    assert keys
+    for seed in (1, 2):
+        same = [[histories[name][key] for key in keys] for name in _parts() if f"/{seed}/" in name]
+        assert all(values == same[0] for values in same)
+    assert histories["slow/1/none"]["loss"] == histories["fast/1/none"]["loss"] != histories["slow/2/none"]["loss"]
+    assert histories["slow/1/high"]["loss"] > histories["slow/1/none"]["loss"]
+
+
+def _parts() -> list[str]:
+    return [f"{s}/{seed}/{v}" for s in VALUES["settings"] for seed in VALUES["seeds"] for v in VALUES["variants"]]
+
+
+def test_the_tables_fit_eighty_columns(swept, capsys, monkeypatch):
+    """Five variants, as the sweep that ships has."""
+    monkeypatch.setenv("COLUMNS", "80")
+    folder, _ = swept
+    results = json.loads((folder / "sweep.json").read_text())["results"]
+    slow, names = results["settings"]["slow"], ["none", "adaptive", "static_1", "static_mean", "inverse"]
+    results["settings"] = {"clean": dict.fromkeys(names, slow["high"]) | {"none": slow["none"]}}
+    plan = SweepPlan(["clean"], [1, 2], names, reference="none", logged=["margin"], benchmarks=[])
+    sweep_report.print_sweep(plan, results, {"method": "Slipform", "caveat": "A caveat."}, Path("runs"))
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "clean: means over 2 seeds" in shown and "minus none" in shown and "A caveat." in shown
+    assert "static_mean" in shown and "text to image" in shown and "recall@1" not in shown
+
+
+def test_the_markdown_has_a_row_for_each_measure(swept):
+    folder, _ = swept
+    report = (folder / "report.md").read_text()
+    for line in ("## slow: shares", "## fast: minus none", "| own: caption choice |", "| mean margin in training |"):
+        assert line in report
+    assert "## Cost of a run" in report
