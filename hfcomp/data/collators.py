@@ -63,10 +63,9 @@ class TextTokenizer:
 
     def pad(self, rows: list[list[int]], length: int) -> torch.Tensor:
         """`[n, length]` long, padded on the right; `[0, length]` for no rows."""
-        padded = torch.full((len(rows), length), self.tokenizer.pad_token_id, dtype=torch.long)
-        for index, row in enumerate(rows):
-            padded[index, : len(row)] = torch.tensor(row)
-        return padded
+        padding = [self.tokenizer.pad_token_id] * length
+        padded = [row + padding[len(row) :] for row in rows]
+        return torch.tensor(padded, dtype=torch.long).reshape(len(rows), length)
 
     def length(self, rows: Iterable[list[int]]) -> int:
         """The length to pad to."""
@@ -186,23 +185,22 @@ class CompositionalCollator:
         return {"truncated": truncated, **batch}
 
     def _negatives(self, rows: Sequence[dict[str, Any]], names: list[int]) -> tuple[list[str], dict[str, Any]]:
+        entries = [
+            (name, *entry)
+            for row, name in zip(rows, names, strict=True)
+            for entry in _negative_entries(row, name, self.num_negatives)
+        ]
+        kinds = [
+            kind_id("other" if kind is None else kind, where=f"column 'negative_kinds', row {name}")
+            for name, _, kind, _ in entries
+        ]
+        ratings = [math.nan if rating is None else rating for *_, rating in entries]
         size = (len(rows), self.num_negatives)
-        mask = torch.zeros(size, dtype=torch.bool)
-        kinds = torch.full(size, kind_id("other", where="default"), dtype=torch.long)
-        concreteness = torch.full(size, float("nan"))
-        texts = []
-        for index, (row, name) in enumerate(zip(rows, names, strict=True)):
-            entries = _negative_entries(row, name, self.num_negatives)
-            for slot, (text, kind, rating) in enumerate(entries):
-                if not text.strip():
-                    continue
-                mask[index, slot] = True
-                texts.append(text)
-                if kind is not None:
-                    kinds[index, slot] = kind_id(kind, where=f"column 'negative_kinds', row {name}")
-                if rating is not None:
-                    concreteness[index, slot] = rating
-        return texts, {"negative_text_mask": mask, "negative_kind": kinds, "negative_concreteness": concreteness}
+        return [text for _, text, *_ in entries if text], {
+            "negative_text_mask": torch.tensor([bool(text) for _, text, *_ in entries]).reshape(size),
+            "negative_kind": torch.tensor(kinds, dtype=torch.long).reshape(size),
+            "negative_concreteness": torch.tensor(ratings, dtype=torch.float32).reshape(size),
+        }
 
     def _concepts(
         self, rows: Sequence[dict[str, Any]], names: list[int], captions: list[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,17 @@ from transformers import AutoProcessor
 
 from hfcomp import __version__
 from hfcomp.evaluation.results import summarize
-from hfcomp.experiments.base import check_vocabulary, fresh_vit_b32, sandbox_base
+from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
 from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import evaluate_models
-from hfcomp.experiments.recipes import SANDBOX, Recipe
+from hfcomp.experiments.outcomes import Outcomes, evaluate_models
+from hfcomp.experiments.recipes import SANDBOX, SANDBOX_MODELS, Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
 
-# Trainer arguments that concern the machine and not the method: the base and the controls share them.
-MACHINE_ARGUMENTS = ("use_cpu", "disable_tqdm", "dataloader_num_workers", "bf16", "fp16", "report_to", "ddp_backend")
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
     "vit_b32": "Plumbing, not quality: the model started from random weights.",
@@ -48,8 +47,8 @@ def run(recipe: Recipe) -> Path:
     # not before everything is loaded: a mistyped path takes no folder
     with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
         session.state.print(f"-> {folder}")
-        base, stages = base_model(recipe, folder)
-        models: Models = {"base": base}
+        stages: list[StageSummary] = []
+        models: Models = {"base": base_model(recipe, folder)}
         _train(method, controls, folder, stages, models, session)
         if session.state.is_main_process:
             _report(recipe, folder, stages, models, evaluate, session)
@@ -69,7 +68,7 @@ def prepare(recipe: Recipe, session: Session) -> Evaluation:
     config = recipe.experiment
     if config.model:
         AutoProcessor.from_pretrained(config.model)
-    elif config.fresh_model != SANDBOX:
+    elif config.fresh_model not in SANDBOX_MODELS:
         check_vocabulary(config.clip_vocabulary)
     names = recipe.trainer_arguments.get("column_names")
     return prepare_evaluation(config, column_names=names, seed=0, tell=session.tell)
@@ -91,18 +90,17 @@ def method_run(recipe: Recipe, rows: Dataset | None, *, name: str | None = None)
     return Run(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size)
 
 
-def base_model(recipe: Recipe, folder: Path) -> tuple[Path | str, list[StageSummary]]:
-    """The model that all runs start from, the recipe's or one made in `folder`, and what making it cost."""
-    config, arguments = recipe.experiment, recipe.trainer_arguments
+def base_model(recipe: Recipe, folder: Path) -> Path | str:
+    """The model that all runs start from: the recipe's, or one written to `folder`."""
+    config = recipe.experiment
     if config.model:
-        return config.model, []
+        return config.model
     base = folder / "base"
-    if config.fresh_model != SANDBOX:
-        fresh_vit_b32(base, config.clip_vocabulary, seed=_seed(recipe), resume=True)
-        return base, []
-    machine = {name: arguments[name] for name in MACHINE_ARGUMENTS if name in arguments}
-    size = {"steps": config.base_steps, "rows": config.base_rows}
-    return base, [sandbox_base(base, **size, seed=_seed(recipe), common=machine, resume=True)]
+    if config.fresh_model in SANDBOX_MODELS:
+        make_base(base, partial(copy_sandbox_base, architecture=SANDBOX_MODELS[config.fresh_model]))
+    else:
+        make_base(base, partial(write_vit_b32, vocabulary=config.clip_vocabulary, seed=_seed(recipe)))
+    return base
 
 
 def _seed(recipe: Recipe) -> int:
@@ -141,21 +139,26 @@ def _report(
     outcomes = evaluate_models(recipe, folder, models, evaluate, session)
     names = list(models)
     lines = summarize(outcomes.items, models=names, references=names[:-1])
-    facts = {**run_facts(recipe, session), "models": {name: str(place) for name, place in models.items()}}
-    facts["weights"] = outcomes.weights
+    facts = {**run_facts(recipe, session), "models": named_models(models, outcomes)}
     write_results(folder, items=outcomes.items, lines=lines, stages=stages, facts=facts)
     print_report(lines, stages, facts, folder)
+
+
+def named_models(models: Models, outcomes: Outcomes) -> dict[str, dict[str, str]]:
+    """Where each model lies and what its weights are."""
+    return {name: {"path": str(place), "weights": outcomes.weights[name]} for name, place in models.items()}
 
 
 def run_facts(recipe: Recipe, session: Session) -> dict[str, Any]:
     """What a report says beside its numbers."""
     config = recipe.experiment
-    synthetic = SANDBOX if config.dataset == SANDBOX or config.evaluation == SANDBOX else None
     made_here = None if config.model else config.fresh_model
+    drawn = SANDBOX in (config.dataset, config.evaluation) or made_here in SANDBOX_MODELS
+    one_seed = "One seed: differences between seeds are not shown."
     return {
         "hfcomp_version": __version__,
         "method": config.method,
-        "caveat": CAVEATS.get(synthetic or made_here or "", "One seed: differences between seeds are not shown."),
+        "caveat": CAVEATS.get(SANDBOX if drawn else made_here or "", one_seed),
         "notes": session.notes,
         "config": recipe.given,
     }

@@ -21,7 +21,8 @@ from hfcomp.data.columns import nearest
 from hfcomp.negatives.keyword_matching import MATCHINGS
 
 SANDBOX = "sandbox"
-FRESH_MODELS = (SANDBOX, "vit_b32")
+SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
+FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, "sugarcrepe", "own")
 CONTROLS = ("plain", "same-batch", "shuffled", "equal-images")
 SANDBOX_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
@@ -49,14 +50,15 @@ class ExperimentConfig:
     dataset: str = field(metadata={"help": "'sandbox', a folder or file, or a Hub id with the column contract."})
     batch_size: int = field(metadata={"help": "Rows of the contrastive batch, over all processes."})
     model: str | None = field(
-        default=None, metadata={"help": "Hub id or folder. Unset: a model made on the spot, as `fresh_model` says."}
+        default=None, metadata={"help": "Hub id or folder. Unset: a model without a download, as `fresh_model` says."}
     )
     fresh_model: str = field(
         default=SANDBOX,
-        metadata={"help": "Without --model: 'sandbox' trains a tiny CLIP, 'vit_b32' writes one with random weights."},
+        metadata={
+            "help": "Without --model: 'sandbox' and 'sandbox-siglip' are the tiny models that hfcomp brings along, "
+            "'vit_b32' is a CLIP of that size with random weights."
+        },
     )
-    base_steps: int = field(default=250, metadata={"help": "Steps of the sandbox's base; longer, it learns binding."})
-    base_rows: int = field(default=30_000, metadata={"help": "Scenes of the sandbox's base."})
     clip_vocabulary: str | None = field(
         default=None, metadata={"help": "Folder with CLIP's vocab.json and merges.txt, for fresh_model vit_b32."}
     )

@@ -7,17 +7,18 @@ import math
 import shutil
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from torch import nn
-from transformers import AutoModel, AutoProcessor, CLIPModel, SiglipModel, set_seed
+from transformers import AutoModel, CLIPModel, SiglipModel, set_seed
 
 from hfcomp.evaluation.results import versions, weights_hash
 from hfcomp.experiments.folders import write_atomically
-from hfcomp.experiments.stages import train_stage
+from hfcomp.experiments.stages import StageSummary, train_stage
 from hfcomp.sandbox import pretraining_set, sandbox_clip_config, sandbox_processor
 from hfcomp.sandbox.bases import ARCHITECTURES, FACTS_FILE
 from hfcomp.sandbox.processor import sandbox_siglip_config, sandbox_siglip_processor
@@ -25,32 +26,27 @@ from hfcomp.trainers.info_nce import InfoNCETrainer
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """Settings of a base; all are our choice, found by trial.
+class Phase:
+    """A part of the training of a base; all values are our choice, found by trial.
 
     Attributes:
-        rows: scenes, drawn anew for each seed.
+        rows: scenes.
         steps: optimiser steps.
-        batch_size: images, with one caption each.
-        learning_rate: at its height, after `warmup_steps`; then a cosine to 0.
-        warmup_steps: of the learning rate.
-        position_scale: factor on the vision tower's position embeddings at the start: they begin so small that
-            places are learned last.
+        learning_rate: at its height, after 50 steps of warm-up; then a cosine to 0.
+        places: whether captions mostly name one of several things and its place.
     """
 
-    rows: int = 40_000
-    steps: int = 1500
-    batch_size: int = 128
-    learning_rate: float = 1e-3
-    warmup_steps: int = 50
-    position_scale: float = 15.0
+    rows: int
+    steps: int
+    learning_rate: float
+    places: bool = False
 
     def arguments(self, seed: int) -> dict[str, Any]:
         """Of the trainer."""
         return {
             "max_steps": self.steps,
             "learning_rate": self.learning_rate,
-            "warmup_steps": self.warmup_steps,
+            "warmup_steps": 50,
             "lr_scheduler_type": "cosine",
             "weight_decay": 0.05,
             "adam_beta2": 0.98,
@@ -61,19 +57,25 @@ class Pretraining:
         }
 
 
-SETTINGS = {"clip": Pretraining(), "siglip": Pretraining()}
+BATCH_SIZE = 128
+# Factor on the vision tower's position embeddings at the start: they begin so small that places are learned last.
+POSITION_SCALE = 15.0
+# First words, then where things are among others.
+PHASES = {
+    "clip": (Phase(40_000, 1500, 1e-3), Phase(30_000, 500, 1.5e-3, places=True)),
+    "siglip": (Phase(40_000, 1500, 1e-3), Phase(30_000, 500, 1.5e-3, places=True)),
+}
 # Of SigLIP at the start, as its authors have them.
 SIGLIP_SCALE, SIGLIP_BIAS = 10.0, -10.0
 
 
-def fresh_model(architecture: str, folder: Path, *, seed: int, position_scale: float) -> tuple[nn.Module, Any]:
+def fresh_model(architecture: str, folder: Path, *, seed: int) -> tuple[nn.Module, Any]:
     """A model with random weights and its processor.
 
     Args:
         architecture: `clip` or `siglip`.
         folder: receives SigLIP's SentencePiece model.
         seed: of the weights.
-        position_scale: factor on the vision tower's position embeddings.
     """
     set_seed(seed)
     if architecture == "clip":
@@ -82,59 +84,67 @@ def fresh_model(architecture: str, folder: Path, *, seed: int, position_scale: f
         processor = sandbox_siglip_processor(folder)
         model = SiglipModel(sandbox_siglip_config(processor.tokenizer))
     with torch.no_grad():
-        model.vision_model.embeddings.position_embedding.weight.mul_(position_scale)
+        model.vision_model.embeddings.position_embedding.weight.mul_(POSITION_SCALE)
         if architecture == "siglip":
             model.logit_scale.fill_(math.log(SIGLIP_SCALE))
             model.logit_bias.fill_(SIGLIP_BIAS)
     return model, processor
 
 
-def make_base(architecture: str, folder: Path, *, seed: int, settings: Pretraining, command: str) -> Path:
+def make_base(architecture: str, folder: Path, *, seed: int, phases: Sequence[Phase], command: str) -> Path:
     """Pretrains a base and writes it in fp16 to `folder`, with `base.json` beside it.
 
     Args:
         architecture: `clip` or `siglip`.
         folder: receives the model; what is there is replaced once the new one is complete.
         seed: of weights and scenes.
-        settings: of the training.
+        phases: of the training, at least one.
         command: that makes it again, for `base.json`.
     """
     work = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(work, ignore_errors=True)
-
-    def build() -> tuple[Any, Any, Any]:
-        model, processor = fresh_model(architecture, work, seed=seed, position_scale=settings.position_scale)
-        return model, processor, pretraining_set(settings.rows, seed)
-
-    cost = train_stage(
-        architecture,
-        InfoNCETrainer,
-        build,
-        work,
-        settings.arguments(seed),
-        batch_size=settings.batch_size,
-        resume=False,
-    )
-    half = folder.with_name(f"{folder.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    AutoModel.from_pretrained(work, dtype=torch.float16).save_pretrained(half)
-    AutoProcessor.from_pretrained(work).save_pretrained(half)
-    made_with = versions()
+    model, processor = fresh_model(architecture, work / "fresh", seed=seed)
+    costs = []
+    for number, phase in enumerate(phases):
+        rows = pretraining_set(phase.rows, seed, places=phase.places)
+        place, name = work / f"phase-{number}", f"{architecture}, phase {number + 1} of {len(phases)}"
+        arguments = phase.arguments(seed)
+        costs.append(_train(name, model, processor, rows, place, arguments))
+        model = AutoModel.from_pretrained(place)
+    made = work / "base"
+    model.half().save_pretrained(made)
+    processor.save_pretrained(made)
     facts = {
         "command": command,
         "architecture": architecture,
         "seed": seed,
-        "settings": vars(settings),
-        "seconds": cost.seconds,
-        "loss": cost.loss,
-        "weights": weights_hash(half),
-        "versions": {name: made_with[name] for name in ("hfcomp", "python", "torch", "transformers", "datasets")},
+        "batch_size": BATCH_SIZE,
+        "position_scale": POSITION_SCALE,
+        "phases": [vars(phase) for phase in phases],
+        "seconds": sum(cost.seconds for cost in costs),
+        "loss": costs[-1].loss,
+        "weights": weights_hash(made),
+        "versions": {name: versions()[name] for name in ("hfcomp", "python", "torch", "transformers", "datasets")},
     }
-    write_atomically(half / FACTS_FILE, json.dumps(facts, indent=2) + "\n")
+    write_atomically(made / FACTS_FILE, json.dumps(facts, indent=2) + "\n")
     shutil.rmtree(folder, ignore_errors=True)
-    half.rename(folder)
+    made.rename(folder)
     shutil.rmtree(work)
     return folder
+
+
+def _train(
+    name: str, model: nn.Module, processor: Any, rows: Dataset, folder: Path, arguments: dict[str, Any]
+) -> StageSummary:
+    return train_stage(
+        name,
+        InfoNCETrainer,
+        lambda: (model, processor, rows),
+        folder,
+        arguments,
+        batch_size=BATCH_SIZE,
+        resume=False,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -144,11 +154,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="folder of the model, replaced if it is there")
     parser.add_argument("--seed", type=int, default=0, help="of weights and scenes")
     for name in ("steps", "rows"):
-        parser.add_argument(f"--{name}", type=int, help="unset: the shipped base's")
+        parser.add_argument(f"--{name}", type=int, help="of each phase; unset: the shipped base's")
     options = parser.parse_args(arguments)
     given = {name: getattr(options, name) for name in ("steps", "rows") if getattr(options, name) is not None}
-    settings = Pretraining(**{**vars(SETTINGS[options.architecture]), **given})
+    phases = [replace(phase, **given) for phase in PHASES[options.architecture]]
     words = [f"--architecture {options.architecture} --seed {options.seed}", *(f"--{k} {v}" for k, v in given.items())]
     command = " ".join(["python recipes/sandbox_base.py", *words, "--output_dir <folder>"])
-    folder = make_base(options.architecture, options.output_dir, seed=options.seed, settings=settings, command=command)
+    folder = make_base(options.architecture, options.output_dir, seed=options.seed, phases=phases, command=command)
     print(f"written to {folder}: {weights_hash(folder)}")

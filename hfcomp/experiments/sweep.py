@@ -13,7 +13,15 @@ from hfcomp import __version__
 from hfcomp.data.columns import nearest
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import evaluate_models
-from hfcomp.experiments.program import base_model, load_rows, method_run, output_folder, prepare, run_facts
+from hfcomp.experiments.program import (
+    base_model,
+    load_rows,
+    method_run,
+    named_models,
+    output_folder,
+    prepare,
+    run_facts,
+)
 from hfcomp.experiments.recipes import (
     ExperimentConfig,
     Recipe,
@@ -143,14 +151,14 @@ def run_sweep(sweep: Sweep) -> Path:
         method_run(part, None).check()
     with run_folder(output_folder(sweep.recipe), sweep.recipe.given, session.state) as folder:
         session.state.print(f"-> {folder}")
-        base, stages = base_model(sweep.recipe, folder)
-        models: dict[str, Path | str] = {"base": base}
+        stages: list[StageSummary] = []
+        models: dict[str, Path | str] = {"base": base_model(sweep.recipe, folder)}
         for setting in plan.settings:
             for seed in plan.seeds:
                 stages += _train(sweep, setting, seed, folder, models, session)
         if session.state.is_main_process:
             outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
-            facts = {**run_facts(sweep.recipe, session), "weights": outcomes.weights}
+            facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
             results = summarize_sweep(outcomes.items, plan, folder)
             write_sweep(folder, plan, results, stages=stages, facts=facts)
             print_sweep(plan, results, facts, folder)

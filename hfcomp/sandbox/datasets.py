@@ -10,13 +10,15 @@ import numpy as np
 from datasets import Dataset, Features, Image, List, Value
 from datasets.fingerprint import Hasher
 
-from hfcomp.sandbox.alt_text import draw_alt_text
+from hfcomp.sandbox.alt_text import PLACES, WORDS, draw_alt_text
 from hfcomp.sandbox.captions import BACKGROUND_PHRASES, Caption, paraphrase, place_phrase
 from hfcomp.sandbox.drawing import (
+    EVALUATION,
     KIND_WEIGHTS,
     KINDS,
     ONE_OBJECT,
     PRETRAINING,
+    PRETRAINING_PLACES,
     TUNING,
     TWO_OBJECTS,
     Style,
@@ -41,7 +43,7 @@ EDITED_CONCEPTS = {
     "replace_size": "size",
     "replace_rel": "location",
 }
-_STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels")
+_STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels", "places")
 _CHUNK = 256
 # All that can be said of a lone object.
 EVERYTHING = Caption("", (0,), (), (0,), (0,), 0, True, BACKGROUND_PHRASES[0])
@@ -74,19 +76,20 @@ _NEGATIVES = {
 }
 
 
-def pretraining_set(num_rows: int, seed: int) -> Dataset:
+def pretraining_set(num_rows: int, seed: int, *, places: bool = False) -> Dataset:
     """Images with one true caption each, on which a small model learns words and becomes a bag of words.
 
     Args:
         num_rows: number of rows, at least 1.
         seed: non-negative; the same seed gives the same rows.
+        places: mostly scenes of several things of which the caption names one and its place.
 
     Returns:
         Columns `image` (36 x 36), `caption`, `image_id`; no scene of the evaluation sets. Captions are alt-text: often
         tags, or the mention of one thing of several.
     """
     columns = {name: _PAIR[name] for name in ("image", "caption", "image_id")}
-    return _cached(_pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed)
+    return _cached(_pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed, places=places)
 
 
 def training_set(
@@ -174,9 +177,11 @@ def edited_pairs_set(num_rows_per_concept: int, seed: int) -> Dataset:
         seed: non-negative; the same seed gives the same rows.
 
     Returns:
-        Columns `concept`, `coco_caption`, `coco_image`, `inpaint_caption`, `inpaint_image`, `mask`, `image_id`.
+        Columns `concept`, `coco_caption`, `coco_image`, `inpaint_caption`, `inpaint_image`, `mask`, `image_id`: the
+        rows of `choice_set` of the same size and seed whose kind InpaintCOCO has a name for.
     """
-    rows = choice_set(num_rows_per_concept, seed, kinds=tuple(EDITED_CONCEPTS))
+    rows = choice_set(num_rows_per_concept, seed)
+    rows = rows.select([row for row, kind in enumerate(rows["kind"]) if kind in EDITED_CONCEPTS])
     negatives = [texts[0] for texts in rows["negative_captions"]]
     concepts = [EDITED_CONCEPTS[kind] for kind in rows["kind"]]
     rows = rows.select_columns(["caption", "image", "negative_image", "mask", "image_id"])
@@ -273,17 +278,18 @@ def _draw_worded(generator: np.random.Generator, style: Style, **sides: bool) ->
     return scene, caption, paraphrase(generator, caption)
 
 
-def _pretraining_rows(num_rows: int, seed: int) -> Iterator[dict]:
-    generator = _generator("pretraining", seed)
+def _pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
+    generator = _generator("places" if places else "pretraining", seed)
+    style, forms = (PRETRAINING_PLACES, PLACES) if places else (PRETRAINING, WORDS)
 
     def draw() -> tuple[Scene, str]:
-        scene, caption = draw_pair(generator, PRETRAINING, held_out=False)
-        return scene, draw_alt_text(generator, scene, caption)
+        scene, caption = draw_pair(generator, style, held_out=False)
+        return scene, draw_alt_text(generator, scene, caption, forms)
 
     def columns(rows: Sequence[tuple[Scene, str]]) -> dict[str, list]:
         return {"image": _images([scene for scene, _ in rows]), "caption": [text for _, text in rows]}
 
-    return _rows((draw() for _ in range(num_rows)), columns, f"pretraining-{seed}")
+    return _rows((draw() for _ in range(num_rows)), columns, f"{'places' if places else 'pretraining'}-{seed}")
 
 
 def _training_rows(
@@ -308,7 +314,7 @@ def _choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) ->
     generator = _generator("choice", seed)
 
     def draw(kind: str) -> Tuple:
-        style = TUNING.of_kind(kind)
+        style = EVALUATION.of_kind(kind)
         return draw_tuple(
             generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
         )
@@ -355,7 +361,7 @@ def _levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
     def columns(rows: Sequence[Worded]) -> dict[str, list]:
         return _pair_columns(rows) | _meaning_columns([row[:2] for row in rows])
 
-    pairs = (_draw_worded(generator, TUNING, held_out=True) for _ in range(num_rows))
+    pairs = (_draw_worded(generator, EVALUATION, held_out=True) for _ in range(num_rows))
     return _rows(pairs, columns, f"levels-{seed}")
 
 

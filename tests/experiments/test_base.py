@@ -1,4 +1,4 @@
-"""The ViT-B/32 made on the spot: complete or absent, in the Hub's layout, an error of the writer told to all."""
+"""Models without a download: complete or absent, in the Hub's layout, an error of the writer told to all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModel, AutoProcessor, CLIPConfig
 
 from hfcomp.experiments import base
-from hfcomp.experiments.base import fresh_vit_b32, write_vit_b32
+from hfcomp.experiments.base import copy_sandbox_base, make_base, write_vit_b32
 from tests import tiny
 
 TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
@@ -57,16 +57,16 @@ def test_the_auto_classes_load_it_whole(tmp_path, vocabulary):
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
 
 
-def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path, old_clip, monkeypatch):
-    size = words(old_clip)
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            "transformers.CLIPProcessor.save_pretrained", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
-        with pytest.raises(KeyboardInterrupt):
-            write_vit_b32(tmp_path / "base", str(old_clip), seed=0, config=small(size))
+def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path):
+    def killed(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "config.json").write_text("{")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_base(tmp_path / "base", killed)
     assert not (tmp_path / "base").exists()
-    write_vit_b32(tmp_path / "base", str(old_clip), seed=0, config=small(size))
+    make_base(tmp_path / "base", lambda folder: copy_sandbox_base(folder, "clip"))
     AutoProcessor.from_pretrained(tmp_path / "base")
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
 
@@ -92,11 +92,10 @@ def test_an_error_of_the_main_process_ends_all_of_them(tmp_path, monkeypatch, ma
     process = Process(main)
     monkeypatch.setattr(base, "PartialState", lambda: process)
     with pytest.raises(error, match="clip_vocabulary|the main process could not write it"):
-        fresh_vit_b32(tmp_path / "base", None, seed=0, resume=False)
+        make_base(tmp_path / "base", lambda folder: write_vit_b32(folder, None, seed=0))
     assert process.waited
 
 
-def test_a_finished_base_is_kept_on_resume(tmp_path, monkeypatch):
+def test_a_base_that_is_there_is_kept(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    monkeypatch.setattr(base, "PartialState", lambda: Process(True))
-    fresh_vit_b32(tmp_path, None, seed=0, resume=True)
+    make_base(tmp_path, lambda folder: pytest.fail("written again"))

@@ -148,7 +148,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--margin", "adaptiv"], None),
         (["--per_device_train_batch_size", "4"], "set batch_size instead"),
         (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
-        (["--fresh_model", "vit_b64"], "expected one of sandbox, vit_b32"),
+        (["--fresh_model", "vit_b64"], "expected one of sandbox, sandbox-siglip, vit_b32"),
         (["--keyword_matching", "loose"], "keyword_matching='loose': expected one of paper, extended"),
         (["--controls", "plane"], "controls names ['plane']; known: plain, same-batch, shuffled, equal-images"),
         (["--edit_noise", "1.5"], "edit_noise=1.5: expected a share, 0 to 1"),

@@ -178,7 +178,7 @@ def test_the_results_hold_every_setting_variant_and_measure(swept):
         "slow": ["none", "high"],
         "fast": ["none", "high"],
     }
-    assert len(found["stages"]) == 8 and len(found["weights"]) == 9
+    assert len(found["stages"]) == 8 and len(found["models"]) == 9
     assert found["plan"]["seeds"] == [1, 2]
     assert results["settings"]["slow"]["none"]["logged"]["margin"] == 0
     assert results["settings"]["fast"]["high"]["logged"]["margin"] == pytest.approx(3.0)
