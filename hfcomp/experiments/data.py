@@ -26,11 +26,13 @@ def training_rows(config: ExperimentConfig, *, column_names: Any, seed: int, tel
         tell: receives a line about what was loaded, dropped or joined.
     """
     if config.dataset == SANDBOX:
-        from hfcomp.sandbox import training_set
+        from hfcomp.sandbox import KIND_WEIGHTS, training_set
 
+        kinds = config.negative_kinds
         return training_set(
             config.dataset_rows,
             seed,
+            kind_weights={kind: KIND_WEIGHTS.get(kind, 1.0) for kind in kinds} if kinds else None,
             edit_noise=config.edit_noise,
             caption_noise=config.caption_noise,
             false_negatives=config.false_negatives,

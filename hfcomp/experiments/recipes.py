@@ -25,7 +25,8 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, "sugarcrepe", "own")
 CONTROLS = ("plain", "same-batch", "shuffled", "equal-images")
-SANDBOX_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
+NOISE_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
+SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
 # Fields in which $NAME stands for an environment variable.
 PATH_FIELDS = (
     "dataset",
@@ -68,6 +69,9 @@ class ExperimentConfig:
         default=None, metadata={"help": "column=value; only such rows are used, the others are counted."}
     )
     dataset_rows: int = field(default=8000, metadata={"help": "Rows made, for the sandbox."})
+    negative_kinds: list[str] | None = field(
+        default=None, metadata={"help": "Kinds of the sandbox's negatives (swap_att, ...); unset: its own mixture."}
+    )
     edit_noise: float = field(
         default=0.0, metadata={"help": "Share of the sandbox's negative images whose edit went wrong, 0 to 1."}
     )
@@ -118,16 +122,30 @@ class ExperimentConfig:
         unknown = [name for name in self.controls if name not in CONTROLS]
         if unknown:
             raise ValueError(f"controls names {unknown}; known: {', '.join(CONTROLS)}, or none alone for no control.")
-        for name in SANDBOX_FIELDS:
+        for name in NOISE_FIELDS:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a share, 0 to 1.")
+        for name in SANDBOX_FIELDS:
             if getattr(self, name) and self.dataset != SANDBOX:
-                raise ValueError(f"{name} spoils the sandbox's rows, not those of {self.dataset}. Leave it out.")
+                raise ValueError(f"{name} shapes the sandbox's rows, not those of {self.dataset}. Leave it out.")
+        _check_kinds(self.negative_kinds or [])
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
         for name in ("sugarcrepe_folder", "coco_images"):
             if self.evaluation == "sugarcrepe" and not getattr(self, name):
                 raise ValueError(f"evaluation: sugarcrepe needs {name}, which is not set. Pass --{name} <folder>.")
+
+
+def _check_kinds(names: list[str]) -> None:
+    if not names:
+        return
+    from hfcomp.sandbox import KINDS
+
+    for name in names:
+        if name not in KINDS:
+            raise ValueError(
+                f"negative_kinds: the sandbox has no {name!r}.{nearest(name, KINDS)} Known: {', '.join(KINDS)}."
+            )
 
 
 @dataclass

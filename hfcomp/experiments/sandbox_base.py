@@ -63,7 +63,7 @@ POSITION_SCALE = 15.0
 # First words, then where things are among others.
 PHASES = {
     "clip": (Phase(40_000, 1500, 1e-3), Phase(30_000, 500, 1.5e-3, places=True)),
-    "siglip": (Phase(40_000, 1500, 1e-3), Phase(30_000, 500, 1.5e-3, places=True)),
+    "siglip": (Phase(60_000, 2500, 1e-3), Phase(30_000, 500, 1.5e-3, places=True)),
 }
 # Of SigLIP at the start, as its authors have them.
 SIGLIP_SCALE, SIGLIP_BIAS = 10.0, -10.0

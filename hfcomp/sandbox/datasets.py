@@ -13,7 +13,6 @@ from datasets.fingerprint import Hasher
 from hfcomp.sandbox.alt_text import PLACES, WORDS, draw_alt_text
 from hfcomp.sandbox.captions import BACKGROUND_PHRASES, Caption, paraphrase, place_phrase
 from hfcomp.sandbox.drawing import (
-    EVALUATION,
     KIND_WEIGHTS,
     KINDS,
     ONE_OBJECT,
@@ -314,7 +313,7 @@ def _choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) ->
     generator = _generator("choice", seed)
 
     def draw(kind: str) -> Tuple:
-        style = EVALUATION.of_kind(kind)
+        style = TUNING.of_kind(kind)
         return draw_tuple(
             generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
         )
@@ -361,7 +360,7 @@ def _levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
     def columns(rows: Sequence[Worded]) -> dict[str, list]:
         return _pair_columns(rows) | _meaning_columns([row[:2] for row in rows])
 
-    pairs = (_draw_worded(generator, EVALUATION, held_out=True) for _ in range(num_rows))
+    pairs = (_draw_worded(generator, TUNING, held_out=True) for _ in range(num_rows))
     return _rows(pairs, columns, f"levels-{seed}")
 
 

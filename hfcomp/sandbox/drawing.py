@@ -13,15 +13,15 @@ KINDS = tuple(EDITS)
 # Weighted towards binding, the failure that a model of this size both shows and can repair. Kinds that add are for
 # evaluation: the true caption is true of their counterfactual image too.
 KIND_WEIGHTS = {
-    "swap_att": 2.0,
-    "swap_obj": 3.0,
-    "swap_rel": 1.0,
-    "replace_att": 0.3,
-    "replace_size": 0.3,
-    "replace_texture": 0.3,
-    "replace_count": 0.3,
-    "replace_obj": 0.3,
-    "replace_rel": 1.5,
+    "swap_att": 3.0,
+    "swap_obj": 1.0,
+    "swap_rel": 0.5,
+    "replace_att": 1.0,
+    "replace_size": 1.0,
+    "replace_texture": 0.5,
+    "replace_count": 0.5,
+    "replace_obj": 1.0,
+    "replace_rel": 1.0,
 }
 
 # Number of things, whether the first is there several times, whether three form a corner: relative frequency.
@@ -55,18 +55,7 @@ PRETRAINING = Style(
 PRETRAINING_PLACES = Style(
     {(1, False, False): 0.15, (2, False, False): 0.60, (3, False, False): 0.25}, _PRETRAINING_WORDS
 )
-# Mostly two objects and their relation: what a bag of words cannot tell.
 TUNING = Style(
-    {
-        (1, False, False): 0.03,
-        (1, True, False): 0.05,
-        (2, False, False): 0.77,
-        (3, False, False): 0.05,
-        (3, False, True): 0.10,
-    },
-    {"relation": 0.9, "size": 0.25, "texture": 0.15, "background": 0.25, "place": 0.3, "three": 0.7},
-)
-EVALUATION = Style(
     {
         (1, False, False): 0.05,
         (1, True, False): 0.10,
@@ -88,7 +77,7 @@ _LAYOUTS_OF_KIND = {
 }
 # Captions of one object that name its shape and colour, and of two: what retrieval and zero-shot want.
 ONE_OBJECT = Style({(1, False, False): 1.0}, {})
-TWO_OBJECTS = Style({(2, False, False): 0.7, (3, False, False): 0.3}, EVALUATION.words | {"three": 0.0})
+TWO_OBJECTS = Style({(2, False, False): 0.7, (3, False, False): 0.3}, TUNING.words | {"three": 0.0})
 
 
 @dataclass(frozen=True)

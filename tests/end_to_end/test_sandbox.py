@@ -1,4 +1,4 @@
-"""The main job at its full size: the sandbox shows the problem, plain training does not cure it, Slipform does."""
+"""The main job at its full size: the sandbox shows the problem, controls do not cure it, Slipform does, at a price."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from hfcomp.experiments.recipes import read_recipe
 
 
 @pytest.mark.slow
-def test_slipform_binds_attributes_where_plain_training_does_not(tmp_path):
-    """Tolerances are wide: seen over seeds, in percent: base 3 to 9, control 13 to 31, Slipform 90 to 95."""
+def test_slipform_binds_attributes_where_its_controls_do_not(tmp_path):
+    """Tolerances are wide; docs/sandbox.md has what was seen."""
     fields = ["--output_dir", str(tmp_path / "run"), "--use_cpu", "true", "--disable_tqdm", "true", "--seed", "1"]
     results = json.loads((program.run(read_recipe("slipform", fields)) / "results.json").read_text())
-    lines = {(line["metric"], line["subset"]): line["models"] for line in results["results"]}
-    group = {name: share["value"] for name, share in lines["group", "swap_att"].items()}
-    assert group["base"] < 0.15
-    assert group["Slipform"] > group["plain control"] + 0.25
-    known = {name: share["value"] for name, share in lines["group", "replace_obj"].items()}
-    assert known["base"] > 0.8  # the base knows its words
-    retrieval = {name: share["value"] for name, share in lines["text-to-image recall@1", "all"].items()}
-    assert retrieval["base"] > 0.4
+    lines = {(line["benchmark"], line["metric"], line["subset"]): line for line in results["results"]}
+
+    def values(benchmark: str, metric: str, subset: str) -> dict[str, float]:
+        return {name: share["value"] for name, share in lines[benchmark, metric, subset]["models"].items()}
+
+    group = values("sandbox", "group", "swap_att")
+    assert group["base"] < 0.1
+    assert max(group[name] for name in ("plain", "shuffled", "equal-images")) < 0.4
+    assert group["Slipform"] > group["same-batch"] + 0.1 and group["same-batch"] > group["plain"] + 0.15
+    assert values("sandbox", "group", "replace_obj")["base"] > 0.9  # the base knows its words
+    assert values("sandbox zero-shot", "accuracy", "shape")["base"] > 0.9
+    detailed = values("sandbox detailed", "text-to-image recall@1", "all")
+    assert detailed["base"] > 0.9 and detailed["Slipform"] < detailed["base"]  # what it forgets

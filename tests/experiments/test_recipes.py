@@ -129,7 +129,7 @@ def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, mo
 
 
 def test_a_model_of_the_users_own_is_not_trained_with_the_sandboxs_values():
-    with pytest.raises(ValueError, match=r"sandbox's tiny model \(learning_rate 0.001\).*slipform/vit_b32_coco"):
+    with pytest.raises(ValueError, match=r"sandbox's tiny model \(learning_rate 0.002\).*slipform/vit_b32_coco"):
         read_recipe("slipform", ["--model", "openai/clip-vit-base-patch32", "--dataset", "my-org/my-pairs"])
 
 
@@ -152,9 +152,10 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--keyword_matching", "loose"], "keyword_matching='loose': expected one of paper, extended"),
         (["--controls", "plane"], "controls names ['plane']; known: plain, same-batch, shuffled, equal-images"),
         (["--edit_noise", "1.5"], "edit_noise=1.5: expected a share, 0 to 1"),
+        (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),
         (
             ["--caption_noise", "0.1", "--dataset", "mine"],
-            "caption_noise spoils the sandbox's rows, not those of mine",
+            "caption_noise shapes the sandbox's rows, not those of mine",
         ),
         (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),

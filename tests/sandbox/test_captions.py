@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hfcomp.sandbox.alt_text import draw_alt_text
+from hfcomp.sandbox.alt_text import PLACES, WORDS, draw_alt_text
 from hfcomp.sandbox.captions import SIZE_WORDS, Caption, draw_caption, paraphrase, words
 from hfcomp.sandbox.hierarchy import COLOUR_FAMILIES, SHAPE_FAMILIES
 from hfcomp.sandbox.scenes import Scene, Thing
@@ -60,16 +60,25 @@ def test_captions_are_true_of_their_scenes():
         assert all(len(said.colours) == len(said.shapes) == 1 for said in read(text).mentions)
 
 
-def test_alt_texts_are_true_of_their_scenes():
+@pytest.mark.parametrize(("forms", "tags"), [(WORDS, (0.05, 0.5)), (PLACES, (0.0, 0.0))])
+def test_alt_texts_are_true_of_their_scenes(forms, tags):
     generator, texts = np.random.default_rng(0), set()
     for scene, caption in drawn_captions():
         if len(scene.things) == scene.objects or len(scene.things) == 1:
-            texts.add(draw_alt_text(generator, scene, caption))
-            assert is_true(draw_alt_text(generator, scene, caption), scene)
+            text = draw_alt_text(generator, scene, caption, forms)
+            assert is_true(text, scene)
+            texts.add(text)
     lists = [text for text in texts if is_tags(text)]
     # What pretraining says of several things is mostly silent about what belongs to what.
-    assert 0.05 < len(lists) / len(texts) < 0.5
+    assert tags[0] <= len(lists) / len(texts) <= tags[1]
     assert {word for text in texts for word in text.split()} <= set(words())
+
+
+def test_the_second_phase_names_one_of_several_things_and_its_place():
+    generator = np.random.default_rng(0)
+    several = [pair for pair in drawn_captions() if len(pair[0].things) == pair[0].objects > 1]
+    texts = [draw_alt_text(generator, scene, caption, PLACES) for scene, caption in several]
+    assert 0.7 < np.mean([" at the " in text or " in the middle" in text for text in texts]) < 1
 
 
 def test_reader_tells_scenes_apart():

@@ -180,8 +180,12 @@ def test_zero_shot_labels_are_those_of_the_image(novel):
 
 def test_edited_pairs_are_the_choices_of_their_kinds():
     rows = list(edited_pairs_set(3, 0))
-    choices = list(choice_set(3, 0, kinds=["replace_obj", "replace_att", "replace_size", "replace_rel"]))
-    assert column(rows, "concept") == [c for c in ("object", "color", "size", "location") for _ in range(3)]
+    names = {"replace_att": "color", "replace_size": "size", "replace_obj": "object", "replace_rel": "location"}
+    choices = [row for row in choice_set(3, 0) if row["kind"] in names]
+    assert column(rows, "concept") == [names[kind] for kind in column(choices, "kind")]
+    assert {concept: column(rows, "concept").count(concept) for concept in names.values()} == dict.fromkeys(
+        names.values(), 3
+    )
     assert column(rows, "coco_caption") == column(choices, "caption")
     for row in rows:
         image, other = see([row["coco_image"], row["inpaint_image"]])
