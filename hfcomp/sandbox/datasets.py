@@ -1,39 +1,34 @@
 """The sandbox world as `datasets.Dataset`s in the column contract: made once per seed and setting, then cached."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from datasets import Dataset, Features, Image, List, Value
+from datasets import (
+    Dataset,
+    Features,
+    Image,
+    List,
+    Value,
+    are_progress_bars_disabled,
+    disable_progress_bars,
+    enable_progress_bars,
+)
 from datasets.fingerprint import Hasher
 
-from hfcomp.sandbox.alt_text import PLACES, WORDS, draw_alt_text
-from hfcomp.sandbox.captions import BACKGROUND_PHRASES, Caption, paraphrase, place_phrase
-from hfcomp.sandbox.drawing import (
-    KIND_WEIGHTS,
-    KINDS,
-    ONE_OBJECT,
-    PRETRAINING,
-    PRETRAINING_PLACES,
-    TUNING,
-    TWO_OBJECTS,
-    Style,
-    Tuple,
-    draw_pair,
-    draw_tuple,
-    weighted,
+from hfcomp.sandbox.drawing import KIND_WEIGHTS, KINDS
+from hfcomp.sandbox.noise import Noise
+from hfcomp.sandbox.rows import (
+    choice_rows,
+    levels_rows,
+    pretraining_rows,
+    retrieval_rows,
+    training_rows,
+    zero_shot_rows,
 )
-from hfcomp.sandbox.hierarchy import LEVELS, levels, rival_groups
-from hfcomp.sandbox.negatives import Negative
-from hfcomp.sandbox.noise import Noise, with_noise
-from hfcomp.sandbox.rendering import changed_cells, encode_images, encode_mask, render
-from hfcomp.sandbox.scenes import Scene
 
-SOURCE = "hfcomp-sandbox (synthetic)"
-LICENSE = "Apache-2.0"
 MOST_RETRIEVAL_ROWS = 1000
 # InpaintCOCO's name of what a kind edits.
 EDITED_CONCEPTS = {
@@ -42,13 +37,6 @@ EDITED_CONCEPTS = {
     "replace_size": "size",
     "replace_rel": "location",
 }
-_STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels", "places")
-_CHUNK = 256
-# All that can be said of a lone object.
-EVERYTHING = Caption("", (0,), (), (0,), (0,), 0, True, BACKGROUND_PHRASES[0])
-
-Worded = tuple[Scene, Caption, Caption]
-
 _TEXT, _TEXTS = Value("string"), List(Value("string"))
 _PAIR = {"image": Image(), "caption": _TEXT, "positive_captions": _TEXTS, "image_id": _TEXT}
 _MEANING = {
@@ -88,7 +76,7 @@ def pretraining_set(num_rows: int, seed: int, *, places: bool = False) -> Datase
         tags, or the mention of one thing of several.
     """
     columns = {name: _PAIR[name] for name in ("image", "caption", "image_id")}
-    return _cached(_pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed, places=places)
+    return _cached(pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed, places=places)
 
 
 def training_set(
@@ -126,7 +114,7 @@ def training_set(
             probability.
     """
     return _cached(
-        _training_rows,
+        training_rows,
         _PAIR | _MEANING | _NEGATIVES | {"noise": _TEXTS},
         num_rows=_positive(num_rows),
         seed=seed,
@@ -159,7 +147,7 @@ def choice_set(num_rows_per_kind: int, seed: int, *, kinds: Sequence[str] = KIND
         ValueError: an unknown kind.
     """
     return _cached(
-        _choice_rows,
+        choice_rows,
         _PAIR | _MEANING | _NEGATIVES | {"kind": _TEXT},
         num_rows=_positive(num_rows_per_kind),
         seed=seed,
@@ -185,7 +173,8 @@ def edited_pairs_set(num_rows_per_concept: int, seed: int) -> Dataset:
     concepts = [EDITED_CONCEPTS[kind] for kind in rows["kind"]]
     rows = rows.select_columns(["caption", "image", "negative_image", "mask", "image_id"])
     rows = rows.rename_columns({"caption": "coco_caption", "image": "coco_image", "negative_image": "inpaint_image"})
-    return rows.add_column("inpaint_caption", negatives).add_column("concept", concepts)
+    with _without_bars():
+        return rows.add_column("inpaint_caption", negatives).add_column("concept", concepts)
 
 
 def retrieval_set(num_rows: int, seed: int) -> Dataset:
@@ -206,7 +195,7 @@ def retrieval_set(num_rows: int, seed: int) -> Dataset:
     """
     if _positive(num_rows) > MOST_RETRIEVAL_ROWS:
         raise ValueError(f"a retrieval set of distinct captions has at most 1,000 rows, not {num_rows}.")
-    return _cached(_retrieval_rows, _PAIR, num_rows=num_rows, seed=seed)
+    return _cached(retrieval_rows, _PAIR, num_rows=num_rows, seed=seed)
 
 
 def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
@@ -223,7 +212,7 @@ def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
     """
     columns = {"image": Image(), "image_id": _TEXT, "caption": _TEXT}
     columns |= dict.fromkeys(("shape", "colour", "size", "texture", "place"), _TEXT)
-    return _cached(_zero_shot_rows, columns, num_rows=_positive(num_rows), seed=seed, novel=novel)
+    return _cached(zero_shot_rows, columns, num_rows=_positive(num_rows), seed=seed, novel=novel)
 
 
 def levels_set(num_rows: int, seed: int) -> Dataset:
@@ -237,24 +226,32 @@ def levels_set(num_rows: int, seed: int) -> Dataset:
         Columns `image`, `caption`, `positive_captions`, `image_id`, `group`, `hard_negative_groups`,
         `generalised_caption`, `level_1` (most specific) to `level_4`, and the other columns of meaning.
     """
-    return _cached(_levels_rows, _PAIR | _MEANING, num_rows=_positive(num_rows), seed=seed)
+    return _cached(levels_rows, _PAIR | _MEANING, num_rows=_positive(num_rows), seed=seed)
 
 
 def _cached(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
     """The rows as a data set, from the cache of `datasets` where this code made the same ones before."""
     fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(sorted(arguments.items()))))
-    return Dataset.from_generator(rows, Features(features), gen_kwargs=arguments, fingerprint=fingerprint)
+    with _without_bars():
+        return Dataset.from_generator(rows, Features(features), gen_kwargs=arguments, fingerprint=fingerprint)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Without the bars of `datasets`, one for every little set; drawing shows its own."""
+    shown = not are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            enable_progress_bars()
 
 
 @cache
 def _source_digest() -> str:
     """Of the world's code: another version of it makes other rows."""
     return Hasher.hash([path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))])
-
-
-def _generator(stream: str, seed: int) -> np.random.Generator:
-    """Each set draws from a stream of its own, so that equal seeds do not give equal scenes."""
-    return np.random.default_rng([seed, _STREAMS.index(stream)])
 
 
 def _positive(count: int) -> int:
@@ -270,165 +267,3 @@ def _checked(weights: Mapping[str, float]) -> Mapping[str, float]:
     if min(weights.values(), default=0) < 0 or not any(weights.values()):
         raise ValueError(f"kind weights must be non-negative with at least one positive, not {dict(weights)}.")
     return weights
-
-
-def _draw_worded(generator: np.random.Generator, style: Style, **sides: bool) -> Worded:
-    scene, caption = draw_pair(generator, style, **sides)
-    return scene, caption, paraphrase(generator, caption)
-
-
-def _pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
-    generator = _generator("places" if places else "pretraining", seed)
-    style, forms = (PRETRAINING_PLACES, PLACES) if places else (PRETRAINING, WORDS)
-
-    def draw() -> tuple[Scene, str]:
-        scene, caption = draw_pair(generator, style, held_out=False)
-        return scene, draw_alt_text(generator, scene, caption, forms)
-
-    def columns(rows: Sequence[tuple[Scene, str]]) -> dict[str, list]:
-        return {"image": _images([scene for scene, _ in rows]), "caption": [text for _, text in rows]}
-
-    return _rows((draw() for _ in range(num_rows)), columns, f"{'places' if places else 'pretraining'}-{seed}")
-
-
-def _training_rows(
-    num_rows: int, seed: int, weights: Mapping[str, float], num_negatives: int, noise: Noise
-) -> Iterator[dict]:
-    generator = _generator("training", seed)
-
-    def choose(kinds: Sequence[str]) -> str | None:
-        return weighted(generator, kinds, weights)
-
-    def draw() -> Tuple:
-        row = draw_tuple(generator, TUNING, choose, held_out=False, num_negatives=num_negatives)
-        return with_noise(generator, row, noise)
-
-    def columns(rows: Sequence[Tuple]) -> dict[str, list]:
-        return _tuple_columns(rows, num_negatives) | {"noise": [list(row.noise) for row in rows]}
-
-    return _rows((draw() for _ in range(num_rows)), columns, f"training-{seed}")
-
-
-def _choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> Iterator[dict]:
-    generator = _generator("choice", seed)
-
-    def draw(kind: str) -> Tuple:
-        style = TUNING.of_kind(kind)
-        return draw_tuple(
-            generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
-        )
-
-    def columns(rows: Sequence[Tuple]) -> dict[str, list]:
-        return _tuple_columns(rows, 1) | {"kind": [row.negatives[0].kind for row in rows]}
-
-    name = f"choice-{'novel-' if novel else ''}{seed}"
-    return _rows((draw(kind) for kind in kinds for _ in range(num_rows)), columns, name)
-
-
-def _retrieval_rows(num_rows: int, seed: int) -> Iterator[dict]:
-    generator = _generator("retrieval", seed)
-    pairs: dict[frozenset, Worded] = {}
-    while len(pairs) < num_rows:
-        pair = _draw_worded(generator, TWO_OBJECTS, held_out=True)
-        named = frozenset((thing.colour, thing.shape) for thing in pair[0].things[:2])
-        pairs.setdefault(named, pair)
-    return _rows(pairs.values(), _pair_columns, f"retrieval-{seed}")
-
-
-def _zero_shot_rows(num_rows: int, seed: int, novel: bool) -> Iterator[dict]:
-    generator = _generator("zero_shot", seed)
-    scenes = (draw_pair(generator, ONE_OBJECT, held_out=True, novel=novel)[0] for _ in range(num_rows))
-
-    def columns(rows: Sequence[Scene]) -> dict[str, list]:
-        things = [scene.things[0] for scene in rows]
-        return {
-            "image": _images(rows),
-            "caption": [EVERYTHING.text(scene) for scene in rows],
-            "shape": [thing.shape for thing in things],
-            "colour": [thing.colour for thing in things],
-            "size": [thing.size for thing in things],
-            "texture": [thing.texture for thing in things],
-            "place": [place_phrase(thing.cell) for thing in things],
-        }
-
-    return _rows(scenes, columns, f"zero-shot-{'novel-' if novel else ''}{seed}")
-
-
-def _levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
-    generator = _generator("levels", seed)
-
-    def columns(rows: Sequence[Worded]) -> dict[str, list]:
-        return _pair_columns(rows) | _meaning_columns([row[:2] for row in rows])
-
-    pairs = (_draw_worded(generator, TUNING, held_out=True) for _ in range(num_rows))
-    return _rows(pairs, columns, f"levels-{seed}")
-
-
-def _rows(drawn: Iterable, columns: Callable[[Sequence], dict[str, list]], name: str) -> Iterator[dict]:
-    """Rows with an `image_id`, made a few hundred at a time: rendering is quick on many scenes together."""
-    drawn, number = iter(drawn), 0
-    while chunk := list(islice(drawn, _CHUNK)):
-        made = columns(chunk)
-        for values in zip(*made.values(), strict=True):
-            yield {**dict(zip(made, values, strict=True)), "image_id": f"sandbox-{name}-{number}"}
-            number += 1
-
-
-def _images(scenes: Sequence[Scene]) -> list[dict]:
-    return [_file(file) for file in encode_images(render(scenes))]
-
-
-def _file(content: bytes) -> dict:
-    return {"bytes": content, "path": None}
-
-
-def _pair_columns(rows: Sequence[Worded]) -> dict[str, list]:
-    return {
-        "image": _images([scene for scene, _, _ in rows]),
-        "caption": [caption.text(scene) for scene, caption, _ in rows],
-        "positive_captions": [[positive.text(scene)] for scene, _, positive in rows],
-    }
-
-
-def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene] | None = None) -> dict[str, list]:
-    """What images and captions mean; `said` are the scenes that the captions' words are of, where they are others."""
-    spoken = [scene for scene, _ in rows] if said is None else said
-    captions = [caption for _, caption in rows]
-    concepts = [caption.concepts(scene) for caption, scene in zip(captions, spoken, strict=True)]
-    names = [levels(scene) for scene, _ in rows]
-    return {
-        "concepts": [phrases for phrases, _ in concepts],
-        "concept_spans": [spans for _, spans in concepts],
-        "group": [name[0] for name in names],
-        "hard_negative_groups": [rival_groups(name[0]) for name in names],
-        "generalised_caption": [caption.generalised(scene) for caption, scene in zip(captions, spoken, strict=True)],
-        **{f"level_{level}": [name[level - 1] for name in names] for level in LEVELS},
-        "source": [SOURCE] * len(rows),
-        "license": [LICENSE] * len(rows),
-    }
-
-
-def _tuple_columns(rows: Sequence[Tuple], num_negatives: int) -> dict[str, list]:
-    firsts = [row.negatives[0] for row in rows]
-
-    def listed(value: Callable[[Negative], Any], padding: Any) -> list[list]:
-        lists = [[value(negative) for negative in row.negatives] for row in rows]
-        return [entries + [padding] * (num_negatives - len(entries)) for entries in lists]
-
-    edited = [
-        changed_cells(row.scene, first.scene) | changed_cells(row.scene, row.shown)
-        for row, first in zip(rows, firsts, strict=True)
-    ]
-    return {
-        "image": _images([row.scene for row in rows]),
-        "caption": [row.text for row in rows],
-        "positive_captions": [[row.positive.text(row.scene)] for row in rows],
-        **_meaning_columns([(row.scene, row.caption) for row in rows], [row.said for row in rows]),
-        "negative_captions": listed(lambda negative: negative.caption.text(negative.scene), ""),
-        "negative_kinds": listed(lambda negative: negative.column_kind, ""),
-        "negative_keywords": listed(lambda negative: negative.keyword, ""),
-        "negative_categories": listed(lambda negative: negative.category, ""),
-        "negative_concreteness": listed(lambda negative: negative.concreteness, None),
-        "negative_image": _images([row.shown for row in rows]),
-        "mask": [_file(encode_mask(cells)) for cells in edited],
-    }

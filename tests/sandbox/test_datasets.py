@@ -25,7 +25,7 @@ from hfcomp.sandbox import (
     training_set,
     zero_shot_set,
 )
-from hfcomp.sandbox import datasets as module
+from hfcomp.sandbox import rows as module
 from hfcomp.sandbox.hierarchy import LEVELS, levels, rival_groups
 from hfcomp.sandbox.scenes import NOVEL_COMBINATIONS, is_held_out, is_novel
 

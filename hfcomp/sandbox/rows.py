@@ -1,0 +1,215 @@
+"""The rows of the sandbox's data sets, one generator a set: drawn, rendered, and laid out in columns."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from hfcomp.sandbox.alt_text import PLACES, WORDS, draw_alt_text
+from hfcomp.sandbox.captions import BACKGROUND_PHRASES, Caption, paraphrase, place_phrase
+from hfcomp.sandbox.drawing import (
+    ONE_OBJECT,
+    PRETRAINING,
+    PRETRAINING_PLACES,
+    TUNING,
+    TWO_OBJECTS,
+    Style,
+    Tuple,
+    draw_pair,
+    draw_tuple,
+    weighted,
+)
+from hfcomp.sandbox.hierarchy import LEVELS, levels, rival_groups
+from hfcomp.sandbox.negatives import Negative
+from hfcomp.sandbox.noise import Noise, with_noise
+from hfcomp.sandbox.rendering import changed_cells, encode_images, encode_mask, render
+from hfcomp.sandbox.scenes import Scene
+
+SOURCE = "hfcomp-sandbox (synthetic)"
+LICENSE = "Apache-2.0"
+_STREAMS = ("pretraining", "training", "choice", "retrieval", "zero_shot", "levels", "places")
+_CHUNK = 256
+# All that can be said of a lone object.
+EVERYTHING = Caption("", (0,), (), (0,), (0,), 0, True, BACKGROUND_PHRASES[0])
+
+Worded = tuple[Scene, Caption, Caption]
+
+
+def _draw_worded(generator: np.random.Generator, style: Style, **sides: bool) -> Worded:
+    scene, caption = draw_pair(generator, style, **sides)
+    return scene, caption, paraphrase(generator, caption)
+
+
+def pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
+    """Of `pretraining_set`."""
+    generator = _generator("places" if places else "pretraining", seed)
+    style, forms = (PRETRAINING_PLACES, PLACES) if places else (PRETRAINING, WORDS)
+
+    def draw() -> tuple[Scene, str]:
+        scene, caption = draw_pair(generator, style, held_out=False)
+        return scene, draw_alt_text(generator, scene, caption, forms)
+
+    def columns(rows: Sequence[tuple[Scene, str]]) -> dict[str, list]:
+        return {"image": _images([scene for scene, _ in rows]), "caption": [text for _, text in rows]}
+
+    return _rows(
+        (draw() for _ in range(num_rows)), columns, f"{'places' if places else 'pretraining'}-{seed}", num_rows
+    )
+
+
+def training_rows(
+    num_rows: int, seed: int, weights: Mapping[str, float], num_negatives: int, noise: Noise
+) -> Iterator[dict]:
+    """Of `training_set`."""
+    generator = _generator("training", seed)
+
+    def choose(kinds: Sequence[str]) -> str | None:
+        return weighted(generator, kinds, weights)
+
+    def draw() -> Tuple:
+        row = draw_tuple(generator, TUNING, choose, held_out=False, num_negatives=num_negatives)
+        return with_noise(generator, row, noise)
+
+    def columns(rows: Sequence[Tuple]) -> dict[str, list]:
+        return _tuple_columns(rows, num_negatives) | {"noise": [list(row.noise) for row in rows]}
+
+    return _rows((draw() for _ in range(num_rows)), columns, f"training-{seed}", num_rows)
+
+
+def choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> Iterator[dict]:
+    """Of `choice_set`."""
+    generator = _generator("choice", seed)
+
+    def draw(kind: str) -> Tuple:
+        style = TUNING.of_kind(kind)
+        return draw_tuple(
+            generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
+        )
+
+    def columns(rows: Sequence[Tuple]) -> dict[str, list]:
+        return _tuple_columns(rows, 1) | {"kind": [row.negatives[0].kind for row in rows]}
+
+    name = f"choice-{'novel-' if novel else ''}{seed}"
+    return _rows((draw(kind) for kind in kinds for _ in range(num_rows)), columns, name, len(kinds) * num_rows)
+
+
+def retrieval_rows(num_rows: int, seed: int) -> Iterator[dict]:
+    """Of `retrieval_set`."""
+    generator = _generator("retrieval", seed)
+    pairs: dict[frozenset, Worded] = {}
+    while len(pairs) < num_rows:
+        pair = _draw_worded(generator, TWO_OBJECTS, held_out=True)
+        named = frozenset((thing.colour, thing.shape) for thing in pair[0].things[:2])
+        pairs.setdefault(named, pair)
+    return _rows(pairs.values(), _pair_columns, f"retrieval-{seed}", num_rows)
+
+
+def zero_shot_rows(num_rows: int, seed: int, novel: bool) -> Iterator[dict]:
+    """Of `zero_shot_set`."""
+    generator = _generator("zero_shot", seed)
+    scenes = (draw_pair(generator, ONE_OBJECT, held_out=True, novel=novel)[0] for _ in range(num_rows))
+
+    def columns(rows: Sequence[Scene]) -> dict[str, list]:
+        things = [scene.things[0] for scene in rows]
+        return {
+            "image": _images(rows),
+            "caption": [EVERYTHING.text(scene) for scene in rows],
+            "shape": [thing.shape for thing in things],
+            "colour": [thing.colour for thing in things],
+            "size": [thing.size for thing in things],
+            "texture": [thing.texture for thing in things],
+            "place": [place_phrase(thing.cell) for thing in things],
+        }
+
+    return _rows(scenes, columns, f"zero-shot-{'novel-' if novel else ''}{seed}", num_rows)
+
+
+def levels_rows(num_rows: int, seed: int) -> Iterator[dict]:
+    """Of `levels_set`."""
+    generator = _generator("levels", seed)
+
+    def columns(rows: Sequence[Worded]) -> dict[str, list]:
+        return _pair_columns(rows) | _meaning_columns([row[:2] for row in rows])
+
+    pairs = (_draw_worded(generator, TUNING, held_out=True) for _ in range(num_rows))
+    return _rows(pairs, columns, f"levels-{seed}", num_rows)
+
+
+def _rows(drawn: Iterable, columns: Callable[[Sequence], dict[str, list]], name: str, total: int) -> Iterator[dict]:
+    """Rows with an `image_id`, made a few hundred at a time: rendering is quick on many scenes together."""
+    drawn, number = iter(drawn), 0
+    # a bar for what takes longer than a second
+    with tqdm(total=total, desc=f"drawing {name}", leave=False, delay=1, disable=None) as bar:
+        while chunk := list(islice(drawn, _CHUNK)):
+            made = columns(chunk)
+            for values in zip(*made.values(), strict=True):
+                yield {**dict(zip(made, values, strict=True)), "image_id": f"sandbox-{name}-{number}"}
+                number += 1
+            bar.update(len(chunk))
+
+
+def _images(scenes: Sequence[Scene]) -> list[dict]:
+    return [_file(file) for file in encode_images(render(scenes))]
+
+
+def _file(content: bytes) -> dict:
+    return {"bytes": content, "path": None}
+
+
+def _pair_columns(rows: Sequence[Worded]) -> dict[str, list]:
+    return {
+        "image": _images([scene for scene, _, _ in rows]),
+        "caption": [caption.text(scene) for scene, caption, _ in rows],
+        "positive_captions": [[positive.text(scene)] for scene, _, positive in rows],
+    }
+
+
+def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene] | None = None) -> dict[str, list]:
+    """What images and captions mean; `said` are the scenes that the captions' words are of, where they are others."""
+    spoken = [scene for scene, _ in rows] if said is None else said
+    captions = [caption for _, caption in rows]
+    concepts = [caption.concepts(scene) for caption, scene in zip(captions, spoken, strict=True)]
+    names = [levels(scene) for scene, _ in rows]
+    return {
+        "concepts": [phrases for phrases, _ in concepts],
+        "concept_spans": [spans for _, spans in concepts],
+        "group": [name[0] for name in names],
+        "hard_negative_groups": [rival_groups(name[0]) for name in names],
+        "generalised_caption": [caption.generalised(scene) for caption, scene in zip(captions, spoken, strict=True)],
+        **{f"level_{level}": [name[level - 1] for name in names] for level in LEVELS},
+        "source": [SOURCE] * len(rows),
+        "license": [LICENSE] * len(rows),
+    }
+
+
+def _tuple_columns(rows: Sequence[Tuple], num_negatives: int) -> dict[str, list]:
+    firsts = [row.negatives[0] for row in rows]
+
+    def listed(value: Callable[[Negative], Any], padding: Any) -> list[list]:
+        lists = [[value(negative) for negative in row.negatives] for row in rows]
+        return [entries + [padding] * (num_negatives - len(entries)) for entries in lists]
+
+    edited = [
+        changed_cells(row.scene, first.scene) | changed_cells(row.scene, row.shown)
+        for row, first in zip(rows, firsts, strict=True)
+    ]
+    return {
+        "image": _images([row.scene for row in rows]),
+        "caption": [row.text for row in rows],
+        "positive_captions": [[row.positive.text(row.scene)] for row in rows],
+        **_meaning_columns([(row.scene, row.caption) for row in rows], [row.said for row in rows]),
+        "negative_captions": listed(lambda negative: negative.caption.text(negative.scene), ""),
+        "negative_kinds": listed(lambda negative: negative.column_kind, ""),
+        "negative_keywords": listed(lambda negative: negative.keyword, ""),
+        "negative_categories": listed(lambda negative: negative.category, ""),
+        "negative_concreteness": listed(lambda negative: negative.concreteness, None),
+        "negative_image": _images([row.shown for row in rows]),
+        "mask": [_file(encode_mask(cells)) for cells in edited],
+    }
+
+
+def _generator(stream: str, seed: int) -> np.random.Generator:
+    """Each set draws from a stream of its own, so that equal seeds do not give equal scenes."""
+    return np.random.default_rng([seed, _STREAMS.index(stream)])
