@@ -44,7 +44,8 @@ def _draw_worded(generator: np.random.Generator, style: Style, **sides: bool) ->
 
 def pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
     """Of `pretraining_set`."""
-    generator = _generator("places" if places else "pretraining", seed)
+    stream = "places" if places else "pretraining"
+    generator = _generator(stream, seed)
     style, forms = (PRETRAINING_PLACES, PLACES) if places else (PRETRAINING, WORDS)
 
     def draw() -> tuple[Scene, str]:
@@ -54,9 +55,7 @@ def pretraining_rows(num_rows: int, seed: int, places: bool) -> Iterator[dict]:
     def columns(rows: Sequence[tuple[Scene, str]]) -> dict[str, list]:
         return {"image": _images([scene for scene, _ in rows]), "caption": [text for _, text in rows]}
 
-    return _rows(
-        (draw() for _ in range(num_rows)), columns, f"{'places' if places else 'pretraining'}-{seed}", num_rows
-    )
+    return _rows((draw() for _ in range(num_rows)), columns, f"{stream}-{seed}", num_rows)
 
 
 def training_rows(

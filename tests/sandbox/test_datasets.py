@@ -25,7 +25,8 @@ from hfcomp.sandbox import (
     training_set,
     zero_shot_set,
 )
-from hfcomp.sandbox import rows as module
+from hfcomp.sandbox import datasets as sets
+from hfcomp.sandbox import rows as drawing
 from hfcomp.sandbox.hierarchy import LEVELS, levels, rival_groups
 from hfcomp.sandbox.scenes import NOVEL_COMBINATIONS, is_held_out, is_novel
 
@@ -344,7 +345,7 @@ def no_image(scenes):
 
 def test_second_call_reads_the_cache(monkeypatch):
     first = raw(training_set(5, 77))
-    monkeypatch.setattr(module, "render", no_image)
+    monkeypatch.setattr(drawing, "render", no_image)
     assert raw(training_set(5, 77)) == first
     for settings in ({"num_negatives": 2}, {"edit_noise": 0.5}, {"kind_weights": {"swap_att": 1}}):
         with pytest.raises(DatasetGenerationError):
@@ -353,8 +354,8 @@ def test_second_call_reads_the_cache(monkeypatch):
 
 def test_cache_is_not_read_by_other_code(monkeypatch):
     training_set(5, 77)
-    monkeypatch.setattr(module, "_source_digest", lambda: "another version")
-    monkeypatch.setattr(module, "render", no_image)
+    monkeypatch.setattr(sets, "_source_digest", lambda: "another version")
+    monkeypatch.setattr(drawing, "render", no_image)
     with pytest.raises(DatasetGenerationError):
         training_set(5, 77)
 
