@@ -7,7 +7,7 @@
 | `schema_version` | `RESULTS_SCHEMA_VERSION`; raised when a key changes its meaning |
 | `versions` | of hfcomp and what it runs on, see `versions` |
 | `models` | name to `{"path", "weights", "revision"}`; `weights` as `weights_hash` |
-| `data` | what was scored: data sets, revisions, `items` as `items_hash`, what was left out and why |
+| `data` | `training` (data set, rows, hash of its captions), `evaluation`, `items` (`items_hash` of the outcomes) |
 | `config` | what the recipe and the command line set |
 | `stages` | cost of each training run |
 | `notes` | what a reader of the numbers has to know |

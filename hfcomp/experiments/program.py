@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from datasets import Dataset
 from transformers import AutoProcessor
 
 from hfcomp import __version__
-from hfcomp.evaluation.results import summarize
+from hfcomp.evaluation.results import items_hash, summarize
 from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
 from hfcomp.experiments.data import training_rows
@@ -51,7 +52,7 @@ def run(recipe: Recipe) -> Path:
         models: Models = {"base": base_model(recipe, folder)}
         _train(method, controls, folder, stages, models, session)
         if session.state.is_main_process:
-            _report(recipe, folder, stages, models, evaluate, session)
+            _report(recipe, folder, stages, models, evaluate, session, method.rows)
             finish(folder)
         session.state.wait_for_everyone()
     session.close()
@@ -135,13 +136,27 @@ def _report(
     models: Models,
     evaluate: Evaluation,
     session: Session,
+    rows: Dataset,
 ) -> None:
     outcomes = evaluate_models(recipe, folder, models, evaluate, session)
     names = list(models)
     lines = summarize(outcomes.items, models=names, references=names[:-1])
     facts = {**run_facts(recipe, session), "models": named_models(models, outcomes)}
+    facts["data"] = data_facts(recipe, rows, outcomes)
     write_results(folder, items=outcomes.items, lines=lines, stages=stages, facts=facts)
     print_report(lines, stages, facts, folder)
+
+
+def data_facts(recipe: Recipe, rows: Dataset, outcomes: Outcomes) -> dict[str, Any]:
+    """What was trained on and what was scored, with hashes of the captions and of the outcomes."""
+    config, captions = recipe.experiment, hashlib.sha256()
+    for caption in rows["caption"]:
+        captions.update(caption.encode() + b"\n")
+    return {
+        "training": {"dataset": config.dataset, "rows": len(rows), "captions": f"sha256:{captions.hexdigest()[:16]}"},
+        "evaluation": {"name": config.evaluation, "dataset": config.evaluation_dataset},
+        "items": items_hash(outcomes.items),
+    }
 
 
 def named_models(models: Models, outcomes: Outcomes) -> dict[str, dict[str, str]]:

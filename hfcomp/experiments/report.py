@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
@@ -18,7 +16,7 @@ from hfcomp.experiments.figure import draw_figure
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.markdown import markdown
 from hfcomp.experiments.stages import StageSummary
-from hfcomp.experiments.tables import LEGEND, NO_TIES, STAR, Sheet, has_ties, legend_of_models, short_sheets
+from hfcomp.experiments.tables import LEGEND, NO_TIES, STAR, has_ties, legend_of_models, short_sheets, terminal_table
 from hfcomp.hub import write_model_card
 
 TERMINAL_WIDTH = 80
@@ -85,16 +83,3 @@ def print_report(
     for name, meaning in legend_of_models(lines):
         say(f"{name}: {meaning}")
     console.print(Text(f"written to {folder}"), soft_wrap=True)  # a path that is broken over lines cannot be copied
-
-
-def terminal_table(sheet: Sheet) -> Table:
-    """Numbers are never broken: where 80 columns are too few, names are."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
-    for index, name in enumerate(sheet.header):
-        label = index < sheet.labels
-        table.add_column(
-            Text(name), justify="left" if label else "right", vertical="top", overflow="fold", no_wrap=not label
-        )
-    for row in sheet.rows:
-        table.add_row(*map(Text, row))
-    return table

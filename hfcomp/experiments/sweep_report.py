@@ -7,17 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.comparison import percent, points
 from hfcomp.experiments.folders import write_atomically
+from hfcomp.experiments.markdown import markdown_table
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_results import MEAN, SweepPlan
-from hfcomp.experiments.tables import SHORT_METRICS, Sheet
+from hfcomp.experiments.tables import SHORT_METRICS, Sheet, terminal_table
 
 SCHEMA_VERSION = 1
 TERMINAL_WIDTH = 80
@@ -44,8 +43,7 @@ def write_sweep(
     files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
     parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", LEGEND, ""]
     for sheet in (*_full_sheets(plan, results), _costs(plan, stages)):
-        rows = [sheet.header, ["---"] * len(sheet.header), *sheet.rows]
-        parts += [f"## {sheet.title}", "", *("| " + " | ".join(cells) + " |" for cells in rows), ""]
+        parts += [f"## {sheet.title}", "", *markdown_table(sheet), ""]
     if facts["notes"]:
         parts += ["## Data", "", *(f"- {note}" for note in facts["notes"]), ""]
     write_atomically(folder / "report.md", "\n".join(parts))
@@ -57,13 +55,7 @@ def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any],
     console.print(Text(f"\n{facts['method']}: a sweep\n{facts['caveat']}", style="bold"))
     for sheet in _short_sheets(plan, results):
         console.print(Text(f"\n{sheet.title}", style="bold"))
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
-        for index, name in enumerate(sheet.header):
-            label = index < sheet.labels
-            table.add_column(Text(name), justify="left" if label else "right", overflow="fold", no_wrap=not label)
-        for row in sheet.rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
+        console.print(terminal_table(sheet))
     console.print(Text(f"\n{LEGEND}"))
     console.print(Text(f"written to {folder}"), soft_wrap=True)  # a path broken over lines cannot be copied
 

@@ -7,6 +7,10 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
 from hfcomp.experiments.comparison import (
     BASE,
     HEADLINE_METRIC,
@@ -63,6 +67,19 @@ class Sheet:
     header: list[str]
     rows: list[list[str]]
     labels: int = 1
+
+
+def terminal_table(sheet: Sheet) -> Table:
+    """Numbers are never broken: where 80 columns are too few, names are."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
+    for index, name in enumerate(sheet.header):
+        label = index < sheet.labels
+        table.add_column(
+            Text(name), justify="left" if label else "right", vertical="top", overflow="fold", no_wrap=not label
+        )
+    for row in sheet.rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def short_sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet]:

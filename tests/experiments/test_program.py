@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor
 
+from hfcomp.evaluation.results import items_hash
 from hfcomp.experiments import command, program, sandbox_evaluation, session
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
@@ -77,6 +78,8 @@ def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_a
     results = json.loads((finished / "results.json").read_text())
     assert "Synthetic" in results["caveat"]
     assert list(results["models"]) == MODELS
+    assert results["data"]["training"] | {"captions": ""} == {"dataset": "sandbox", "rows": 96, "captions": ""}
+    assert results["data"]["items"] == items_hash(pd.read_parquet(finished / "items.parquet"))
     assert len({facts["weights"] for facts in results["models"].values()}) == len(MODELS)
     for line in results["results"]:
         assert list(line["models"]) == MODELS
