@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from transformers import CLIPModel, CLIPProcessor
+from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
 from hfcomp.evaluation.results import items_hash
 from hfcomp.experiments import command, program, sandbox_evaluation, session
@@ -206,3 +206,12 @@ def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds)
 def test_a_misspelt_field_ends_the_command_with_one_line():
     with pytest.raises(SystemExit, match="error: command line: unknown field 'margn'. Did you mean 'margin'"):
         command.main("slipform", ["--margn", "static"])
+
+
+def test_the_sandboxs_siglip_takes_the_place_of_its_clip(tmp_path):
+    folder = run(tmp_path / "siglip", fresh_model="sandbox-siglip", controls="plain", max_steps=1, evaluation_items=3)
+    for place in ("base", "controls/plain", "method"):
+        assert SiglipModel.from_pretrained(folder / place).config.model_type == "siglip"
+    # plain fine-tuning of a SigLIP is by its own loss
+    history = json.loads((folder / "controls/plain/history.json").read_text())
+    assert "logit_bias" in history[0]
