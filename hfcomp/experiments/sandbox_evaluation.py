@@ -19,8 +19,6 @@ from hfcomp.evaluation.protocols import two_positive_choice as two_positive
 from hfcomp.evaluation.protocols import zero_shot as words
 from hfcomp.experiments.items import COMPOSITION, GENERAL, choice_table, item_table, retrieval_table
 
-RETRIEVAL_ROWS = 500
-"""Rows of the retrieval set; its captions name different things each."""
 NOVEL_KINDS = ("swap_att", "replace_att", "replace_obj")
 """Kinds that are also asked with combinations of shape and colour that no training image shows."""
 
@@ -29,7 +27,8 @@ class SandboxEvaluation:
     """The sandbox's evaluation sets, made once for all models of a run.
 
     Args:
-        items: rows of each kind, of each concept of the edited pairs and of the sets of words and levels.
+        items: rows of each kind, of each concept of the edited pairs and of the sets of words and levels. Retrieval is
+            among `retrieval_rows(items)`.
         seed: of the scenes; held out of training whatever it is.
     """
 
@@ -39,7 +38,7 @@ class SandboxEvaluation:
         self.choices = undecoded(choice_set(items, seed))
         self.novel_choices = undecoded(choice_set(items, seed, kinds=NOVEL_KINDS, novel=True))
         self.edited_pairs = undecoded(edited_pairs_set(items, seed))
-        self.retrieval = undecoded(retrieval_set(RETRIEVAL_ROWS, seed))
+        self.retrieval = undecoded(retrieval_set(retrieval_rows(items), seed))
         self.one_object = undecoded(zero_shot_set(items, seed))
         self.novel_object = undecoded(zero_shot_set(items, seed, novel=True))
         self.levels = undecoded(levels_set(items, seed))
@@ -58,6 +57,11 @@ class SandboxEvaluation:
             *_level_tables(embedder, self.levels, self.seed),
         ]
         return pd.concat(tables, ignore_index=True)
+
+
+def retrieval_rows(items: int) -> int:
+    """Rows to retrieve from: 500 for 200 items, at least 20, and at most what the set has to offer."""
+    return min(1000, max(20, 5 * items // 2))
 
 
 def _texts(embedder: Embedder, *columns: Iterable[str]) -> list[NDArray[np.float32]]:

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
 from hfcomp.evaluation.results import items_hash
-from hfcomp.experiments import command, program, sandbox_evaluation, session
+from hfcomp.experiments import command, program, session
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
 
@@ -39,9 +39,7 @@ def run(folder: Path, *extra: str, **changes: object) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sandbox_evaluation, "RETRIEVAL_ROWS", 20)
-        return run(tmp_path_factory.mktemp("runs") / "slipform")
+    return run(tmp_path_factory.mktemp("runs") / "slipform")
 
 
 def test_a_run_leaves_the_documented_folder(finished):

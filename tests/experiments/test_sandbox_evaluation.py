@@ -10,7 +10,7 @@ from transformers import CLIPModel
 
 from hfcomp.evaluation.embed import Embedder, TextEmbeddings
 from hfcomp.experiments.items import COMPOSITION, GENERAL
-from hfcomp.experiments.sandbox_evaluation import RETRIEVAL_ROWS, SandboxEvaluation
+from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation, retrieval_rows
 from hfcomp.sandbox import KINDS, sandbox_clip_config, sandbox_processor
 
 ITEMS = 12
@@ -51,7 +51,7 @@ def test_kinds_that_add_have_a_choice_and_no_match_of_groups(items):
 def test_lines_items_and_aspects(items):
     lines = items.groupby(["benchmark", "metric", "subset"]).size()
     assert (lines[lines.index.get_level_values("benchmark") == "sandbox"] == ITEMS).all()
-    assert lines["sandbox retrieval", "text-to-image recall@1", "all"] == RETRIEVAL_ROWS
+    assert lines["sandbox retrieval", "text-to-image recall@1", "all"] == retrieval_rows(ITEMS) == 30
     assert lines["sandbox two positives", "text only", "swap"] == 3 * ITEMS
     assert set(lines["sandbox edited"]["image"].index) == {"object", "color", "size", "location"}
     assert set(lines["sandbox levels"]["image choice"].index) == {f"level {number}" for number in (1, 2, 3, 4)}

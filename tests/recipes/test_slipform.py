@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 REPOSITORY = Path(__file__).parents[2]
-SMALL = "--dataset_rows 96 --batch_size 16 --max_steps 4 --save_steps 4"
+SMALL = "--dataset_rows 96 --batch_size 16 --max_steps 4 --save_steps 4 --learning_rate 1e-4"
 FIELDS = [*SMALL.split(), "--evaluation_items", "5", "--logging_steps", "2", "--use_cpu", "true"]
 LAUNCHERS = {
     "accelerate": "accelerate.commands.launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no "
