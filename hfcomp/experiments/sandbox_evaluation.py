@@ -61,7 +61,9 @@ class SandboxEvaluation:
 
 def retrieval_rows(items: int) -> int:
     """Rows to retrieve from: 500 for 200 items, at least 20, and at most what the set has to offer."""
-    return min(1000, max(20, 5 * items // 2))
+    from hfcomp.sandbox.datasets import MOST_RETRIEVAL_ROWS
+
+    return min(MOST_RETRIEVAL_ROWS, max(20, 5 * items // 2))
 
 
 def _texts(embedder: Embedder, *columns: Iterable[str]) -> list[NDArray[np.float32]]:

@@ -81,7 +81,7 @@ TWO_OBJECTS = Style({(2, False, False): 0.7, (3, False, False): 0.3}, TUNING.wor
 
 
 @dataclass(frozen=True)
-class Tuple:
+class DrawnRow:
     """One row of a training or evaluation set.
 
     Attributes:
@@ -150,7 +150,7 @@ def draw_tuple(
     held_out: bool,
     novel: bool = False,
     num_negatives: int = 1,
-) -> Tuple:
+) -> DrawnRow:
     """A pair with its paraphrase and its negatives, whose scenes are all on the asked side of the split.
 
     Args:
@@ -175,4 +175,4 @@ def draw_tuple(
                 negatives.append(negative)
         if negatives:
             positive = paraphrase(generator, caption)
-            return Tuple(scene, caption, scene, positive, tuple(negatives), negatives[0].scene)
+            return DrawnRow(scene, caption, scene, positive, tuple(negatives), negatives[0].scene)

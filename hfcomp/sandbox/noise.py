@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hfcomp.sandbox.captions import paraphrase
-from hfcomp.sandbox.drawing import Tuple
+from hfcomp.sandbox.drawing import DrawnRow
 from hfcomp.sandbox.negatives import draw_negative
 from hfcomp.sandbox.rendering import changed_cells
 from hfcomp.sandbox.scenes import JITTERS, Cell, Scene, is_novel
@@ -36,7 +36,7 @@ class Noise:
         return self.edit * min(1.0, (5 - concreteness) / 2)
 
 
-def with_noise(generator: np.random.Generator, row: Tuple, noise: Noise) -> Tuple:
+def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> DrawnRow:
     """The row with what chance makes wrong; a row without draws as many numbers as one with noise.
 
     Args:
@@ -65,7 +65,7 @@ def with_noise(generator: np.random.Generator, row: Tuple, noise: Noise) -> Tupl
     return replace(row, noise=tuple(found))
 
 
-def _misread(generator: np.random.Generator, row: Tuple) -> Scene:
+def _misread(generator: np.random.Generator, row: DrawnRow) -> Scene:
     """A scene with one mentioned shape or colour replaced, which no negative describes and training could show."""
     negatives = {negative.caption.text(negative.scene) for negative in row.negatives}
     while True:

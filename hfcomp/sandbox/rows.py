@@ -15,8 +15,8 @@ from hfcomp.sandbox.drawing import (
     PRETRAINING_PLACES,
     TUNING,
     TWO_OBJECTS,
+    DrawnRow,
     Style,
-    Tuple,
     draw_pair,
     draw_tuple,
     weighted,
@@ -67,11 +67,11 @@ def training_rows(
     def choose(kinds: Sequence[str]) -> str | None:
         return weighted(generator, kinds, weights)
 
-    def draw() -> Tuple:
+    def draw() -> DrawnRow:
         row = draw_tuple(generator, TUNING, choose, held_out=False, num_negatives=num_negatives)
         return with_noise(generator, row, noise)
 
-    def columns(rows: Sequence[Tuple]) -> dict[str, list]:
+    def columns(rows: Sequence[DrawnRow]) -> dict[str, list]:
         return _tuple_columns(rows, num_negatives) | {"noise": [list(row.noise) for row in rows]}
 
     return _rows((draw() for _ in range(num_rows)), columns, f"training-{seed}", num_rows)
@@ -81,13 +81,13 @@ def choice_rows(num_rows: int, seed: int, kinds: Sequence[str], novel: bool) -> 
     """Of `choice_set`."""
     generator = _generator("choice", seed)
 
-    def draw(kind: str) -> Tuple:
+    def draw(kind: str) -> DrawnRow:
         style = TUNING.of_kind(kind)
         return draw_tuple(
             generator, style, lambda allowed: kind if kind in allowed else None, held_out=True, novel=novel
         )
 
-    def columns(rows: Sequence[Tuple]) -> dict[str, list]:
+    def columns(rows: Sequence[DrawnRow]) -> dict[str, list]:
         return _tuple_columns(rows, 1) | {"kind": [row.negatives[0].kind for row in rows]}
 
     name = f"choice-{'novel-' if novel else ''}{seed}"
@@ -183,7 +183,7 @@ def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene
     }
 
 
-def _tuple_columns(rows: Sequence[Tuple], num_negatives: int) -> dict[str, list]:
+def _tuple_columns(rows: Sequence[DrawnRow], num_negatives: int) -> dict[str, list]:
     firsts = [row.negatives[0] for row in rows]
 
     def listed(value: Callable[[Negative], Any], padding: Any) -> list[list]:
