@@ -194,6 +194,7 @@ class CompositionalCollator:
             kind_id("other" if kind is None else kind, where=f"column 'negative_kinds', row {name}")
             for name, _, kind, _ in entries
         ]
+        exists = [bool(text) for _, text, *_ in entries]
         ratings = [math.nan if rating is None else rating for *_, rating in entries]
         size = (len(rows), self.num_negatives)
         return [text for _, text, *_ in entries if text], {
