@@ -198,9 +198,7 @@ class CompositionalCollator:
         ratings = [math.nan if rating is None else rating for *_, rating in entries]
         size = (len(rows), self.num_negatives)
         return [text for _, text, *_ in entries if text], {
-            "negative_text_mask": torch.tensor([bool(text) for _, text, *_ in entries], dtype=torch.bool).reshape(
-                size
-            ),
+            "negative_text_mask": torch.tensor(exists, dtype=torch.bool).reshape(size),
             "negative_kind": torch.tensor(kinds, dtype=torch.long).reshape(size),
             "negative_concreteness": torch.tensor(ratings, dtype=torch.float32).reshape(size),
         }
