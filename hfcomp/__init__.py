@@ -26,6 +26,7 @@ _MODULES = {
     "hfcomp.trainers.cement": ("CementConfig", "CementTrainer"),
     "hfcomp.trainers.info_nce": ("InfoNCEConfig", "InfoNCETrainer"),
     "hfcomp.data.collators": ("CompositionalCollator",),
+    "hfcomp.evaluation.callback": ("EvaluateBenchmarks",),
     "hfcomp.negatives.keywords": ("keyword_negatives",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -34,6 +35,7 @@ __all__ = ["__version__", *sorted(_HOME)]
 
 if TYPE_CHECKING:
     from hfcomp.data.collators import CompositionalCollator as CompositionalCollator
+    from hfcomp.evaluation.callback import EvaluateBenchmarks as EvaluateBenchmarks
     from hfcomp.losses import cement_loss as cement_loss
     from hfcomp.losses import dcl_loss as dcl_loss
     from hfcomp.losses import fermi_dirac_margin as fermi_dirac_margin

@@ -133,3 +133,12 @@ def sum_over_processes(values: torch.Tensor) -> torch.Tensor:
     if world_size() > 1:
         dist.all_reduce(total)
     return total
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """What each process holds, in the order of ranks, by pickle: for keys and results, not for a training step."""
+    if world_size() == 1:
+        return [value]
+    found: list[Any] = [None] * world_size()
+    dist.all_gather_object(found, value)
+    return found

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-USAGE = """usage: hfcomp train RECIPE [--config FILE] [--report SWEEP] [--field value ...]
+USAGE = """usage: hfcomp COMMAND ...
 
-  RECIPE   slipform, slipform/real, ... or a YAML file
-  fields   every field of the recipe and of transformers' TrainingArguments;
-           hfcomp train RECIPE --help lists them with the recipe's values"""
+  hfcomp train RECIPE [--config FILE] [--report SWEEP] [--field value ...]
+      RECIPE   slipform, slipform/real, ... or a YAML file
+      fields   every field of the recipe and of transformers' TrainingArguments;
+               hfcomp train RECIPE --help lists them with the recipe's values
+  hfcomp evaluate MODEL [MODEL ...] --suite compositional|general|all | --benchmarks A,B
+      any models of the Hub or in folders, side by side; --list names the benchmarks
+  hfcomp compare A B [C ...]
+      stored results against each other, without loading a model
+  hfcomp push-metrics --namespace NAME
+      the `evaluate` modules as Spaces"""
+
+# Each in its module's `main(arguments)`, imported when it is called: `compare` needs neither torch nor transformers.
+COMMANDS = {
+    "evaluate": "hfcomp.experiments.evaluate_command",
+    "compare": "hfcomp.experiments.compare",
+    "push-metrics": "hfcomp.experiments.push_metrics",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -22,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from hfcomp import __version__
 
         print(__version__)
+        return
+    if words[0] in COMMANDS:
+        import_module(COMMANDS[words[0]]).main(words[1:])
         return
     if words[0] == "train" and words[1:2] in (["-h"], ["--help"]):
         print(USAGE)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,16 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from hfcomp.data.collators import TextTokenizer
-from hfcomp.data.images import decode_image
+from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_processor
+from hfcomp.distributed import gather_objects, rank, world_size
+from hfcomp.evaluation.cache import KEY_BYTES, EmbeddingCache, VectorStore
+from hfcomp.evaluation.cells import Crop, box_digest
+from hfcomp.evaluation.identity import identity
+from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
+
+ENCODING_VERSION = 1
+"""Raised when the same model, image or text would get another vector; older cached vectors are then not read."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +46,49 @@ class TextEmbeddings:
     truncated: int
 
 
+@dataclass(frozen=True)
+class Indexed:
+    """Embeddings of the distinct ones of n images or texts.
+
+    Attributes:
+        vectors: `[m, D]` fp32, L2-normalised.
+        index: `[n]`, which of them each one has; -1 for a missing image.
+        flagged: number of distinct texts that were cut, or of images one pixel wide or high.
+        computed: number of distinct ones that were encoded now; the others were cached.
+    """
+
+    vectors: NDArray[np.float32]
+    index: NDArray[np.int64]
+    flagged: int
+    computed: int
+
+    def take(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+        """`[k, D]`; every one of them has to be there."""
+        return self.vectors[self.index[rows]]
+
+
 class Embedder:
     """Encodes images and texts with a model as its authors prepared them, each distinct one once.
 
     Args:
         model: Hub id, folder or module. A module is left as it was: it runs where it lies, in eval mode while it
-            encodes and in its own modes again afterwards. With another `device`, a copy made now runs there.
+            encodes and in its own modes again afterwards. With another `device`, a copy made now runs there. Weights
+            of an id or folder are not loaded before something has to be encoded.
         processor: the model's processor; loaded from `model`, or from where a module came from, when it is left out.
         batch_size: images or texts at a time.
         device: where to run; by default a module's own place, else a GPU when there is one.
+        cache: embeddings of before. By default each call encodes anew. For a module the cache has to be one without a
+            folder, made after the last change of its weights.
+        split: whether the processes of `torchrun` or `accelerate launch` share the work; all of them have to make the
+            same calls then, and all get every embedding. Batches do not depend on the number of processes.
+
+    Attributes:
+        encoded_images: images that were encoded by this process so far.
+        encoded_texts: texts likewise.
 
     Raises:
-        ValueError: for a model that is no dual encoder that hfcomp knows, or a module whose processor is not found.
+        ValueError: for a model that is no dual encoder that hfcomp knows, a module whose processor is not found, or a
+            module with a cache on disk.
     """
 
     def __init__(
@@ -58,29 +98,46 @@ class Embedder:
         *,
         batch_size: int = 128,
         device: str | torch.device | None = None,
+        cache: EmbeddingCache | None = None,
+        split: bool = False,
     ) -> None:
-        self.backbone = load_backbone(model)
-        processor = processor or load_processor(model, argument="processor")
+        self._model = model
+        self._backbone: nn.Module | None = None
         if isinstance(model, nn.Module):
-            own = self.backbone.device
-            self.device = own if device is None else torch.device(device)
-            if self.device.type != own.type or self.device.index not in (None, own.index):
-                self.backbone = copy.deepcopy(self.backbone).to(self.device)
+            if cache is not None and cache.folder is not None:
+                raise ValueError(
+                    "cache: a module's weights may change, so that its embeddings cannot be kept on disk. Pass "
+                    "EmbeddingCache() or no cache, or save the model and pass its folder."
+                )
+            self._backbone, self.device = _placed(load_backbone(model), device)
+            self.config = self._backbone.config
         else:
-            self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-            self.backbone = self.backbone.to(self.device)
-        config = self.backbone.config
+            self.device = torch.device(device or _free_device())
+            self.config = load_config(model)
+        processor = processor or load_processor(model, argument="processor")
         self.transform = PixelTransform.from_processor(processor.image_processor)
         self.tokenizer = TextTokenizer(
             processor.tokenizer,
-            model_type=config.model_type,
-            max_length=config.text_config.max_position_embeddings,
-            eos_token_id=getattr(config.text_config, "eos_token_id", None),
+            model_type=self.config.model_type,
+            max_length=self.config.text_config.max_position_embeddings,
+            eos_token_id=getattr(self.config.text_config, "eos_token_id", None),
         )
         self.batch_size = batch_size
+        self.cache = cache
+        self.split = split
+        self.encoded_images = 0
+        self.encoded_texts = 0
+        self._fingerprints = self._make_fingerprints(processor) if cache is not None else {}
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The model, loaded on first use."""
+        if self._backbone is None:
+            self._backbone = load_backbone(self._model).to(self.device)
+        return self._backbone
 
     def images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> NDArray[np.float32]:
-        """Embeddings of images; equal ones (the same file, bytes or pixels) are encoded once.
+        """Embeddings of images; those of the same bytes, file or pixels are encoded once.
 
         Args:
             images: what `hfcomp.data.images.decode_image` takes.
@@ -92,22 +149,14 @@ class Embedder:
 
         Raises:
             TypeError: for one image instead of a list of them.
+            ValueError: for a missing image.
         """
         if isinstance(images, str | bytes | os.PathLike | Image.Image):
             raise TypeError(f"images: found one {type(images).__name__}, expected a list. Put it into one: [image].")
-        where, waiting = [], []
-        parts = [np.empty((0, self._width()), dtype=np.float32)]
-        with _eval_mode(self.backbone), torch.inference_mode():
-            for number, image in _numbered(tqdm(images, desc="images", disable=not progress, leave=False), column):
-                where.append(number)
-                if image is not None:
-                    waiting.append(image)
-                if len(waiting) == self.batch_size:
-                    parts.append(self._encode_images(waiting))
-                    waiting = []
-            if waiting:
-                parts.append(self._encode_images(waiting))
-        return np.concatenate(parts)[np.array(where, dtype=np.intp)]
+        found = self.index_images(images, column=column, progress=progress)
+        if (found.index < 0).any():
+            decode_image(None, where=f"column '{column}', row {int(np.argmax(found.index < 0))}")
+        return found.take(slice(None))
 
     def texts(self, texts: Sequence[str], *, progress: bool = False) -> TextEmbeddings:
         """Embeddings of texts; equal texts are encoded once.
@@ -115,33 +164,148 @@ class Embedder:
         Raises:
             TypeError: for one text instead of a list of them, or an entry that is no text.
         """
+        found = self.index_texts(texts, progress=progress)
+        return TextEmbeddings(found.take(slice(None)), found.flagged)
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """As `images`, with one vector for each distinct image; an image that is `None` gets none.
+
+        No more than two batches of images are in memory at a time.
+        """
+        keys, index, first = _distinct(
+            image_key(value, f"column '{column}', row {row}") for row, value in enumerate(images)
+        )
+
+        def load(number: int) -> tuple[torch.Tensor, bool]:
+            where = f"column '{column}', row {first[number]}"
+            image = _decoded(images[first[number]], where)
+            return self.transform([image], where=[where]), is_tiny(image)
+
+        def encode(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
+            self.encoded_images += len(loaded)
+            pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
+            return encode_images(self.backbone, pixels).float().cpu().numpy()
+
+        store = self._store("images")
+        missing = self._missing(store, keys)
+        bar = tqdm(total=len(missing), desc="images", disable=not progress or not missing, leave=False, unit="img")
+        with bar, ThreadPoolExecutor(max_workers=_workers()) as pool:
+            batches = _loaded_ahead(pool, load, self._own_batches(missing))
+            self._fill(store, keys, missing, batches, encode, bar)
+        return self._indexed(store, keys, index, len(missing))
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """As `texts`, with one vector for each distinct text."""
         if isinstance(texts, str):
             raise TypeError(
                 f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
             )
-        texts = list(texts)
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"texts, entry {index}: found {text!r}, expected a text. Leave such entries out.")
-        distinct = sorted(set(texts), key=len)  # texts of one length together: little padding
-        ids, truncated = self.tokenizer(distinct)
-        parts = [np.empty((0, self._width()), dtype=np.float32)]
-        with _eval_mode(self.backbone), torch.inference_mode():
-            for start in tqdm(range(0, len(ids), self.batch_size), desc="texts", disable=not progress, leave=False):
-                part = ids[start : start + self.batch_size]
-                padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
-                parts.append(encode_texts(self.backbone, padded).float().cpu().numpy())
-        position = {text: index for index, text in enumerate(distinct)}
-        where = np.array([position[text] for text in texts], dtype=np.intp)
-        return TextEmbeddings(np.concatenate(parts)[where], sum(truncated))
+        keys, index, first = _distinct(text_key(text, row) for row, text in enumerate(texts))
+        store = self._store("texts")
+        missing = self._missing(store, keys)
+        ids, truncated = self.tokenizer([texts[first[number]] for number in missing])
+        # texts of one length together: little padding
+        order = sorted(range(len(missing)), key=lambda place: (len(ids[place]), keys[missing[place]]))
+        missing = [missing[place] for place in order]
+        tokens = {missing[rank]: (ids[place], truncated[place]) for rank, place in enumerate(order)}
 
-    def _encode_images(self, images: list[Image.Image]) -> NDArray[np.float32]:
-        pixels = self.transform.normalize(self.transform(images)).to(self.device)
-        return encode_images(self.backbone, pixels).float().cpu().numpy()
+        def encode(rows: list[tuple[list[int], bool]]) -> NDArray[np.float32]:
+            self.encoded_texts += len(rows)
+            part = [row for row, _ in rows]
+            padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
+            return encode_texts(self.backbone, padded).float().cpu().numpy()
+
+        batches = ((batch, [tokens[number] for number in batch]) for batch in self._own_batches(missing))
+        with tqdm(total=len(missing), desc="texts", disable=not progress or not missing, leave=False) as bar:
+            self._fill(store, keys, missing, batches, encode, bar)
+        return self._indexed(store, keys, index, len(missing))
+
+    def _store(self, kind: str) -> VectorStore:
+        return VectorStore() if self.cache is None else self.cache.store(self._fingerprints[kind])
+
+    def _missing(self, store: VectorStore, keys: list[bytes]) -> list[int]:
+        """Which keys have to be encoded: what any process lacks, so that all agree."""
+        absent = {key for key in keys if key not in store}
+        if self.split:
+            absent = set().union(*gather_objects(absent))
+        return [number for number, key in enumerate(keys) if key in absent]
+
+    def _own_batches(self, missing: list[int]) -> list[list[int]]:
+        """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
+        batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
+        return batches[rank() :: world_size()] if self.split else batches
+
+    def _fill(
+        self,
+        store: VectorStore,
+        keys: list[bytes],
+        missing: list[int],
+        batches: Iterable[tuple[list[int], list[Any]]],
+        encode: Callable[[list[Any]], NDArray[np.float32]],
+        bar: tqdm,
+    ) -> None:
+        """Encodes this process's batches into the store, then takes over what the other processes encoded."""
+        if not missing:
+            return
+        done: list[Any] = []
+        failure: Exception | None = None
+        try:
+            with _eval_mode(self.backbone), torch.inference_mode():
+                for batch, loaded in batches:
+                    part = [keys[number] for number in batch], encode(loaded), np.array([flag for _, flag in loaded])
+                    store.add(*part, own=True)
+                    done.append(part)
+                    bar.update(len(batch))
+        except Exception as error:  # the other processes wait: they have to hear of it before it is raised
+            failure = error
+        store.flush()
+        if self.split and world_size() > 1:
+            for other, (parts, message) in enumerate(gather_objects((done, failure and str(failure)))):
+                if message is not None and failure is None:
+                    failure = RuntimeError(f"process {other} could not encode its part: {message}")
+                for part in parts if other != rank() else ():
+                    store.add(*part, own=False)
+        if failure is not None:
+            raise failure
+
+    def _indexed(self, store: VectorStore, keys: list[bytes], index: NDArray[np.int64], computed: int) -> Indexed:
+        vectors, flags = store.look_up(keys, self._width())
+        return Indexed(vectors, index, int(flags.sum()), computed)
 
     def _width(self) -> int:
-        config = self.backbone.config
-        return getattr(config, "projection_dim", None) or config.vision_config.hidden_size
+        return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
+
+    def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
+        weights = f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
+        shared = {"weights": weights, "device": self.device.type, "encoding": ENCODING_VERSION}
+        settings = json.loads(processor.image_processor.to_json_string())
+        pixels = {"class": type(processor.image_processor).__name__, **settings}
+        tokenizer = {
+            "class": type(processor.tokenizer).__name__,
+            "max_length": self.tokenizer.max_length,
+            "full_length": self.tokenizer.pad_to_full,
+            "lower": self.tokenizer.lower,
+            "vocabulary": _digest(json.dumps(processor.tokenizer.get_vocab(), sort_keys=True).encode()).hex(),
+        }
+        return {"images": {**shared, "pixels": pixels}, "texts": {**shared, "tokenizer": tokenizer}}
+
+
+def _placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+    own = backbone.device
+    wanted = own if device is None else torch.device(device)
+    if wanted.type != own.type or wanted.index not in (None, own.index):
+        backbone = copy.deepcopy(backbone).to(wanted)
+    return backbone, wanted
+
+
+def _free_device() -> str:
+    if not torch.cuda.is_available():
+        return "cpu"
+    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+
+
+def _workers() -> int:
+    return min(8, os.cpu_count() or 1)
 
 
 @contextmanager
@@ -156,28 +320,59 @@ def _eval_mode(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _numbered(images: Iterable[Any], column: str) -> Iterator[tuple[int, Image.Image | None]]:
-    """For each image the number of the distinct one that it is, and the image itself where it is the first."""
-    seen: dict[Hashable, int] = {}
-    count = 0
-    for row, value in enumerate(images):
-        source = _source(value)
-        if source in seen:
-            yield seen[source], None
+def _loaded_ahead(
+    pool: ThreadPoolExecutor, load: Callable[[int], Any], batches: list[list[int]]
+) -> Iterator[tuple[list[int], list[Any]]]:
+    """Each batch with what `load` gives for its numbers; the next one is loaded while the caller works on this one."""
+    waiting: list[Future[Any]] = []
+    for at, batch in enumerate(batches):
+        current = waiting or [pool.submit(load, number) for number in batch]
+        waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
+        yield batch, [future.result() for future in current]
+
+
+def _distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int64], list[int]]:
+    """The distinct keys, which of them each row has (-1 for none), and the row where each stands first."""
+    number: dict[bytes, int] = {}
+    index, first = [], []
+    for row, key in enumerate(keys):
+        if key is None:
+            index.append(-1)
             continue
-        image = decode_image(value, where=f"column '{column}', row {row}")
-        pixels = (image.size, hashlib.sha256(image.tobytes()).digest())
-        number = seen.setdefault(pixels, count)
-        if source is not None:
-            seen[source] = number
-        yield number, image if number == count else None
-        count += number == count
+        if key not in number:
+            number[key] = len(first)
+            first.append(row)
+        index.append(number[key])
+    return list(number), np.array(index, dtype=np.int64), first
 
 
-def _source(value: Any) -> Hashable | None:
-    """What tells that two images are the same before they are decoded; `None` for what has to be decoded first."""
+def _digest(content: Any) -> bytes:
+    return hashlib.sha256(content).digest()[:KEY_BYTES]
+
+
+def text_key(text: Any, row: int) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Leave such entries out.")
+    return _digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _decoded(value: Any, where: str) -> Image.Image:
+    if isinstance(value, Crop):
+        return decode_image(value.cell, where=where).crop(value.box)
+    return decode_image(value, where=where)
+
+
+def image_key(value: Any, where: str) -> bytes | None:
+    """What tells that two images are the same: the bytes of a file, else the pixels; of a part, its box too."""
+    if isinstance(value, Crop):
+        return box_digest(image_key(value.cell, where), value.box)
     if isinstance(value, dict):
         value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
-    if isinstance(value, str | os.PathLike):
-        return os.fspath(value)
-    return hashlib.sha256(value).digest() if isinstance(value, bytes | bytearray | memoryview) else None
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _digest(value)
+    if isinstance(value, str | os.PathLike) and Path(value).is_file():
+        return _digest(Path(value).read_bytes())
+    image = decode_image(value, where=where)
+    return _digest(b"%d %d " % image.size + image.tobytes())

@@ -7,7 +7,9 @@ models are in the order of columns: `base`, the controls, and the method last.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Line = dict[str, Any]
@@ -23,6 +25,11 @@ MEANINGS = {
 }
 # The strictest metric stands for composition where any benchmark has it.
 HEADLINE_METRIC = "group"
+SHORT_METRICS = {
+    "caption choice": "choice",
+    "text-to-image recall@1": "text to image R@1",
+    "image-to-text recall@1": "image to text R@1",
+}
 
 
 def models_of(lines: Sequence[Line]) -> list[str]:
@@ -130,6 +137,16 @@ def name_of(line: Line) -> str:
     return " ".join(part for part in parts if part)
 
 
+def short_metric(metric: str) -> str:
+    """A metric's name where there is little room."""
+    return SHORT_METRICS.get(metric, metric)
+
+
+def has_ties(lines: Sequence[Line]) -> bool:
+    """Whether any model tied on any item."""
+    return any(share["ties"] for line in lines for share in line["models"].values())
+
+
 def count_of(lines: Sequence[Line], kind: str | None = None) -> str:
     """`6 group lines`: their number with their kind, by default their metric where it is one, else composition."""
     metrics = {line["metric"] for line in lines}
@@ -137,26 +154,111 @@ def count_of(lines: Sequence[Line], kind: str | None = None) -> str:
     return f"{len(lines)} {kind} line{'s' if len(lines) > 1 else ''}"
 
 
-def percent(value: float | None) -> str:
-    """`94.0` for 0.94, `-` for what is not known."""
+@dataclass(frozen=True)
+class Unit:
+    """How the numbers of a metric are shown.
+
+    Attributes:
+        factor: a value is multiplied by it.
+        decimals: shown.
+        note: behind the metric's name where its numbers are no percentages of right items.
+    """
+
+    factor: float
+    decimals: int
+    note: str = ""
+
+
+PERCENT = Unit(100, 1)
+# Metrics that are no share of right items, by what their names hold.
+OTHER_UNITS = {
+    "average precision": Unit(100, 1, "x 100, no share"),
+    "map": Unit(100, 1, "x 100, no share"),
+    "reciprocal rank": Unit(1, 3, "0 to 1, no share"),
+    "mrr": Unit(1, 3, "0 to 1, no share"),
+    "kendall": Unit(1, 3, "-1 to 1, no share"),
+    "tau": Unit(1, 3, "-1 to 1, no share"),
+    "correlation": Unit(1, 3, "-1 to 1, no share"),
+}
+
+
+def unit_of(metric: str) -> Unit:
+    """Percent, but for the metrics that are no share of right items."""
+    words = f" {' '.join(re.findall(r'[a-z]+', metric.lower()))} "
+    return next((unit for name, unit in OTHER_UNITS.items() if f" {name} " in words), PERCENT)
+
+
+def named_with_unit(metric: str) -> str:
+    """`mAP (x 100, no share)`; a share goes by its name alone."""
+    note = unit_of(metric).note
+    return f"{metric} ({note})" if note else metric
+
+
+def percent(value: float | None, unit: Unit = PERCENT) -> str:
+    """`94.0` for 0.94, `-` for what is not known; another unit for metrics that are no shares."""
     value = number(value)
-    return "-" if math.isnan(value) else f"{_rounded(value):.1f}"
+    return "-" if math.isnan(value) else f"{_rounded(value, unit):.{unit.decimals}f}"
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, unit: Unit = PERCENT) -> str:
     """`+72.2` for 0.722, `-` for what is not known."""
     value = number(value)
-    return "-" if math.isnan(value) else f"{_rounded(value):+.1f}"
+    return "-" if math.isnan(value) else f"{_rounded(value, unit):+.{unit.decimals}f}"
 
 
-def points(share: Share | None) -> str:
+def has_interval(share: Share | None) -> bool:
+    """Whether both bounds are known."""
+    return share is not None and not any(math.isnan(number(share[bound])) for bound in ("low", "high"))
+
+
+def interval(share: Share | None, unit: Unit = PERCENT) -> str:
+    """`[+68.0, +76.0]` of a difference, `-` where there is none."""
+    if share is None or not has_interval(share):
+        return "-"
+    return f"[{signed(share['low'], unit)}, {signed(share['high'], unit)}]"
+
+
+def points(share: Share | None, unit: Unit = PERCENT) -> str:
     """`+72.2 [+68.0, +76.0]`, a difference with its interval where there is one."""
     if share is None:
         return "-"
-    bounds = number(share["low"]), number(share["high"])
-    interval = "" if any(map(math.isnan, bounds)) else f" [{signed(bounds[0])}, {signed(bounds[1])}]"
-    return signed(share["value"]) + interval
+    return signed(share["value"], unit) + (f" {interval(share, unit)}" if has_interval(share) else "")
 
 
-def _rounded(share: float) -> float:
-    return round(100 * share, 1) + 0.0  # no "-0.0"
+def with_interval(share: Share, unit: Unit = PERCENT) -> str:
+    """`94.0 [92.1, 95.9]`, a share with its interval where there is one."""
+    bounds = f" [{percent(share['low'], unit)}, {percent(share['high'], unit)}]" if has_interval(share) else ""
+    return percent(share["value"], unit) + bounds
+
+
+def p_value(share: Share | None) -> str:
+    """`0.012`, `<0.001`, or `-` where there is none."""
+    value = number((share or {}).get("p"))
+    if math.isnan(value):
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def with_p(change: Share | None, unit: Unit = PERCENT) -> str:
+    """`+72.2 [+68.0, +76.0], p <0.001`, as far as it is known."""
+    p = p_value(change)
+    return points(change, unit) + ("" if p == "-" else f", p {p}")
+
+
+def is_sure(change: Share | None) -> bool:
+    """Whether the interval of a difference is known and does not hold 0."""
+    return change is not None and (number(change["low"]) > 0 or number(change["high"]) < 0)
+
+
+def unsure(change: Share | None, unit: Unit = PERCENT) -> str:
+    """`+72.2 `, a difference with `~` for the blank where its interval holds 0, or there is none."""
+    return signed(change and change["value"], unit) + (" " if is_sure(change) else "~")
+
+
+def change_cells(change: Share | None, unit: Unit = PERCENT) -> list[str]:
+    """A difference, its interval and its p, each for a column of its own."""
+    return [signed(change and change["value"], unit), interval(change, unit), p_value(change)]
+
+
+def _rounded(share: float, unit: Unit) -> float:
+    return round(unit.factor * share, unit.decimals) + 0.0  # no "-0.0"

@@ -1,4 +1,4 @@
-"""Outcomes per item of a model: on the sandbox's held-out scenes, on SugarCrepe, or on a set of the user's own."""
+"""Outcomes per item of a model: on the sandbox's held-out scenes, on benchmarks, or on a set of the user's own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.evaluation.benchmarks.sugarcrepe import sugarcrepe_items
+from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.protocols import caption_choice as choice
+from hfcomp.evaluation.sources import load_items
+from hfcomp.evaluation.spec import Unavailable
+from hfcomp.experiments.benchmark_data import data_folders, remarks
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
 from hfcomp.experiments.recipes import ExperimentConfig
@@ -35,8 +39,8 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
     Returns:
         A function from an embedder to one row per item and metric, with the columns of `item_table`.
     """
-    if config.evaluation == "sugarcrepe":
-        return _sugarcrepe(config, tell)
+    if config.evaluation == "benchmarks":
+        return _benchmarks(config, tell)
     if config.evaluation == "own":
         return _own(config, column_names, tell)
     return SandboxEvaluation(config.evaluation_items, seed)
@@ -132,28 +136,27 @@ def _once(tell: Tell) -> Tell:
     return tell_first
 
 
-def _sugarcrepe(config: ExperimentConfig, tell: Tell) -> Evaluation:
-    items, absent = sugarcrepe_items(config.sugarcrepe_folder, config.coco_images)
-    tell(f"SugarCrepe: {len(items):,} items, {absent:,} left out for want of their photograph")
-    files = sorted({item.image for item in items})
-    position = {file: index for index, file in enumerate(files)}
-    tell_cut = _once(tell)
+def _benchmarks(config: ExperimentConfig, tell: Tell) -> Evaluation:
+    chosen = find_benchmarks(config.evaluation_benchmarks)
+    folders = data_folders(config.evaluation_data, option="evaluation_data")
+    items = {}
+    for benchmark in chosen:
+        try:
+            items[benchmark.name] = checked(benchmark, load_items(benchmark, folders))
+        except Unavailable as error:
+            raise ValueError(f"evaluation: {benchmark.name} cannot be had: {error}") from error
+        for remark in remarks(benchmark, items[benchmark.name]):
+            tell(remark)
+    tell_cut = {benchmark.name: _once(tell) for benchmark in chosen}
 
     def evaluate(embedder: Embedder) -> pd.DataFrame:
-        image = embedder.images(files, progress=True)[[position[item.image] for item in items]]
-        texts = embedder.texts([item.caption for item in items] + [item.negative_caption for item in items])
-        if texts.truncated:
-            tell_cut(f"SugarCrepe: {texts.truncated} texts are longer than the text tower and were cut")
-        chosen = choice.caption_choice(image, *np.split(texts.vectors, 2))
-        return choice_table(
-            "SugarCrepe",
-            "caption choice",
-            chosen,
-            aspect=COMPOSITION,
-            chance=choice.CHANCE,
-            subsets=[item.subset for item in items],
-            items=[f"{item.subset}/{item.item}" for item in items],
-            images=[item.image.stem for item in items],
-        )
+        tables = []
+        for benchmark in chosen:
+            report = run_benchmark(benchmark, items[benchmark.name], embedder, progress=True)
+            if report.truncated:
+                cut = f"{report.truncated} texts are longer than the text tower and were cut"
+                tell_cut[benchmark.name](f"{benchmark.name}: {cut}")
+            tables.append(report.items)
+        return pd.concat(tables)
 
     return evaluate

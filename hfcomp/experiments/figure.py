@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ OTHER_STYLES = (("#E69F00", "P"), ("#000000", "X"))
 MOST_ROWS = 10
 WIDTH = 11.5  # inches
 LABEL_WIDTH = 24  # letters
+LETTER = 0.085  # inches of a letter in the legend
 
 SHARES = "percent right, 95 % intervals (dotted: chance)"
 CHANGES = "points against base (left of 0: forgotten)"
@@ -53,6 +55,7 @@ class Panel:
         rows: from top to bottom.
         names: the models drawn.
         differences: whether shares are differences to base.
+        main: the model that is drawn larger.
     """
 
     title: str
@@ -60,6 +63,10 @@ class Panel:
     rows: list[Row]
     names: list[str]
     differences: bool = False
+    main: str | None = None
+
+
+Styles = Mapping[str, tuple[str, str]]  # colour and marker of each model
 
 
 def draw_figure(path: Path, lines: Sequence[Line]) -> None:
@@ -71,36 +78,62 @@ def draw_figure(path: Path, lines: Sequence[Line]) -> None:
         path: of the PNG, replaced.
         lines: as `hfcomp.evaluation.results` makes them.
     """
+    models = models_of(lines)
+    main = models[-1] if models else None
+    composition, general = headline(lines), of_aspect(lines, "general")
+    panels = [Panel(f"Composition{_what(composition)}", SHARES, _rows(composition, models, None), models, main=main)]
+    if models[:1] == [BASE] and len(models) > 1:
+        changes = _rows(general, models[1:], BASE)
+        panels.append(Panel("General abilities", CHANGES, changes, models[1:], differences=True, main=main))
+    draw_panels(path, panels, {name: style_of(name, models) for name in models})
+
+
+def draw_panels(path: Path, panels: Sequence[Panel], styles: Styles) -> bool:
+    """Draws panels side by side, with one legend.
+
+    Without rows nothing is drawn; without matplotlib (the extra `plots`) neither, and a line says so.
+
+    Args:
+        path: of the PNG, replaced, or removed when nothing is drawn.
+        panels: those without rows are left out.
+        styles: of the models.
+
+    Returns:
+        Whether there is a figure.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         path.unlink(missing_ok=True)
         print(f"{path.name} is not drawn: pip install 'hfcomp[plots]'")
-        return
-    models = models_of(lines)
-    composition, general = headline(lines), of_aspect(lines, "general")
-    panels = [Panel(f"Composition{_what(composition)}", SHARES, _rows(composition, models, None), models)]
-    if models[:1] == [BASE] and len(models) > 1:
-        changes = _rows(general, models[1:], BASE)
-        panels.append(Panel("General abilities", CHANGES, changes, models[1:], differences=True))
+        return False
     panels = [panel for panel in panels if panel.rows]
     if not panels:
         path.unlink(missing_ok=True)
-        return
-    height = max(_height(panel) for panel in panels) + 1.2
-    figure = Figure(figsize=(WIDTH if len(panels) > 1 else 0.6 * WIDTH, height), layout="constrained")
+        return False
+    width = WIDTH if len(panels) > 1 else 0.6 * WIDTH
+    names = panels[0].names
+    columns = max(1, min(len(names), int(width / (LETTER * max(map(len, names)) + 0.6))))
+    height = max(_height(panel) for panel in panels) + 1 + 0.2 * math.ceil(len(names) / columns)
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for place, panel in zip(axes, panels, strict=True):
-        _draw_points(place, panel, models)
+        _draw_points(place, panel, styles)
         _draw_frame(place, panel)
+        rows = max(len(panel.rows), 0.5 * max(len(other.rows) for other in panels))  # a short panel is not blown up
+        place.set_ylim(rows - 0.5, -0.5)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, columnspacing=1.4)
-    figure.savefig(path, dpi=150)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, columnspacing=1.4)
+    partial = path.with_name(f"{path.name}.part")
+    figure.savefig(partial, dpi=150, format="png")
+    os.replace(partial, path)
+    return True
 
 
 def _height(panel: Panel) -> float:
-    """Inches, with room for points one below another in each row."""
-    return len(panel.rows) * max(0.32, 0.07 * len(panel.names) + 0.07)
+    """Inches, with room for points one below another in each row, and for its label."""
+    lines = max(len(textwrap.wrap(label, LABEL_WIDTH)) for label, _, _ in panel.rows)
+    return len(panel.rows) * max(0.32, 0.07 * len(panel.names) + 0.07, 0.17 * lines)
 
 
 def _what(lines: Sequence[Line]) -> str:
@@ -149,9 +182,9 @@ def style_of(name: str, models: Sequence[str]) -> tuple[str, str]:
     return OTHER_STYLES[unknown.index(name) % len(OTHER_STYLES)]
 
 
-def _draw_points(axes: Any, panel: Panel, models: Sequence[str]) -> None:
+def _draw_points(axes: Any, panel: Panel, styles: Styles) -> None:
     for index, name in enumerate(panel.names):
-        color, marker = style_of(name, models)
+        color, marker = styles[name]
         offset = (index - (len(panel.names) - 1) / 2) * 0.8 / len(panel.names)
         drawn = [(place, shares[name]) for place, (_, shares, _) in enumerate(panel.rows) if shares[name] is not None]
         axes.errorbar(
@@ -160,7 +193,7 @@ def _draw_points(axes: Any, panel: Panel, models: Sequence[str]) -> None:
             xerr=[[_side(share, bound) for _, share in drawn] for bound in ("low", "high")],
             fmt=marker,
             color=color,
-            markersize=7 if name == models[-1] else 5.5,
+            markersize=7 if name == panel.main else 5.5,
             markeredgecolor="white",
             markeredgewidth=0.6,
             elinewidth=1.6,
@@ -181,9 +214,9 @@ def _draw_frame(axes: Any, panel: Panel) -> None:
     else:
         for place, (_, _, chance) in enumerate(panel.rows):
             axes.vlines(100 * chance, place - 0.45, place + 0.45, colors="black", linestyles="dotted", linewidth=1.2)
-        axes.set_xlim(-2, 102)
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, -2), max(high, 102))
     axes.set_yticks(range(count), [textwrap.fill(label, LABEL_WIDTH) for label, _, _ in panel.rows])
-    axes.set_ylim(count - 0.5, -0.5)
     axes.set_title(panel.title, loc="left", fontsize=11)
     axes.set_xlabel(panel.unit)
     axes.tick_params(axis="y", length=0)

@@ -32,8 +32,6 @@ FREE_FIELDS = {
     "report_to",
     "use_cpu",
     "ddp_timeout",
-    "sugarcrepe_folder",
-    "coco_images",
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from hfcomp.metrics.choice import ChoiceOutcome
-from hfcomp.metrics.retrieval import retrieval_ranks
+from hfcomp.metrics.retrieval import rank_bounds
 
 COMPOSITION = "composition"
 GENERAL = "general"
@@ -82,5 +82,5 @@ def retrieval_table(
         ("text-to-image recall@1", text, image, positive),
         ("image-to-text recall@1", image, text, None if positive is None else positive.T),
     ):
-        tables.append(item_table(benchmark, metric, value=retrieval_ranks(queries, keys, right) == 1, **columns))
+        tables.append(choice_table(benchmark, metric, rank_bounds(queries, keys, right).within(1), **columns))
     return pd.concat(tables)

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from hfcomp.experiments.comparison import (
     BASE,
     Line,
-    Share,
     difference,
+    has_ties,
     judgement,
     models_of,
     number,
     of_aspect,
     percent,
-    points,
+    with_interval,
+    with_p,
 )
+from hfcomp.experiments.sheets import Sheet, escaped, markdown_table, ties
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tables import (
     LEGEND,
     NO_TIES,
-    Sheet,
     costs,
-    has_ties,
     in_short,
     legend_of_models,
-    p_value,
-    ties,
 )
 
 
@@ -41,29 +37,17 @@ def markdown(lines: list[Line], stages: list[StageSummary], facts: dict[str, Any
         stages: what each training run cost.
         facts: `method`, `caveat`, `notes`.
     """
-    parts = [f"# {_escaped(facts['method'])}", "", facts["caveat"], ""]
+    parts = [f"# {escaped(facts['method'])}", "", facts["caveat"], ""]
     for sentence in judgement(lines):
-        parts += [f"**{_escaped(sentence)}**", ""]
+        parts += [f"**{escaped(sentence)}**", ""]
     parts += [LEGEND + ("" if has_ties(lines) else f" {NO_TIES}"), ""]
-    parts += [f"- {_escaped(name)}: {_escaped(meaning)}" for name, meaning in legend_of_models(lines)]
+    parts += [f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in legend_of_models(lines)]
     for sheet in _sheets(lines, stages):
         title = sheet.title[0].upper() + sheet.title[1:]
-        parts += ["", f"## {_escaped(title)}", "", *markdown_table(sheet)]
+        parts += ["", f"## {escaped(title)}", "", *markdown_table(sheet)]
     if facts["notes"]:
-        parts += ["", "## Data", "", *(f"- {_escaped(note)}" for note in facts["notes"])]
+        parts += ["", "## Data", "", *(f"- {escaped(note)}" for note in facts["notes"])]
     return "\n".join(parts) + "\n"
-
-
-def markdown_table(sheet: Sheet) -> list[str]:
-    """The lines of a table, whatever its texts hold."""
-    alignment = ["---" if index < sheet.labels else "---:" for index in range(len(sheet.header))]
-    escaped = [[_escaped(cell) for cell in cells] for cells in (sheet.header, *sheet.rows)]
-    return ["| " + " | ".join(cells) + " |" for cells in (escaped[0], alignment, *escaped[1:])]
-
-
-def _escaped(text: str) -> str:
-    """Names come from data sets: they may neither end a cell or a line nor be read as HTML."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", " ".join(text.split()).replace("|", "&#124;"))
 
 
 def _sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet]:
@@ -80,23 +64,20 @@ def _sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet
     cost, rest = costs(stages)
     joined = [[*left, *right[1:]] for left, right in zip(cost.rows, rest.rows, strict=True)]
     sheets.append(Sheet("Cost", [*cost.header, *rest.header[1:]], joined))
-    return [sheet for sheet in [*sheets, ties(lines, short=False)] if sheet.rows]
+    return [
+        sheet for sheet in [*sheets, ties(lines, {name: name for name in models_of(lines)}, short=False)] if sheet.rows
+    ]
 
 
 def _labels(line: Line) -> list[str]:
     return [line["benchmark"], line["subset"], line["metric"]]
 
 
-def _with_interval(share: Share) -> str:
-    interval = "" if math.isnan(number(share["low"])) else f" [{percent(share['low'])}, {percent(share['high'])}]"
-    return percent(share["value"]) + interval
-
-
 def _shares(title: str, lines: Sequence[Line]) -> Sheet:
     header = ["benchmark", "subset", "metric", "items", "images", "chance", *models_of(lines)]
     rows = [
         [*_labels(line), f"{line['items']:,}", f"{line['images']:,}", percent(line["chance"])]
-        + [_with_interval(share) for share in line["models"].values()]
+        + [with_interval(share) for share in line["models"].values()]
         for line in lines
     ]
     return Sheet(title, header, rows, labels=3)
@@ -110,19 +91,14 @@ def _differences(title: str, lines: Sequence[Line]) -> Sheet:
     for line in lines if references else []:
         changes = [difference(line, models[-1], name) for name in references]
         smallest = max((number(change.get("smallest")) for change in changes if change), default=float("nan"))
-        rows.append([*_labels(line), *map(_with_p, changes), percent(smallest)])
+        rows.append([*_labels(line), *map(with_p, changes), percent(smallest)])
     return Sheet(title, ["benchmark", "subset", "metric", *references, "detectable"], rows, labels=3)
 
 
 def _controls(title: str, lines: Sequence[Line]) -> Sheet:
     controls = models_of(lines)[1:-1]
     rows = [
-        [*_labels(line), *(_with_p(difference(line, name, BASE)) for name in controls)]
+        [*_labels(line), *(with_p(difference(line, name, BASE)) for name in controls)]
         for line in (lines if controls else [])
     ]
     return Sheet(title, ["benchmark", "subset", "metric", *controls], rows, labels=3)
-
-
-def _with_p(change: Share | None) -> str:
-    p = p_value(change)
-    return points(change) + ("" if p == "-" else f", p {p}")

@@ -12,12 +12,11 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from transformers.utils import CONFIG_NAME, WEIGHTS_NAME, cached_file
-from transformers.utils.hub import extract_commit_hash
 
 from hfcomp import __version__
+from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.results import weights_hash
+from hfcomp.evaluation.identity import identity
 from hfcomp.experiments.evaluate import Evaluation
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -25,7 +24,7 @@ from hfcomp.experiments.session import Session
 FOLDER = "evaluation"
 STAMP = b"hfcomp"
 # Fields that say which items are scored, beside those that begin with "evaluation".
-FIELDS = ("dataset", "dataset_config", "sugarcrepe_folder", "coco_images")
+FIELDS = ("dataset", "dataset_config")
 
 
 @dataclass(frozen=True)
@@ -63,23 +62,10 @@ def evaluate_models(
         table = _stored(path, stamp, session.tell)
         if table is None:
             told = len(session.notes)
-            table = evaluate(Embedder(place, device=device))
+            table = evaluate(Embedder(place, device=device, cache=EmbeddingCache()))
             _store(path, table, {**stamp, "notes": session.notes[told:]})
         tables.append(table.assign(model=name))
     return Outcomes(pd.concat(tables, ignore_index=True), weights)
-
-
-def identity(place: Path | str) -> str:
-    """What tells a model's weights from others: the hash of a folder's, the revision of one of the Hub.
-
-    Args:
-        place: folder or Hub id.
-    """
-    folder = Path(place)
-    if not folder.is_dir():
-        return f"revision {extract_commit_hash(cached_file(str(place), CONFIG_NAME), None)}"
-    pickled = folder / WEIGHTS_NAME
-    return weights_hash(pickled if pickled.is_file() and not any(folder.glob("*.safetensors")) else folder)
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:

@@ -23,19 +23,12 @@ from hfcomp.negatives.keyword_matching import MATCHINGS
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
-EVALUATIONS = (SANDBOX, "sugarcrepe", "own")
+EVALUATIONS = (SANDBOX, "benchmarks", "own")
 CONTROLS = ("plain", "same-batch", "shuffled", "equal-images")
 NOISE_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
 SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
 # Fields in which $NAME stands for an environment variable.
-PATH_FIELDS = (
-    "dataset",
-    "evaluation_dataset",
-    "clip_vocabulary",
-    "concreteness_ratings",
-    "sugarcrepe_folder",
-    "coco_images",
-)
+PATH_FIELDS = ("dataset", "evaluation_dataset", "clip_vocabulary", "concreteness_ratings")
 
 
 @dataclass
@@ -101,15 +94,20 @@ class ExperimentConfig:
     )
     evaluation: str = field(
         default=SANDBOX,
-        metadata={"help": "'sandbox', 'sugarcrepe', or 'own': retrieval and caption choice on a set of yours."},
+        metadata={"help": "'sandbox', 'benchmarks', or 'own': retrieval and caption choice on a set of yours."},
+    )
+    evaluation_benchmarks: list[str] = field(
+        default_factory=list, metadata={"help": "For 'benchmarks': their names, as `hfcomp evaluate --list` has them."}
+    )
+    evaluation_data: list[str] = field(
+        default_factory=list,
+        metadata={"help": "For 'benchmarks': NAME=DIR, folders with their data; the others come from the Hub."},
     )
     evaluation_dataset: str | None = field(
         default=None, metadata={"help": "For 'own': folder, file or Hub id. Unset: the training set's."}
     )
     evaluation_split: str = field(default="test", metadata={"help": "Split for 'own'."})
     evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})
-    sugarcrepe_folder: str | None = field(default=None, metadata={"help": "Folder of SugarCrepe's seven JSON files."})
-    coco_images: str | None = field(default=None, metadata={"help": "Folder of COCO val2017 images."})
 
     def __post_init__(self) -> None:
         choices = {"fresh_model": FRESH_MODELS, "evaluation": EVALUATIONS, "keyword_matching": tuple(MATCHINGS)}
@@ -131,9 +129,8 @@ class ExperimentConfig:
         _check_kinds(self.negative_kinds or [])
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
-        for name in ("sugarcrepe_folder", "coco_images"):
-            if self.evaluation == "sugarcrepe" and not getattr(self, name):
-                raise ValueError(f"evaluation: sugarcrepe needs {name}, which is not set. Pass --{name} <folder>.")
+        if self.evaluation == "benchmarks" and not self.evaluation_benchmarks:
+            raise ValueError("evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ...")
 
 
 def _check_kinds(names: list[str]) -> None:

@@ -105,9 +105,7 @@ def _choice_tables(embedder: Embedder, rows: Dataset) -> list[pd.DataFrame]:
     adds = np.char.startswith(kinds, "add_")  # whose true caption is true of both images
     forms = [kind.partition("_")[0] for kind in kinds]
     by_form = _named(rows, forms, chance=two_positive.CHANCE)
-    groups = item_table(
-        "sandbox", "group", value=matched.group, tie=matched.tie, **_named(rows, kinds, chance=group.CHANCE["group"])
-    )
+    groups = choice_table("sandbox", "group", matched.group, **_named(rows, kinds, chance=group.CHANCE["group"]))
     return [
         groups[~adds],
         choice_table("sandbox", "caption choice", chosen, **_named(rows, kinds, chance=choice.CHANCE)),
@@ -120,7 +118,7 @@ def _novel_tables(embedder: Embedder, rows: Dataset) -> list[pd.DataFrame]:
     e = _embedded(embedder, rows)
     matched = group.group_match(e["image"], e["caption"], e["other_image"], e["negative"])
     columns = _named(rows, rows["kind"][:], chance=group.CHANCE["group"])
-    return [item_table("sandbox novel", "group", value=matched.group, tie=matched.tie, **columns)]
+    return [choice_table("sandbox novel", "group", matched.group, **columns)]
 
 
 def _edited_pair_tables(embedder: Embedder, rows: Dataset) -> list[pd.DataFrame]:
@@ -128,7 +126,7 @@ def _edited_pair_tables(embedder: Embedder, rows: Dataset) -> list[pd.DataFrame]
     image, other_image = embedder.images(rows["coco_image"]), embedder.images(rows["inpaint_image"])
     matched = group.group_match(image, caption, other_image, other_caption)
     columns = _named(rows, rows["concept"][:], chance=group.CHANCE["image"])
-    return [item_table("sandbox edited", "image", value=matched.image, tie=matched.tie, **columns)]
+    return [choice_table("sandbox edited", "image", matched.image, **columns)]
 
 
 def _retrieval_tables(embedder: Embedder, rows: Dataset) -> list[pd.DataFrame]:

@@ -38,7 +38,7 @@ from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_swe
 KEYS = ("seeds", "settings", "variants", "reference", "logged", "benchmarks")
 # What all runs of a sweep share.
 SHARED_FIELDS = {"objective", "method", "controls", "model", "fresh_model", "clip_vocabulary", "output_dir", "seed"}
-SHARED_PREFIXES = ("base_", "evaluation", "sugarcrepe_", "coco_")
+SHARED_PREFIXES = ("base_", "evaluation")
 
 
 @dataclass(frozen=True)

@@ -2,90 +2,64 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
 from hfcomp.experiments.comparison import (
     BASE,
     HEADLINE_METRIC,
     MEANINGS,
     SAME_BATCH,
+    SHORT_METRICS,
     Line,
     Share,
     average_of,
     by_benchmark,
+    change_cells,
     count_of,
     difference,
+    has_ties,
     headline,
     models_of,
-    number,
     of_aspect,
     percent,
     points,
-    signed,
+    short_metric,
+    unsure,
 )
 from hfcomp.experiments.memory import GPU, RESIDENT, RESIDENT_SO_FAR
+from hfcomp.experiments.sheets import NO_TIES, Sheet, heading, terminal_table, ties
 from hfcomp.experiments.stages import StageSummary
+
+__all__ = [
+    "LEGEND",
+    "NO_TIES",
+    "SHORT_METRICS",
+    "STAR",
+    "Sheet",
+    "costs",
+    "has_ties",
+    "in_short",
+    "legend_of_models",
+    "short_sheets",
+    "terminal_table",
+]
 
 # Behind a stage's peak memory in the table of costs.
 MEMORY_MARKS = {GPU: "GPU", RESIDENT: "RAM", RESIDENT_SO_FAR: "RAM, run so far"}
-SHORT_METRICS = {
-    "caption choice": "choice",
-    "text-to-image recall@1": "text to image R@1",
-    "image-to-text recall@1": "image to text R@1",
-}
 LEGEND = (
     "Shares in percent; intervals of 95 % draw whole images; differences in points, paired by item, with p from a "
     "sign-flip test over images. Averages take lines as independent. Detectable: the difference that the set would "
     "find in 80 % of the cases. A tie is wrong."
 )
 STAR = "* highest of its line."
-NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
-HEADING_WIDTH = 9
 # With more differences than that, the terminal sets single lines against one reference only.
 MOST_DIFFERENCES = 40
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table.
-
-    Attributes:
-        title: above it.
-        header: names of the columns; the terminal breaks lines where they say so.
-        rows: texts, as many as columns.
-        labels: how many columns from the left are names; the others are numbers.
-    """
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    labels: int = 1
-
-
-def terminal_table(sheet: Sheet) -> Table:
-    """Numbers are never broken: where 80 columns are too few, names are."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
-    for index, name in enumerate(sheet.header):
-        label = index < sheet.labels
-        table.add_column(
-            Text(name), justify="left" if label else "right", vertical="top", overflow="fold", no_wrap=not label
-        )
-    for row in sheet.rows:
-        table.add_row(*map(Text, row))
-    return table
 
 
 def short_sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet]:
     """The tables of the terminal, each at most 80 columns wide, without those that would be empty."""
     sheets = [in_short(lines), *_composition(lines), _added(lines), *_forgetting(lines)]
-    sheets += [ties(lines, short=True), *costs(stages)]
+    sheets += [ties(lines, {name: heading(name) for name in models_of(lines)}, short=True), *costs(stages)]
     return [sheet for sheet in sheets if sheet.rows]
 
 
@@ -97,34 +71,6 @@ def legend_of_models(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
             yield name, "the model that all runs start from"
         elif name in MEANINGS:
             yield name, MEANINGS[name].format(method=models[-1])
-
-
-def has_ties(lines: Sequence[Line]) -> bool:
-    """Whether any model tied on any item."""
-    return any(share["ties"] for line in lines for share in line["models"].values())
-
-
-def _short(metric: str) -> str:
-    return SHORT_METRICS.get(metric, metric)
-
-
-def _heading(name: str) -> str:
-    """A name broken over lines at its hyphens and blanks, so that its column is as narrow as its numbers."""
-    return "\n".join(textwrap.wrap(name, HEADING_WIDTH)) or name
-
-
-def _interval(share: Share | None) -> str:
-    if share is None or math.isnan(number(share["low"])) or math.isnan(number(share["high"])):
-        return "-"
-    return f"[{signed(share['low'])}, {signed(share['high'])}]"
-
-
-def p_value(share: Share | None) -> str:
-    """`0.012`, `<0.001`, or `-` where there is none."""
-    value = number((share or {}).get("p"))
-    if math.isnan(value):
-        return "-"
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def in_short(lines: Sequence[Line]) -> Sheet:
@@ -177,7 +123,7 @@ def _shares(title: str, label: str, lines: Sequence[Line]) -> Sheet:
     rows = [[line[key], percent(line["chance"]), *_starred(line["models"].values())] for line in lines]
     if label == "kind" and len(lines) > 1:
         rows.append(["average", "", *_starred([average_of(lines, name) for name in models])])
-    return Sheet(f"{title}, percent ({items} items)", [label, "chance", *map(_heading, models)], rows)
+    return Sheet(f"{title}, percent ({items} items)", [label, "chance", *map(heading, models)], rows)
 
 
 def _added(lines: Sequence[Line]) -> Sheet:
@@ -198,7 +144,7 @@ def _added(lines: Sequence[Line]) -> Sheet:
             averages = {name: average_of(part, method, name) for name in references}
             rows += _one_row_a_reference(f"{prefix}average", averages)
         for line in part:
-            label = line["subset"] if len(metrics) == 1 else f"{line['subset']} {_short(line['metric'])}"
+            label = line["subset"] if len(metrics) == 1 else f"{line['subset']} {short_metric(line['metric'])}"
             shares = {name: difference(line, method, name) for name in against}
             indented = f"  {label}" if prefix else label
             rows += _one_row_a_reference(indented if len(part) > 1 else prefix + label, shares)
@@ -213,7 +159,7 @@ def _one_row_a_reference(label: str, shares: dict[str, Share | None]) -> list[li
     for name, share in shares.items():
         if share is not None:
             smallest = percent(share.get("smallest"))
-            rows.append([label, name, *_change_cells(share), smallest])
+            rows.append([label, name, *change_cells(share), smallest])
             label = ""
     return rows
 
@@ -228,45 +174,17 @@ def _forgetting(lines: Sequence[Line]) -> Iterator[Sheet]:
         everyone.append([benchmark] + [""] * len(models))
         method.append([benchmark] + [""] * 5)
         for line in part:
-            label = f"  {_short(line['metric'])}"
+            label = f"  {short_metric(line['metric'])}"
             if line["subset"] != "all":
-                label = f"  {line['subset']} {_short(line['metric'])}"
+                label = f"  {line['subset']} {short_metric(line['metric'])}"
             changes = [difference(line, name, BASE) for name in models[1:]]
             base, last = (percent(line["models"][name]["value"]) for name in (BASE, models[-1]))
-            everyone.append([label, base, *map(_unsure, changes)])
-            method.append([label, base, last, *_change_cells(changes[-1])])
-    heading = ["metric", "base", *map(_heading, models[1:])]
-    yield Sheet("forgetting: points against base, ~ where the interval holds 0", heading, everyone)
-    heading = ["metric", "base", _heading(models[-1]), "points", "95 % interval", "p"]
-    yield Sheet(f"forgetting: {models[-1]} against base", heading, method)
-
-
-def _change_cells(change: Share | None) -> list[str]:
-    return [signed(change and change["value"]), _interval(change), p_value(change)]
-
-
-def _unsure(change: Share | None) -> str:
-    """A difference in points with `~` where its interval holds 0, or there is none."""
-    sure = change is not None and (number(change["low"]) > 0 or number(change["high"]) < 0)
-    return signed(change and change["value"]) + (" " if sure else "~")
-
-
-def ties(lines: Sequence[Line], *, short: bool) -> Sheet:
-    """The lines on which any model tied: number and share of items."""
-    rows = []
-    for line in lines:
-        if has_ties([line]):
-            metric = _short(line["metric"]) if short else line["metric"]
-            cells = [_tie_cell(share, short) for share in line["models"].values()]
-            rows.append([line["benchmark"], line["subset"], metric, *cells])
-    names = models_of(lines)
-    header = ["benchmark", "kind", "metric", *(map(_heading, names) if short else names)]
-    return Sheet("ties, counted as wrong" + (", percent of items" if short else ""), header, rows, labels=3)
-
-
-def _tie_cell(share: Share, short: bool) -> str:
-    rate = percent(share["tie_rate"])
-    return rate if short else f"{share['ties']:,} ({rate} %)"
+            everyone.append([label, base, *map(unsure, changes)])
+            method.append([label, base, last, *change_cells(changes[-1])])
+    header = ["metric", "base", *map(heading, models[1:])]
+    yield Sheet("forgetting: points against base, ~ where the interval holds 0", header, everyone)
+    header = ["metric", "base", heading(models[-1]), "points", "95 % interval", "p"]
+    yield Sheet(f"forgetting: {models[-1]} against base", header, method)
 
 
 def costs(stages: Sequence[StageSummary]) -> tuple[Sheet, Sheet]:

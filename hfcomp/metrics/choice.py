@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+TieRule: TypeAlias = Literal["wrong", "half", "win"]
+"""What a tie is worth: nothing, half a point, or as much as a correct item (released scripts that take an argmax with
+the true candidate first)."""
+
+_TIE_CREDIT = {"wrong": 0.0, "half": 0.5, "win": 1.0}
+
 
 @dataclass(frozen=True)
 class ChoiceOutcome:
-    """What came of each item of a choice.
+    """What came of each item of a test that is passed by scores strictly higher than others.
 
     Attributes:
-        correct: `[n]` bool, the true candidate scores strictly higher than every other.
-        tie: `[n]` bool, the best other candidate scores exactly as high; never correct.
+        correct: `[n]` bool, every comparison of the item is strictly right.
+        tie: `[n]` bool, the item would be correct if every equal comparison were a win, but is not correct.
     """
 
     correct: NDArray[np.bool_]
@@ -29,6 +36,44 @@ class ChoiceOutcome:
     def tie_rate(self) -> float:
         """Share of ties, in [0, 1]; NaN for no items."""
         return float(self.tie.mean()) if len(self.tie) else float("nan")
+
+
+def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64]:
+    """What each item is worth: 1 when correct, and 0, 1/2 or 1 for a tie.
+
+    Args:
+        outcome: of `n` items.
+        tie: the rule. Only with `"wrong"` does a constant scorer get 0.
+
+    Returns:
+        `[n]`, 0 to 1.
+
+    Raises:
+        ValueError: for an unknown rule.
+    """
+    if tie not in _TIE_CREDIT:
+        raise ValueError(f"tie={tie!r}: expected one of {', '.join(_TIE_CREDIT)}.")
+    return outcome.correct + _TIE_CREDIT[tie] * outcome.tie
+
+
+def all_higher(*pairs: tuple[NDArray[np.floating], NDArray[np.floating]]) -> ChoiceOutcome:
+    """Items of several comparisons: correct when all of them are strictly right.
+
+    Args:
+        pairs: the scores `[n]` that have to be higher and those `[n]` that have to be lower, of each comparison.
+
+    Returns:
+        Correct and tied items; NaN makes an item neither.
+
+    Raises:
+        ValueError: for shapes that differ.
+    """
+    shapes = {np.shape(scores) for pair in pairs for scores in pair}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise ValueError(f"scores of shapes {', '.join(map(str, sorted(shapes)))}: expected [n], the same for all.")
+    correct = np.logical_and.reduce([high > low for high, low in pairs])
+    possible = np.logical_and.reduce([high >= low for high, low in pairs])
+    return ChoiceOutcome(correct=correct, tie=possible & ~correct)
 
 
 _ROWS = 1024

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hfcomp.metrics.choice import ChoiceOutcome
 
 Positive: TypeAlias = NDArray[np.bool_] | Callable[[int, int], NDArray[np.bool_]]
 """Which keys are right: `[Q, M]`, or a function from `start, stop` to the rows of those queries, for sets so large
@@ -15,6 +18,90 @@ that the whole matrix should never be in memory."""
 _ROUNDING = 1e-12
 """Scores that differ by less, at unit length, count as tied. Those of equal embeddings differ by D * 2.2e-16 at most,
 as a matrix product may add up the columns at its edge in another order; the last bit of fp32 is 6e-8."""
+
+
+@dataclass(frozen=True)
+class RankBounds:
+    """Between which ranks each query's best positive lies, by how ties are broken.
+
+    Attributes:
+        worst: `[Q]` int, 1 + the number of other keys that score at least as high.
+        best: `[Q]` int, 1 + the number of other keys that score higher.
+    """
+
+    worst: NDArray[np.int64]
+    best: NDArray[np.int64]
+
+    def within(self, k: int) -> ChoiceOutcome:
+        """Correct where the positive is among the first `k` keys however ties are broken, tied where it depends."""
+        correct = self.worst <= k
+        return ChoiceOutcome(correct=correct, tie=(self.best <= k) & ~correct)
+
+
+def rank_scores(
+    scores: NDArray[np.floating],
+    positive: NDArray[np.bool_],
+    mask: NDArray[np.bool_] | None = None,
+    *,
+    margin: NDArray[np.floating] | float = 0.0,
+) -> RankBounds:
+    """Ranks of each row's best positive among its other keys. Positives never stand in each other's way.
+
+    Args:
+        scores: `[Q, M]`. A key whose score is NaN, and every key where the positive's is, stands before the positive.
+        positive: `[Q, M]`, which keys are right.
+        mask: `[Q, M]`, which keys exist; by default all.
+        margin: scores that differ by no more are tied; a number or `[Q, 1]`.
+
+    Raises:
+        ValueError: when shapes differ or a query has no positive.
+    """
+    right, exists = positive, np.ones(scores.shape, dtype=bool) if mask is None else mask
+    if scores.ndim != 2 or not scores.shape == right.shape == exists.shape:
+        raise ValueError(
+            f"scores {scores.shape}, positive {right.shape}, mask {exists.shape}: expected [Q, M] for all."
+        )
+    _require_positive(right & exists)
+    top = np.where(right & exists, scores, -np.inf).max(axis=1, keepdims=True)
+    others = exists & ~right
+    # not "at least as high" and "higher": every comparison with NaN is false, and NaN must not come first
+    return RankBounds(
+        worst=1 + (~(scores < top - margin) & others).sum(axis=1),
+        best=1 + (~(scores <= top + margin) & others).sum(axis=1),
+    )
+
+
+def rank_bounds(
+    queries: NDArray[np.floating],
+    keys: NDArray[np.floating],
+    positive: Positive | None = None,
+    *,
+    chunk: int = 1024,
+) -> RankBounds:
+    """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give.
+
+    Args:
+        queries: `[Q, D]`, L2-normalised.
+        keys: `[M, D]`, L2-normalised.
+        positive: as in [`retrieval_ranks`].
+        chunk: queries scored at a time; memory grows with `chunk * M`.
+
+    Raises:
+        ValueError: as [`retrieval_ranks`].
+    """
+    queries, keys = queries.astype(np.float64), keys.astype(np.float64)
+    if positive is None and len(queries) != len(keys):
+        raise ValueError(f"{len(queries)} queries and {len(keys)} keys: pass positive=[Q, M] when they differ.")
+    longest = np.fmax.reduce(np.linalg.norm(keys, axis=1), initial=0.0)
+    worst, best = np.empty(len(queries), dtype=np.int64), np.empty(len(queries), dtype=np.int64)
+    for start in range(0, len(queries), chunk):
+        rows = queries[start : start + chunk]
+        part = slice(start, start + len(rows))
+        right = _right(positive, part.start, part.stop, len(keys))
+        margin = _ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
+        ranks = rank_scores(rows @ keys.T, right, margin=margin)
+        worst[part], best[part] = ranks.worst, ranks.best
+    return RankBounds(worst, best)
 
 
 def retrieval_ranks(
@@ -43,20 +130,7 @@ def retrieval_ranks(
         ValueError: when a query has no positive, `positive` has another shape, or without `positive` when the sets
             differ in size.
     """
-    queries, keys = queries.astype(np.float64), keys.astype(np.float64)
-    if positive is None and len(queries) != len(keys):
-        raise ValueError(f"{len(queries)} queries and {len(keys)} keys: pass positive=[Q, M] when they differ.")
-    longest = np.fmax.reduce(np.linalg.norm(keys, axis=1), initial=0.0)
-    ranks = np.empty(len(queries), dtype=np.int64)
-    for start in range(0, len(queries), chunk):
-        part = queries[start : start + chunk]
-        right = _right(positive, start, start + len(part), len(keys))
-        scores = part @ keys.T
-        best = np.where(right, scores, -np.inf).max(axis=1, keepdims=True)
-        margin = _ROUNDING * longest * np.linalg.norm(part, axis=1, keepdims=True)
-        # not "at least as high": every comparison with NaN is false, and NaN must not come first
-        ranks[start : start + chunk] = 1 + (~(scores < best - margin) & ~right).sum(axis=1)
-    return ranks
+    return rank_bounds(queries, keys, positive, chunk=chunk).worst
 
 
 def _right(positive: Positive | None, start: int, stop: int, keys: int) -> NDArray[np.bool_]:
@@ -69,9 +143,14 @@ def _right(positive: Positive | None, start: int, stop: int, keys: int) -> NDArr
             f"positive has shape {rows.shape} for the queries {start} to {stop}, expected {(stop - start, keys)}: a "
             "row for every query, a column for every key."
         )
-    if not rows.any(axis=1).all():
-        raise ValueError(f"query {start + int(np.flatnonzero(~rows.any(axis=1))[0])} has no positive key.")
+    _require_positive(rows, start)
     return rows
+
+
+def _require_positive(rows: NDArray[np.bool_], start: int = 0) -> None:
+    empty = np.flatnonzero(~rows.any(axis=1))
+    if len(empty):
+        raise ValueError(f"query {start + int(empty[0])} has no positive key.")
 
 
 def recall_at_k(
@@ -90,3 +169,22 @@ def recall_at_k(
         k: at least 1.
     """
     return float((retrieval_ranks(queries, keys, positive) <= k).mean())
+
+
+def recall_chance(
+    positives: NDArray[np.integer] | int, keys: NDArray[np.integer] | int, k: int = 1
+) -> NDArray[np.float64]:
+    """Chance that a random order puts at least one right key among the first `k`.
+
+    Args:
+        positives: number of right keys of each query, `[Q]` or one for all.
+        keys: number of keys of each query, `[Q]` or one for all.
+        k: at least 1.
+
+    Returns:
+        0 to 1, one for each query; 1 where fewer than `k` keys are wrong, so that nobody can fail.
+    """
+    wrong, missed = np.subtract(keys, positives), np.ones(np.broadcast_shapes(np.shape(positives), np.shape(keys)))
+    for drawn in range(k):
+        missed = missed * np.clip(wrong - drawn, 0, None) / np.clip(np.subtract(keys, drawn), 1, None)
+    return 1 - missed

@@ -5,7 +5,14 @@ leaves through its one `forward` as [`Features`]: state that is used outside `fo
 nor saved.
 """
 
-from hfcomp.modeling.backbones import encode_images, encode_texts, freeze_towers, load_backbone, load_processor
+from hfcomp.modeling.backbones import (
+    encode_images,
+    encode_texts,
+    freeze_towers,
+    load_backbone,
+    load_config,
+    load_processor,
+)
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
 from hfcomp.modeling.encoder import DualEncoder
 from hfcomp.modeling.features import USABLE_FIELDS, WITH_GRADIENT, WITHOUT_GRADIENT, Features
@@ -21,5 +28,6 @@ __all__ = [
     "encode_texts",
     "freeze_towers",
     "load_backbone",
+    "load_config",
     "load_processor",
 ]

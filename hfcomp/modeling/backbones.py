@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import AutoModel, AutoProcessor
+from transformers import AutoConfig, AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file
 
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
@@ -38,7 +38,29 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
             "the model carries an adapter inside itself (add_adapter, load_adapter, or AutoModel on an adapter's "
             "folder), which it would save without its weights. Wrap it with peft.get_peft_model, or pass the folder."
         )
-    model_type = getattr(getattr(backbone, "config", None), "model_type", None)
+    check_model_type(getattr(backbone, "config", None))
+    return backbone
+
+
+def load_config(model: str | Path) -> Any:
+    """The configuration of a dual encoder by Hub id or folder, of an adapter the base model's, without its weights.
+
+    Raises:
+        ValueError: for a model that is no dual encoder that hfcomp knows; NaFlex SigLIP 2 is refused by name.
+    """
+    base = model
+    if find_adapter_config_file(str(model)) is not None:
+        from peft import PeftConfig
+
+        base = PeftConfig.from_pretrained(str(model)).base_model_name_or_path
+    config = AutoConfig.from_pretrained(base)
+    check_model_type(config)
+    return config
+
+
+def check_model_type(config: Any) -> None:
+    """Raises ValueError unless a configuration is of a dual encoder that hfcomp knows."""
+    model_type = getattr(config, "model_type", None)
     if model_type == "siglip2":
         raise ValueError(
             "model type 'siglip2' is the NaFlex kind of SigLIP 2 (variable resolution), which is not supported. "
@@ -49,7 +71,6 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
             f"model type {model_type!r} is no dual encoder that hfcomp can train; "
             f"expected one of {', '.join(SUPPORTED_MODEL_TYPES)}."
         )
-    return backbone
 
 
 def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:

@@ -17,6 +17,9 @@ import torch.nn.functional as F
 from transformers import AutoModel, AutoProcessor, TrainerCallback
 
 from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
+from hfcomp.evaluation import callback
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
 from hfcomp.losses import cement_loss, info_nce_loss, sigmoid_loss
 from hfcomp.modeling import encode_images, encode_texts
 from hfcomp.trainers.base import CompositionalTrainer
@@ -24,6 +27,7 @@ from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.metrics import embedding_metrics
 from tests import tiny
+from tests.evaluation import small_sugarcrepe
 from tests.trainers.own_objective import Offset, OwnTrainer
 
 GLOBAL_BATCH = 8
@@ -228,6 +232,32 @@ def evaluation(models: Path, folder: Path) -> Found:
     return tensors, facts
 
 
+@case
+def benchmarks(models: Path, folder: Path) -> Found:
+    """The best checkpoint by a benchmark, scored in batches of three before training and after each of two steps."""
+    root = small_sugarcrepe.write(folder / f"data-{rank()}")
+    made: list[Embedder] = []
+
+    def embedder(*args: Any, **settings: Any) -> Embedder:
+        made.append(Embedder(*args, **settings))
+        return made[-1]
+
+    key = "eval_sugarcrepe_caption_choice"
+    chosen = {"load_best_model_at_end": True, "metric_for_best_model": key, "save_strategy": "best"}
+    trainer = trainer_of(InfoNCETrainer, models / "clip", folder, max_steps=2, **chosen)
+    callback.Embedder = embedder
+    try:
+        settings = {"folders": root, "steps": 1, "batch_size": 3, "save_items": True, "details": True}
+        trainer.add_callback(callback.EvaluateBenchmarks(trainer, ["sugarcrepe"], **settings))
+        tensors, facts = train(trainer)
+    finally:
+        callback.Embedder = Embedder
+    state = trainer.state
+    facts["best"] = [state.best_metric, state.best_global_step, Path(state.best_model_checkpoint).name]
+    facts["encoded"] = [sum(one.encoded_images for one in made), sum(one.encoded_texts for one in made)]
+    return tensors, facts | {"written": sorted(path.name for path in (folder / "out").glob("*.parquet"))}
+
+
 # Errors
 
 
@@ -407,3 +437,28 @@ def rows_and_whole(models: Path, folder: Path) -> Found:
         tensors[f"{name}/loss"] = loss.detach()
         tensors |= {f"{name}/{key}": torch.zeros_like(x) if x.grad is None else x.grad for key, x in full.items()}
     return tensors, facts
+
+
+@case
+def embeddings(models: Path, folder: Path) -> Found:
+    """Seven images and eleven texts in batches of two: cold, with part of them cached by one process only, and warm."""
+    pictures = [tiny.image(seed, (40 + seed, 50)) for seed in (0, 1, 2, 1, 3, 4, 5, 6)]
+    texts = [text[: 10 + 3 * number] for number, text in enumerate(tiny.captions()[:11])]
+    if rank() == 0:
+        part = Embedder(models / "siglip", device="cpu", batch_size=2, cache=EmbeddingCache(folder / "part"))
+        part.images(pictures[:3]), part.texts(texts[:5])
+    caches = {"cold": None, "part": folder / "part", "warm": folder / "part"}
+    tensors, counts = {}, {}
+    for name, cache in caches.items():
+        kept = None if cache is None else EmbeddingCache(cache)
+        embedder = Embedder(models / "siglip", device="cpu", batch_size=2, cache=kept, split=True)
+        tensors[f"{name}/images"] = torch.from_numpy(embedder.images(pictures))
+        tensors[f"{name}/texts"] = torch.from_numpy(embedder.texts(texts).vectors)
+        counts[name] = [embedder.encoded_images, embedder.encoded_texts]
+    embedder = Embedder(models / "clip", device="cpu", batch_size=1, split=True)
+    try:
+        embedder.images([*pictures, b"none"])
+        failure = ""
+    except (RuntimeError, ValueError) as error:
+        failure = str(error)
+    return tensors, {"encoded": counts, "failure": failure}

@@ -53,3 +53,17 @@ def assert_slices_add_up(results: list[Result], loss: str, sizes: list[int]) -> 
         # DDP takes the mean over processes
         mean = torch.stack([result.tensors[f"{loss}/{name}"] for result in results]).mean(0)
         torch.testing.assert_close(mean, gradient, rtol=1e-12, atol=1e-13)
+
+
+def assert_same_embeddings(found: list[Result], single: Result) -> None:
+    """Every process has every embedding, to the last bit that of one process; the work was shared."""
+    assert single.facts["encoded"] == {"cold": [7, 11], "part": [4, 6], "warm": [0, 0]}
+    for result in found:
+        for name in ("cold", "part", "warm"):
+            for kind, expected in single.part(name).items():
+                assert torch.equal(result.part(name)[kind], expected), (name, kind)
+        assert "column 'image', row 8 is in no image format" in result.facts["failure"]
+    for name, expected in single.facts["encoded"].items():
+        shares = [result.facts["encoded"][name] for result in found]
+        assert [sum(share) for share in zip(*shares, strict=True)] == expected
+        assert name == "warm" or max(share[1] for share in shares) < expected[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.distributed.cases import LOSSES
-from tests.distributed.compare import assert_same_log, assert_same_tensors, assert_slices_add_up
+from tests.distributed.compare import assert_same_embeddings, assert_same_log, assert_same_tensors, assert_slices_add_up
 from tests.distributed.launch import Results, launch
 
 SLICES = [[0, 3], [3, 6], [6, 8]]
@@ -13,7 +13,7 @@ SLICES = [[0, 3], [3, 6], [6, 8]]
 
 @pytest.fixture(scope="module")
 def three(models, tmp_path_factory) -> Results:
-    return launch(3, models, tmp_path_factory.mktemp("three"), ["uneven", "rows_and_whole"])
+    return launch(3, models, tmp_path_factory.mktemp("three"), ["uneven", "rows_and_whole", "embeddings"])
 
 
 def test_every_process_has_its_rows(three, one):
@@ -51,3 +51,7 @@ def test_the_loss_and_the_gradients_of_3_3_and_2_rows_are_those_of_8(three, one)
 def test_the_slices_of_one_and_of_three_processes_add_up_to_the_whole(one, three, loss):
     assert_slices_add_up(one["rows_and_whole"], loss, sizes=[7])
     assert_slices_add_up(three["rows_and_whole"], loss, sizes=[3, 2, 2])
+
+
+def test_processes_share_the_encoding_and_get_the_same_embeddings(three, one):
+    assert_same_embeddings(three["embeddings"], one["embeddings"][0])

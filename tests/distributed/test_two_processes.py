@@ -10,7 +10,12 @@ from transformers import AutoModel
 
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
-from tests.distributed.compare import assert_same_log, assert_same_tensors, assert_slices_add_up
+from tests.distributed.compare import (
+    assert_same_embeddings,
+    assert_same_log,
+    assert_same_tensors,
+    assert_slices_add_up,
+)
 from tests.distributed.launch import Result, Results, launch
 
 SCALARS = {
@@ -177,6 +182,21 @@ def test_compute_metrics_sees_the_rows_in_their_order(two):
         assert_same_tensors({"image": image, "text": text}, {key: result.tensors[key] for key in ("image", "text")})
 
 
+def test_both_processes_choose_the_checkpoint_by_the_same_values(two, one):
+    (single,) = one["benchmarks"]
+    assert_same_training(two["benchmarks"], one["benchmarks"])
+    for result in two["benchmarks"]:
+        assert_same_log(result.facts["log"], single.facts["log"])
+        assert result.facts["best"] == single.facts["best"]
+        assert result.facts["written"] == single.facts["written"]
+    assert single.facts["written"] == [f"benchmarks-{step}.parquet" for step in range(3)]
+    # the work was shared
+    shares = [result.facts["encoded"] for result in two["benchmarks"]]
+    assert [sum(share) for share in zip(*shares, strict=True)] == single.facts["encoded"]
+    assert single.facts["encoded"][0] == 3 * 20
+    assert all(0 < share[0] < 3 * 20 for share in shares)
+
+
 # Errors
 
 
@@ -215,3 +235,7 @@ def test_a_smaller_last_batch_is_refused_in_training(two):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_slices_of_two_processes_add_up_to_the_whole(two, loss):
     assert_slices_add_up(two["rows_and_whole"], loss, sizes=[4, 3])
+
+
+def test_processes_share_the_encoding_and_get_the_same_embeddings(two, one):
+    assert_same_embeddings(two["embeddings"], one["embeddings"][0])

@@ -54,17 +54,18 @@ def test_a_masked_negative_does_not_count(generator):
 def test_group_match_wants_all_four_comparisons(generator):
     image, other = unit(generator, ITEMS, 16), unit(generator, ITEMS, 16)
     perfect = group.group_match(image, image, other, other)
-    assert perfect.group.all() and not perfect.tie.any()
+    assert perfect.group.accuracy == 1.0 and not perfect.group.tie.any()
     inverted = group.group_match(image, other, other, image)
-    assert not inverted.text.any() and not inverted.image.any()
+    assert inverted.text.accuracy == inverted.image.accuracy == 0.0
     constant = group.group_match(image, image, image, image)
-    assert not constant.group.any() and constant.tie.all()
+    for outcome in (constant.text, constant.image, constant.group):
+        assert outcome.accuracy == 0.0 and outcome.tie_rate == 1.0
 
 
 def test_group_match_of_a_random_scorer_is_at_chance(generator):
     outcome = group.group_match(*(unit(generator, ITEMS, 64) for _ in range(4)))
     for name, chance in group.CHANCE.items():
-        assert getattr(outcome, name).mean() == pytest.approx(chance, abs=0.03)
+        assert getattr(outcome, name).accuracy == pytest.approx(chance, abs=0.03)
 
 
 def test_text_and_image_score_are_told_apart():
@@ -72,9 +73,9 @@ def test_text_and_image_score_are_told_apart():
     image, other_image = np.float32([[1, 0]]), np.float32([[0, 1]])
     caption, other_caption = np.float32([[1, 0]]), np.float32([[0.8, 0.6]])
     outcome = group.group_match(image, caption, other_image, other_caption)
-    assert outcome.text.tolist() == [True]
-    assert outcome.image.tolist() == [False]
-    assert outcome.group.tolist() == [False]
+    assert outcome.text.correct.tolist() == [True]
+    assert outcome.image.correct.tolist() == [False]
+    assert outcome.group.correct.tolist() == [False]
 
 
 def two_positive(generator, **changes):

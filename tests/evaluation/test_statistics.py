@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test, smallest_difference
+from hfcomp.evaluation.statistics import (
+    ImageBootstrap,
+    macro_sign_flip_test,
+    macro_smallest_difference,
+    sign_flip_test,
+    smallest_difference,
+)
 
 
 def image_ids(generator, images):
@@ -76,6 +82,69 @@ def test_a_mean_of_subsets_that_share_images_is_covered():
     apart = [(values, names + 1000 * index) for index, (values, names) in enumerate(subsets)]
     independent = ImageBootstrap(np.concatenate([names for _, names in apart]), resamples=1000)
     assert coverage(independent.macro_interval(apart), 0.75) < 0.92
+
+
+def test_a_weighted_mean_of_subsets_that_share_images_is_covered():
+    generator = np.random.default_rng(11)
+    rates = generator.beta(3, 1, size=(120, 600))
+    subsets, truth, weights = [], 0.0, (0.6, 0.3, 0.1)
+    for size, harder, weight in zip((50, 120, 80), (0.5, 1.0, 0.8), weights, strict=True):
+        names = np.repeat(generator.choice(120, size=size, replace=False), generator.integers(1, 6, size=size))
+        subsets.append(((generator.random((len(names), 600)) < harder * rates[names]).astype(float), names))
+        truth += weight * harder * 0.75
+    bootstrap = ImageBootstrap(np.concatenate([names for _, names in subsets]), resamples=1000)
+    assert 0.93 <= coverage(bootstrap.macro_interval(subsets, weights=weights), truth) <= 0.975
+    assert coverage(bootstrap.macro_interval(subsets), truth) < 0.5  # another mean
+
+
+def test_a_weight_of_two_is_a_subset_named_twice():
+    generator = np.random.default_rng(12)
+    names = [generator.integers(0, 50, size=size) for size in (80, 30)]
+    one, other = ((generator.random(len(own)) < 0.7, own) for own in names)
+    bootstrap = ImageBootstrap(np.arange(50))
+    twice = bootstrap.macro_interval([one, one, other])
+    np.testing.assert_allclose(bootstrap.macro_interval([one, other], weights=[2, 1]), twice)
+    np.testing.assert_allclose(bootstrap.macro_interval([one, other], weights=[1, 0.5]), twice)
+    one, other = ((2.0 * values - 1, own) for values, own in (one, other))
+    for test in (macro_sign_flip_test, macro_smallest_difference):
+        assert test([one, other], [2, 1]) == pytest.approx(test([one, one, other]))
+
+
+def test_a_mean_of_one_subset_is_tested_as_its_items_are():
+    names, values = clustered(np.random.default_rng(13), images=40, share=0.6, correlation=0.5, sets=2)
+    values -= 0.5
+    np.testing.assert_allclose(macro_sign_flip_test([(values, names)]), sign_flip_test(values, names))
+    np.testing.assert_allclose(macro_smallest_difference([(values, names)]), smallest_difference(values, names))
+
+
+def test_the_level_of_a_weighted_mean_holds():
+    generator = np.random.default_rng(14)
+    rates = [generator.beta(2, 1, size=(60, 800)) for _ in range(2)]
+    subsets = []
+    for size in (40, 60):
+        names = np.repeat(generator.choice(60, size=size, replace=False), generator.integers(1, 6, size=size))
+        one, other = (generator.random((len(names), 800)) < own[names] for own in rates)
+        subsets.append((one.astype(float) - other, names))
+    p = macro_sign_flip_test(subsets, [0.8, 0.2], permutations=1000)
+    assert 0.03 <= np.mean(p < 0.05) <= 0.07
+
+
+def test_small_subsets_that_hardly_any_draw_has_all_of_give_no_interval():
+    names = np.arange(400)
+    subsets = [(np.array([0.0, 1.0]), names[start : start + 2]) for start in range(0, 60, 2)]
+    assert np.isnan(ImageBootstrap(names).macro_interval(subsets)).all()  # 0.87 ** 30 of the draws have all
+    assert np.isnan(macro_smallest_difference([([1.0], [0]), ([1.0, 0.0], [1, 2])]))
+
+
+def test_weights_that_do_not_fit_are_refused():
+    subsets = [([1.0, 0.0], ["a", "b"]), ([1.0, 1.0], ["a", "b"])]
+    bootstrap = ImageBootstrap(["a", "b"])
+    with pytest.raises(ValueError, match="found 1, expected one for each of the 2 subsets"):
+        bootstrap.macro_interval(subsets, weights=[1])
+    with pytest.raises(ValueError, match=r"found \[1.0, 0.0\], expected numbers above 0"):
+        macro_smallest_difference(subsets, [1, 0])
+    with pytest.raises(ValueError, match="found one without items"):
+        macro_sign_flip_test([*subsets, ([], [])])
 
 
 def test_models_that_share_draws_get_the_intervals_that_each_gets_alone():

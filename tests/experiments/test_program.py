@@ -170,7 +170,7 @@ def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
     "words",
     [
         ["--evaluation", "own", "--evaluation_dataset", "ROWS"],
-        ["--evaluation", "sugarcrepe", "--sugarcrepe_folder", "nowhere", "--coco_images", "nowhere"],
+        "--evaluation benchmarks --evaluation_benchmarks sugarcrepe --evaluation_data sugarcrepe=nowhere".split(),
         ["--dataset", "ROWS"],
         ["--fresh_model", "vit_b32", "--clip_vocabulary", "nowhere"],
     ],

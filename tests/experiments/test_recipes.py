@@ -86,12 +86,9 @@ def test_controls_may_be_one_word_in_the_file(recipe, line, expected):
     assert read_recipe(recipe).experiment.controls == expected
 
 
-@pytest.mark.parametrize("missing", ["sugarcrepe_folder", "coco_images"])
-def test_sugarcrepe_without_its_folders_is_refused(recipe, missing):
-    words = ["--evaluation", "sugarcrepe", "--sugarcrepe_folder", "s", "--coco_images", "c"]
-    at = words.index(f"--{missing}")
-    with pytest.raises(ValueError, match=f"evaluation: sugarcrepe needs {missing}, which is not set"):
-        read_recipe(recipe, words[:at] + words[at + 2 :])
+def test_benchmarks_without_names_are_refused(recipe):
+    with pytest.raises(ValueError, match="evaluation: benchmarks needs evaluation_benchmarks"):
+        read_recipe(recipe, ["--evaluation", "benchmarks"])
 
 
 OWN_OBJECTIVE = """from hfcomp.trainers.info_nce import InfoNCETrainer

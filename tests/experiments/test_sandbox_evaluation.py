@@ -37,9 +37,9 @@ def items(evaluate) -> pd.DataFrame:
 
 
 def test_a_blind_scorer_gets_nothing_but_ties(items):
-    scored = items[~items["metric"].str.contains("recall|same image")]
+    scored = items[~items["metric"].str.contains("same image")]
+    assert scored["metric"].str.contains("recall").any()
     assert not scored["value"].any() and scored["tie"].all()
-    assert not items[items["metric"].str.contains("recall")]["value"].any()
 
 
 def test_kinds_that_add_have_a_choice_and_no_match_of_groups(items):

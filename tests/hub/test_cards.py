@@ -82,7 +82,7 @@ def test_no_path_and_no_token_leaves_the_machine(folder):
         "dataset": "/home/somebody/data/my pairs.jsonl",
         "column_names": {"image": "/home/somebody/x"},
         "model": "~/models/clip",
-        "coco_images": ["C:\\Users\\somebody\\coco"],
+        "evaluation_data": ["val2017=C:\\Users\\somebody\\coco"],
         "output_dir": str(folder),
         "hub_token": SECRET,
         "run_name": f"with {SECRET}",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hfcomp.metrics.choice import choose, pair_scores
+from hfcomp.metrics.choice import ChoiceOutcome, all_higher, choose, credit, pair_scores
 from tests.metrics.scorers import unit
 
 
@@ -42,6 +42,33 @@ def test_masked_candidates_take_no_part():
 
 def test_the_best_of_the_others_decides():
     assert choose(np.array([0.5]), np.array([[0.1, 0.6, 0.2]])).correct.tolist() == [False]
+
+
+def test_nan_never_wins():
+    outcome = choose(np.array([math.nan, 0.5, math.nan]), np.array([[0.1], [math.nan], [math.nan]]))
+    assert not outcome.correct.any() and not outcome.tie.any()
+
+
+@pytest.mark.parametrize(("tie", "expected"), [("wrong", [1, 0, 0]), ("half", [1, 0.5, 0]), ("win", [1, 1, 0])])
+def test_what_a_tie_is_worth(tie, expected):
+    outcome = ChoiceOutcome(np.array([True, False, False]), np.array([False, True, False]))
+    assert credit(outcome, tie).tolist() == expected
+    assert credit(outcome).tolist() == [1, 0, 0]
+
+
+def test_an_unknown_rule_for_ties_is_refused():
+    with pytest.raises(ValueError, match="tie='lose': expected one of wrong, half, win"):
+        credit(choose(np.zeros(1), np.zeros((1, 1))), "lose")
+
+
+def test_a_tie_is_what_would_be_right_if_equal_scores_were_a_win():
+    first = np.array([2.0, 1.0, 1.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0, 1.0, 1.0])
+    second = np.array([2.0, 2.0, 1.0, 0.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0, math.nan])
+    outcome = all_higher(first, second)
+    assert outcome.correct.tolist() == [True, False, False, False, False]
+    assert outcome.tie.tolist() == [False, True, True, False, False]
+    with pytest.raises(ValueError, match=r"scores of shapes \(1,\), \(2,\): expected \[n\], the same for all"):
+        all_higher((np.zeros(1), np.zeros(2)))
 
 
 def test_no_items_give_no_number():

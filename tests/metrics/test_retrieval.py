@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hfcomp.metrics.retrieval import recall_at_k, retrieval_ranks
+from hfcomp.metrics.retrieval import rank_bounds, rank_scores, recall_at_k, recall_chance, retrieval_ranks
 from tests.metrics.scorers import unit
 
 
@@ -48,6 +48,50 @@ def test_nan_is_never_first():
     broken = keys.copy()
     broken[2] = np.nan
     assert retrieval_ranks(keys, broken).tolist() == [2, 2, 5, 2, 2]
+
+
+def test_ties_are_known_at_every_k():
+    # query 0 is beaten once and tied twice, query 1 tied once, query 2 first, query 3 last
+    scores = np.array([[0.5, 0.9, 0.5, 0.5], [0.1, 0.4, 0.4, 0.2], [0.1, 0.1, 0.8, 0.1], [0.3, 0.2, 0.1, 0.0]])
+    found = rank_scores(scores, np.eye(4, dtype=bool))
+    assert found.worst.tolist() == [4, 2, 1, 4] and found.best.tolist() == [2, 1, 1, 4]
+    assert found.within(1).correct.tolist() == [False, False, True, False]
+    assert found.within(1).tie.tolist() == [False, True, False, False]
+    assert found.within(2).correct.tolist() == [False, True, True, False]
+    assert found.within(2).tie.tolist() == [True, False, False, False]
+
+
+def test_a_constant_scorer_ties_for_the_first_place():
+    queries, key = unit(33, 67, seed=0), unit(1, 67, seed=1)
+    found = rank_bounds(queries, np.repeat(key, 33, axis=0), chunk=5)
+    assert set(found.best) == {1} and set(found.worst) == {33}
+    assert found.within(1).accuracy == 0.0 and found.within(1).tie_rate == 1.0
+
+
+def test_nan_is_not_even_tied():
+    scores = np.array([[math.nan, 0.1], [math.nan, 0.5]])
+    found = rank_scores(scores, np.eye(2, dtype=bool))
+    assert found.worst.tolist() == found.best.tolist() == [2, 2]
+
+
+def test_masked_keys_take_no_part():
+    scores, mask = np.array([[0.5, 0.9, 0.1], [0.5, 0.1, 0.9]]), np.array([[True, False, True], [True, True, False]])
+    positive = np.array([[True, False, False], [True, False, True]])
+    assert rank_scores(scores, positive, mask).worst.tolist() == [1, 1]
+    with pytest.raises(ValueError, match="query 0 has no positive key"):
+        rank_scores(scores[:1], ~mask[:1], mask[:1])
+    with pytest.raises(ValueError, match=r"scores \(2, 3\), positive \(2, 2\), mask \(2, 3\): expected \[Q, M\]"):
+        rank_scores(scores, positive[:, :2], mask)
+
+
+def test_chance_of_one_of_several_right_keys():
+    # two of five right: both draws miss with (3/5) (2/4); one of four: 2/4; one of three: 2/3
+    chance = recall_chance(np.array([2, 1, 1]), np.array([5, 4, 3]), 2)
+    assert chance == pytest.approx([1 - 3 / 10, 2 / 4, 2 / 3])
+    assert recall_chance(2, np.array([3, 2]), 2).tolist() == [1.0, 1.0]
+    scores = np.random.default_rng(0).random((20_000, 5))
+    positive = np.tile([True, False, True, False, False], (20_000, 1))
+    assert rank_scores(scores, positive).within(2).accuracy == pytest.approx(chance[0], abs=0.015)
 
 
 @pytest.mark.parametrize("k", [1, 5])

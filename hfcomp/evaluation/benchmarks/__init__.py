@@ -1,1 +1,70 @@
-"""Benchmarks, one small file each: where the items come from and how they are read."""
+"""The benchmarks of the field: every `Benchmark` in a module of this package has its name on the command line."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+
+from hfcomp.data.columns import nearest
+from hfcomp.evaluation.spec import SUITES, Benchmark
+
+
+@cache
+def benchmarks() -> dict[str, Benchmark]:
+    """All benchmarks of the package by name, compositional ones first, then in the order of their names."""
+    found: dict[str, Benchmark] = {}
+    for module in pkgutil.iter_modules(__path__):
+        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+            for benchmark in value if isinstance(value, tuple) else (value,):
+                if isinstance(benchmark, Benchmark) and found.setdefault(benchmark.name, benchmark) is not benchmark:
+                    raise ValueError(f"{module.name}: another benchmark is called {benchmark.name!r} already.")
+    return {one.name: one for one in sorted(found.values(), key=lambda one: (SUITES.index(one.suite), one.name))}
+
+
+def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
+    """Benchmarks by name: of the package, or `package.module:NAME` of your own.
+
+    A name that several begin with, as `vtab` before `vtab_dtd` and `vtab_svhn`, stands for all of them. Each is there
+    once.
+
+    Raises:
+        ValueError: for a name that nobody has, with the nearest; or an object that is no benchmark.
+    """
+    found = [one for name in names for one in ([_own(name)] if ":" in name else _known(name))]
+    return list({id(one): one for one in found}.values())
+
+
+def suite(name: str) -> list[Benchmark]:
+    """The benchmarks of a suite: `compositional`, `general` or `all`.
+
+    Raises:
+        ValueError: for another name.
+    """
+    if name not in (*SUITES, "all"):
+        raise ValueError(f"suite: found {name!r}, expected {', '.join(SUITES)} or all.{nearest(name, SUITES)}")
+    return [one for one in benchmarks().values() if name in (one.suite, "all")]
+
+
+def _known(name: str) -> list[Benchmark]:
+    known = benchmarks()
+    if name in known:
+        return [known[name]]
+    group = [one for one in known.values() if one.name.startswith(f"{name}_")]
+    if len(group) < 2:
+        raise ValueError(
+            f"benchmarks: {name!r} is none.{nearest(name, known)} Known: {', '.join(known)}; or package.module:NAME."
+        )
+    return group
+
+
+def _own(name: str) -> Benchmark:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"benchmarks: {name!r} cannot be imported: {error}") from error
+    if not isinstance(found, Benchmark):
+        raise ValueError(f"benchmarks: {name!r} is a {type(found).__name__}, expected a Benchmark.")
+    return found

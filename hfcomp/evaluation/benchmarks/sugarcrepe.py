@@ -1,61 +1,58 @@
-"""SugarCrepe (Hsieh et al. 2023): 7,511 choices between a COCO caption and a fluent false one, in seven subsets."""
+"""SugarCrepe (Hsieh et al. 2023): is a COCO caption told from a fluent false one?"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
+from hfcomp.evaluation.benchmarks.entries import entries
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
+from hfcomp.evaluation.sources import RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
 
-
-@dataclass(frozen=True)
-class SugarCrepeItem:
-    """One choice.
-
-    Attributes:
-        subset: one of `SUBSETS`.
-        item: its key in the subset's file.
-        image: path of the COCO val2017 photograph.
-        caption: the true one.
-        negative_caption: the false one.
-    """
-
-    subset: str
-    item: str
-    image: Path
-    caption: str
-    negative_caption: str
+ADD, REPLACE, SWAP = ("add_att", "add_obj"), ("replace_att", "replace_obj", "replace_rel"), ("swap_att", "swap_obj")
+SUBSETS = (*ADD, *REPLACE, *SWAP)
 
 
-def sugarcrepe_items(folder: str | Path, images: str | Path) -> tuple[list[SugarCrepeItem], int]:
-    """Reads the authors' seven JSON files.
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The items of the authors' seven JSON files."""
+    return [
+        {
+            "subset": subset,
+            "item": name,
+            "image": row["filename"],
+            "caption": row["caption"],
+            "negative_captions": [row["negative_caption"]],
+        }
+        for subset in SUBSETS
+        for name, row in entries(folder / f"{subset}.json", ("filename", "caption", "negative_caption"))
+    ]
 
-    Args:
-        folder: with `add_att.json` and so on, as in the authors' repository.
-        images: COCO val2017 photographs by file name.
 
-    Returns:
-        The items whose photograph is there, and the number of those whose photograph is not.
-
-    Raises:
-        FileNotFoundError: when a subset's file is missing, or no photograph of any item is there.
-    """
-    found, absent = [], 0
-    for subset in SUBSETS:
-        path = Path(folder) / f"{subset}.json"
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing; get it from the data folder of github.com/RAIVNLab/sugar-crepe."
-            )
-        for key, row in json.loads(path.read_text()).items():
-            image = Path(images) / row["filename"]
-            if image.is_file():
-                found.append(SugarCrepeItem(subset, key, image, row["caption"], row["negative_caption"]))
-            else:
-                absent += 1
-    if not found:
-        raise FileNotFoundError(
-            f"{images}: holds none of SugarCrepe's photographs (COCO val2017, 12 digits and .jpg)."
-        )
-    return found, absent
+SUGARCREPE = Benchmark(
+    name="sugarcrepe",
+    title="SugarCrepe",
+    suite=COMPOSITIONAL,
+    protocol=CaptionChoice(),
+    data=(
+        RawFiles(
+            marks=tuple(f"{subset}.json" for subset in SUBSETS),
+            read=rows,
+            layout="the seven JSON files of github.com/RAIVNLab/sugar-crepe and a folder val2017/ with COCO's images",
+            pool=COCO_VAL2017,
+            web="https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/0047054b243992f0fad63d6f64f7544862daf846/data",
+        ),
+    ),
+    averages=(
+        Average("macro of 7 subsets"),
+        Average("macro of 3 groups", (ADD, REPLACE, SWAP)),
+        Average("micro", pooled=True),
+        Average("REPLACE", (REPLACE,)),
+        Average("SWAP", (SWAP,)),
+        Average("ADD", (ADD,)),
+    ),
+    paper="Hsieh et al. 2023, arXiv:2306.14610",
+    licence="MIT; captions of COCO, CC BY 4.0",
+    obtain="It comes by itself, with COCO val2017 from the Hub.",
+)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.protocols.parts import concatenated
+from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 
 CHANCE = 0.5
@@ -29,3 +35,21 @@ def caption_choice(
     """
     negative = negative[:, None] if negative.ndim == 2 else negative
     return choose(pair_scores(image, caption), pair_scores(image, negative), mask)
+
+
+@dataclass(frozen=True)
+class CaptionChoice(ScoringProtocol):
+    """Columns `image`, `caption`, `negative_captions`: [`caption_choice`] of every row; one negative or several."""
+
+    texts = ("caption", "negative_captions")
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metric "caption choice"."""
+        outcomes, chances = [], []
+        for rows in embedded.parts():
+            negative, mask = embedded.texts("negative_captions", rows)
+            image, caption = embedded.image("image", rows), embedded.text("caption", rows)
+            outcomes.append(caption_choice(image, caption, negative, mask))
+            chances.append(1 / (1 + mask.sum(axis=1)))
+        outcome = concatenated(outcomes)
+        yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.protocols.parts import concatenated
+from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.metrics import group
 from hfcomp.metrics.choice import pair_scores
+from hfcomp.metrics.group import GroupOutcome
 
-CHANCE = {"text": 1 / 4, "image": 1 / 4, "group": 1 / 6}
-
-
-@dataclass(frozen=True)
-class GroupOutcome:
-    """What came of each item, `[n]` bool each.
-
-    Attributes:
-        text: for each image its own caption scores strictly higher.
-        image: for each caption its own image scores strictly higher.
-        group: both.
-        tie: some comparison was equal.
-    """
-
-    text: NDArray[np.bool_]
-    image: NDArray[np.bool_]
-    group: NDArray[np.bool_]
-    tie: NDArray[np.bool_]
+CHANCE = group.CHANCE
 
 
 def group_match(
@@ -35,7 +24,7 @@ def group_match(
     other_image: NDArray[np.float32],
     other_caption: NDArray[np.float32],
 ) -> GroupOutcome:
-    """Scores items by cosine, in fp32, with strict comparisons (Thrush et al. 2022, Eqs. 1-3).
+    """Scores items by cosine, in fp32, with the strict comparisons of `hfcomp.metrics.group`.
 
     Args:
         image: `[n, D]`, L2-normalised.
@@ -43,9 +32,38 @@ def group_match(
         other_image: `[n, D]`, L2-normalised.
         other_caption: `[n, D]`, describes `other_image`.
     """
-    own, own_other = pair_scores(image, caption), pair_scores(other_image, other_caption)
-    cross, cross_other = pair_scores(image, other_caption), pair_scores(other_image, caption)
-    text = (own > cross) & (own_other > cross_other)
-    pictures = (own > cross_other) & (own_other > cross)
-    tie = (own == cross) | (own_other == cross_other) | (own == cross_other) | (own_other == cross)
-    return GroupOutcome(text, pictures, text & pictures, tie)
+    return group.group_score(
+        c0_i0=pair_scores(image, caption),
+        c0_i1=pair_scores(other_image, caption),
+        c1_i0=pair_scores(image, other_caption),
+        c1_i1=pair_scores(other_image, other_caption),
+    )
+
+
+@dataclass(frozen=True)
+class GroupMatch(ScoringProtocol):
+    """Columns `image`, `caption`, `negative_image`, `negative_captions`, whose first describes the other image.
+
+    Attributes:
+        metrics: which of text, image and group are reported.
+    """
+
+    images = ("image", "negative_image")
+    texts = ("caption", "negative_captions")
+
+    metrics: tuple[str, ...] = ("group", "text", "image")
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """[`group_match`] of every row."""
+        parts = [
+            group_match(
+                embedded.image("image", rows),
+                embedded.text("caption", rows),
+                embedded.image("negative_image", rows),
+                embedded.text("negative_captions", rows),
+            )
+            for rows in embedded.parts()
+        ]
+        for metric in self.metrics:
+            outcome = concatenated([getattr(part, metric) for part in parts])
+            yield Measured(metric, outcome.correct, outcome.tie, CHANCE[metric])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 
 
@@ -53,3 +56,28 @@ def level_choice(text: NDArray[np.float32], image: NDArray[np.float32], rivals: 
         Correct and tied items. Chance is 1 / (K + 1).
     """
     return choose(pair_scores(text, image), pair_scores(text, image[rivals]))
+
+
+@dataclass(frozen=True)
+class LevelChoice(ScoringProtocol):
+    """Columns `image`, `level_1` to `level_4`: [`level_choice`] on every level of abstraction.
+
+    Attributes:
+        candidates: images to choose from, the right one included; chance is one in that many.
+        seed: of the draw of rivals.
+    """
+
+    texts = ("level_1", "level_2", "level_3", "level_4")
+
+    candidates: int = 2
+    seed: int = 0
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metrics "level 1 image choice" and so on."""
+        everyone = slice(None)
+        for column in self.texts:
+            names = embedded.items.rows[column][:]
+            rivals = draw_rivals(names, self.candidates, self.seed)
+            outcome = level_choice(embedded.text(column, everyone), embedded.image("image", everyone), rivals)
+            metric = f"{column.replace('_', ' ')} image choice"
+            yield Measured(metric, outcome.correct, outcome.tie, 1 / self.candidates)

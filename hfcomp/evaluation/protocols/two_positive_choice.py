@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.protocols.parts import concatenated
+from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.metrics import two_positive
 from hfcomp.metrics.choice import ChoiceOutcome, pair_scores
 
-CHANCE = 1 / 3
+CHANCE = two_positive.CHANCE
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ def two_positive_choice(
     paraphrase: NDArray[np.float32],
     negative: NDArray[np.float32],
 ) -> TwoPositiveOutcome:
-    """Scores items by cosine, in fp32, with strict comparisons (Dumpala et al. 2024, as their code has both).
+    """Scores items by cosine, in fp32, with the strict comparisons of `hfcomp.metrics.two_positive`.
 
     Args:
         image: `[n, D]`, L2-normalised.
@@ -40,13 +45,35 @@ def two_positive_choice(
         negative: `[n, D]`.
 
     Returns:
-        Both outcomes; chance is 1/3 for each: of three numbers in random order one has to be the least or the most.
+        Both outcomes; chance is 1/3 for each.
     """
-    first, second, wrong = (pair_scores(image, text) for text in (caption, paraphrase, negative))
-    worse = np.minimum(first, second)
-    together = pair_scores(caption, paraphrase)
-    nearest = np.maximum(pair_scores(caption, negative), pair_scores(paraphrase, negative))
     return TwoPositiveOutcome(
-        ChoiceOutcome(correct=worse > wrong, tie=worse == wrong),
-        ChoiceOutcome(correct=together > nearest, tie=together == nearest),
+        two_positive.image_to_text(*(pair_scores(image, text) for text in (caption, paraphrase, negative))),
+        two_positive.text_only(
+            pair_scores(caption, paraphrase), pair_scores(caption, negative), pair_scores(paraphrase, negative)
+        ),
     )
+
+
+@dataclass(frozen=True)
+class TwoPositiveChoice(ScoringProtocol):
+    """Columns `image`, `caption`, `positive_captions`, `negative_captions`, of the lists the first.
+
+    A row without an image is scored on its texts alone.
+    """
+
+    texts = ("caption", "positive_captions", "negative_captions")
+    needs_images = False
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """[`two_positive_choice`] of every row."""
+        parts = [
+            two_positive_choice(embedded.image("image", rows), *(embedded.text(column, rows) for column in self.texts))
+            for rows in embedded.parts()
+        ]
+        seen = np.flatnonzero(embedded.images["image"].index >= 0)
+        if len(seen):
+            outcome = concatenated([part.image_to_text for part in parts])
+            yield Measured("image-to-text", outcome.correct[seen], outcome.tie[seen], CHANCE, rows=seen)
+        outcome = concatenated([part.text_only for part in parts])
+        yield Measured("text only", outcome.correct, outcome.tie, CHANCE)

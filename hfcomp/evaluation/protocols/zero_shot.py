@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.protocols.classes import accuracies
+from hfcomp.evaluation.spec import Items, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
+from hfcomp.metrics.classification import class_scores
 
 
 def class_embeddings(prompts: NDArray[np.float32], classes: Sequence[int]) -> NDArray[np.float32]:
@@ -46,3 +51,35 @@ def zero_shot(image: NDArray[np.float32], classes: NDArray[np.float32], label: N
     scores = np.stack([pair_scores(image, np.broadcast_to(one, image.shape)) for one in classes], axis=1)
     own = np.arange(len(classes)) == label[:, None]
     return choose(scores[own], scores, ~own)
+
+
+@dataclass(frozen=True)
+class ZeroShot(ScoringProtocol):
+    """Columns `image` and `label`: nearest class by the mean of its prompts, made of the items' templates.
+
+    Attributes:
+        top: of top-k accuracy.
+    """
+
+    top: tuple[int, ...] = (1, 5)
+
+    def prompts(self, items: Items) -> list[str]:
+        """Every template with every class, class by class.
+
+        Raises:
+            ValueError: without classes or templates.
+        """
+        if not items.classes or not items.templates:
+            raise ValueError(
+                f"{items.origin.place}: found {len(items.classes)} class names and {len(items.templates)} templates; "
+                "zero-shot classification needs both. Give `Items.classes` and `Items.templates`."
+            )
+        return [template.replace("{c}", name) for name in items.classes for template in items.templates]
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """Top-k accuracy, and the mean of the classes' accuracies."""
+        items = embedded.items
+        index = np.repeat(np.arange(len(items.classes)), len(items.templates))
+        classes = class_embeddings(embedded.prompts, index)
+        scores = class_scores(embedded.image("image", slice(None)), classes)
+        yield from accuracies(scores, np.asarray(items.rows["label"][:]), len(items.classes), self.top)

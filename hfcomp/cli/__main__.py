@@ -1,0 +1,6 @@
+"""`python -m hfcomp.cli`, which `accelerate launch -m` and `torchrun -m` start on several processes."""
+
+from hfcomp.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Entries of a benchmark's JSON files, with errors that say where something is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Named = list[tuple[str, dict[str, Any]]]
+
+
+def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named:
+    """The objects of a JSON list or dictionary, each with its name; in a list, its place.
+
+    Args:
+        file: in UTF-8.
+        keys: what every object has to have.
+        inside: the key of the file's own object under which the list or dictionary stands, if it does.
+
+    Raises:
+        ValueError: for other JSON, a name or key that is there twice, or an object that lacks a key.
+    """
+    content = _parsed(file.read_bytes(), str(file))
+    if inside is not None:
+        content = _checked(content, (inside,), str(file))[inside]
+    if not isinstance(content, list | dict):
+        raise ValueError(f"{file}: found a {type(content).__name__}, expected a list or dictionary of objects.")
+    named = content.items() if isinstance(content, dict) else ((str(place), one) for place, one in enumerate(content))
+    return [(name, _checked(one, keys, f"{file}, entry {name!r}")) for name, one in named]
+
+
+def line_entries(file: Path, keys: Sequence[str]) -> Named:
+    """As `entries`, of a file with an object in every line, named by the line's number."""
+    lines = enumerate(file.read_bytes().splitlines(), start=1)
+    parsed = ((number, _parsed(line, f"{file}, line {number}")) for number, line in lines if line.strip())
+    return [(str(number), _checked(one, keys, f"{file}, line {number}")) for number, one in parsed]
+
+
+def _parsed(content: bytes, where: str) -> Any:
+    try:
+        return json.loads(content, object_pairs_hook=_unique)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}. Get the file anew from its authors.") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
+def _checked(entry: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where}: found a {type(entry).__name__}, expected an object with {', '.join(keys)}.")
+    absent = [key for key in keys if key not in entry]
+    if absent:
+        raise ValueError(f"{where}: has no {', '.join(map(repr, absent))}; it has {', '.join(map(repr, entry))}.")
+    return entry

@@ -1,0 +1,65 @@
+"""HierarCaps (Alper and Averbuch-Elor 2024): are captions from the general to the specific found in that order?"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
+from hfcomp.evaluation.protocols.hierarchy import Hierarchy
+from hfcomp.evaluation.sources import RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark
+from hfcomp.metrics.hierarchy import LEVELS
+
+FILE = "hierarcaps_test.csv"
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are.
+
+    Raises:
+        ValueError: for a row that has not four captions.
+    """
+    found = []
+    with open(folder / FILE, encoding="utf-8", newline="") as lines:
+        for number, row in enumerate(csv.DictReader(lines)):
+            captions = [text.strip() for text in row["captions"].split("=>")]
+            if len(captions) != LEVELS:
+                raise ValueError(
+                    f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
+                    f"expected {LEVELS}: {row['captions']!r}."
+                )
+            image = row["image_url"].rpartition("_")[2]
+            found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
+    return found
+
+
+def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
+    """The same with paths of the authors' own, smaller copies of the images."""
+    return [{**row, "image": str(folder / "test_imgs" / f"COCO_val2014_{row['image']}")} for row in rows(folder)]
+
+
+HIERARCAPS = Benchmark(
+    name="hierarcaps",
+    title="HierarCaps",
+    suite=COMPOSITIONAL,
+    protocol=Hierarchy(),
+    data=(
+        RawFiles(
+            marks=(FILE, "test_imgs"),
+            read=rows_beside_images,
+            layout=f"{FILE} (data/) and test_imgs/ (assets/) of github.com/TAU-VAILab/hierarcaps",
+        ),
+        RawFiles(
+            marks=(FILE,),
+            read=rows,
+            layout=f"{FILE} of github.com/TAU-VAILab/hierarcaps and a folder val2017/ with COCO's images",
+            pool=COCO_VAL2017,
+            web="https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/ba22b8914db10973e38d2c03f08bb4dce7ba118e/data",
+        ),
+    ),
+    paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
+    licence="not stated; images of COCO",
+    obtain="It comes by itself, with COCO val2017 from the Hub.",
+)

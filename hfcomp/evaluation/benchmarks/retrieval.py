@@ -1,0 +1,88 @@
+"""Retrieval among photographs with five captions each: Flickr30k and COCO, Karpathy's test images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+
+from hfcomp.evaluation.benchmarks.entries import entries
+from hfcomp.evaluation.protocols.retrieval import Retrieval
+from hfcomp.evaluation.sources import HubData, Pool, RawFiles
+from hfcomp.evaluation.spec import GENERAL, Benchmark
+
+FLICKR30K_IMAGES = Pool(
+    name="flickr30k-images",
+    obtain="Ask for Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
+    "as --data flickr30k-images=FOLDER.",
+)
+COCO_VAL2014 = Pool(
+    name="val2014",
+    obtain="Get http://images.cocodataset.org/zips/val2014.zip and pass its folder as --data val2014=FOLDER.",
+)
+
+
+def karpathy(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The test images of one of Karpathy's `dataset_*.json`, each with its captions."""
+    return [
+        {
+            "item": one["filename"],
+            "image": one["filename"],
+            "captions": [sentence["raw"] for sentence in one["sentences"]],
+        }
+        for _, one in entries(folder / file, ("filename", "split", "sentences"), inside="images")
+        if one["split"] == "test"
+    ]
+
+
+def listed(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The images of one of BLIP's lists, which hold one split each."""
+    named = [(Path(one["image"]).name, one) for _, one in entries(folder / file, ("image", "caption"))]
+    return [{"item": name, "image": name, "captions": one["caption"]} for name, one in named]
+
+
+def lines(rows: Dataset) -> Dataset:
+    """Captions that stand in one text, a line each, as lists."""
+    captions = [text.split("\n") for text in rows["captions"]]
+    return rows.remove_columns("captions").add_column("captions", captions)
+
+
+def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[RawFiles | HubData, ...]:
+    def raw(file: str, read: Callable[[Path, str], list[dict[str, Any]]]) -> RawFiles:
+        layout = f"{file} and a folder {pool.name}/ with the images"
+        return RawFiles(marks=(file,), read=partial(read, file=file), layout=layout, pool=pool)
+
+    archives = HubData(
+        repo,
+        {"item": "__key__", "image": "jpg", "captions": "txt"},
+        # nshards.txt lies beside the archives
+        {"all": {"split": "test", "data_files": {"test": "test/*.tar"}}},
+        reshape=lines,
+        files="*.tar",
+    )
+    return raw(karpathy_file, karpathy), raw(list_file, listed), archives
+
+
+FLICKR30K = Benchmark(
+    name="flickr30k",
+    title="Flickr30k retrieval",
+    suite=GENERAL,
+    protocol=Retrieval(),
+    data=_forms(FLICKR30K_IMAGES, "dataset_flickr30k.json", "flickr30k_test.json", "clip-benchmark/wds_flickr30k"),
+    paper="Young et al. 2014, TACL 2; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
+    licence="not stated on the Hub; Flickr30k is for research and teaching only",
+    obtain="It comes by itself from the Hub.",
+)
+COCO_RETRIEVAL = Benchmark(
+    name="coco_retrieval",
+    title="COCO retrieval",
+    suite=GENERAL,
+    protocol=Retrieval(),
+    data=_forms(COCO_VAL2014, "dataset_coco.json", "coco_karpathy_test.json", "clip-benchmark/wds_mscoco_captions"),
+    paper="Chen et al. 2015, arXiv:1504.00325; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
+    licence="captions CC BY 4.0; images of Flickr, a licence each",
+    obtain="It comes by itself from the Hub.",
+)

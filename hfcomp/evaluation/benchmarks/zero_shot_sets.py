@@ -1,0 +1,44 @@
+"""Sets of images in classes, told by the names of the classes alone (as Radford et al. 2021 and CLIP_benchmark)."""
+
+from __future__ import annotations
+
+from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.spec import GENERAL, Benchmark
+from hfcomp.evaluation.webdataset import WebDatasetData
+
+NOT_STATED = "not stated"
+IMAGENET_REVISION = "b24c7a5a3ef12df09089055d1795e2ce7c7e7397"  # pinned by mteb, with its training split
+IMAGENET_PAPER = "Russakovsky et al. 2015, arXiv:1409.0575"
+IMAGENET_LICENCE = "not stated for the copy; ImageNet's terms: research and education, not commercial"
+
+SETS = (
+    ("imagenet1k", "ImageNet-1k", "imagenet1k", IMAGENET_PAPER, IMAGENET_LICENCE, IMAGENET_REVISION),
+    ("food101", "Food-101", "food101", "Bossard et al. 2014, ECCV", NOT_STATED, None),
+    ("cifar10", "CIFAR-10", "vtab-cifar10", "Krizhevsky 2009, technical report", NOT_STATED, None),
+    ("cifar100", "CIFAR-100", "vtab-cifar100", "Krizhevsky 2009, technical report", NOT_STATED, None),
+    ("sun397", "SUN397", "sun397", "Xiao et al. 2010, CVPR", NOT_STATED, None),
+    ("cars", "Stanford Cars", "cars", "Krause et al. 2013, 3dRR workshop", NOT_STATED, None),
+    ("fgvc_aircraft", "FGVC-Aircraft", "fgvc_aircraft", "Maji et al. 2013, arXiv:1306.5151", NOT_STATED, None),
+    ("dtd", "DTD", "vtab-dtd", "Cimpoi et al. 2014, CVPR", NOT_STATED, None),
+    ("pets", "Oxford-IIIT Pets", "vtab-pets", "Parkhi et al. 2012, CVPR", NOT_STATED, None),
+    ("caltech101", "Caltech-101", "vtab-caltech101", "Fei-Fei et al. 2004, CVPR workshop", NOT_STATED, None),
+    ("flowers", "Oxford Flowers-102", "vtab-flowers", "Nilsback and Zisserman 2008, ICVGIP", NOT_STATED, None),
+)
+"""Name, title, repository after `clip-benchmark/wds_`, paper, licence and revision."""
+
+ZERO_SHOT = tuple(
+    Benchmark(
+        name=name,
+        title=f"{title} zero-shot",
+        suite=GENERAL,
+        protocol=ZeroShot(),
+        data=(WebDatasetData(f"clip-benchmark/wds_{repo}", revision=revision),),
+        paper=paper,
+        licence=licence,
+        obtain=(
+            f"It comes by itself from the Hub; or pass a copy of clip-benchmark/wds_{repo} as --data wds_{repo}=FOLDER."
+        ),
+        folder=f"wds_{repo}",
+    )
+    for name, title, repo, paper, licence, revision in SETS
+)

@@ -1,0 +1,85 @@
+"""Encoders that look at nothing that a benchmark asks about: what they score, a benchmark gives away.
+
+A benchmark on which a blind encoder is far from chance can be solved without the image; see how far a model's own
+score is above it. SugarCrepe's ADD is the known case: the shorter caption is the true one in 99 of 100 items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.embed import Indexed, image_key, text_key
+
+WIDTH = 64
+
+
+class BlindEncoder:
+    """Vectors that are made of a key of an image or text, not of what it shows or says.
+
+    Args:
+        image: from the bytes that tell an image from others to its vector `[D]`, of length 1.
+        text: from a text to its vector `[D]`, of length 1.
+    """
+
+    def __init__(
+        self, image: Callable[[bytes], NDArray[np.float32]], text: Callable[[str], NDArray[np.float32]]
+    ) -> None:
+        self._image = image
+        self._text = text
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """A vector for each image that is there."""
+        keys = [
+            None if is_missing(cell) else image_key(cell, f"column '{column}', row {row}")
+            for row, cell in enumerate(images)
+        ]
+        return _indexed(keys, lambda key, _: self._image(key))
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """A vector for each text."""
+        keys = [text_key(text, row) for row, text in enumerate(texts)]
+        return _indexed(keys, lambda _, row: self._text(texts[row]))
+
+
+def _indexed(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArray[np.float32]]) -> Indexed:
+    number: dict[bytes, int] = {}
+    vectors = []
+    for row, key in enumerate(keys):
+        if key is not None and key not in number:
+            number[key] = len(vectors)
+            vectors.append(vector(key, row))
+    table = np.stack(vectors) if vectors else np.empty((0, WIDTH), dtype=np.float32)
+    return Indexed(table, np.array([number.get(key, -1) for key in keys], dtype=np.int64), 0, 0)
+
+
+def _first(_: Any = None) -> NDArray[np.float32]:
+    return np.eye(1, WIDTH, dtype=np.float32)[0]
+
+
+def _drawn(seed: bytes) -> NDArray[np.float32]:
+    vector = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32)).standard_normal(WIDTH)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def _by_length(text: str) -> NDArray[np.float32]:
+    angle = math.pi / 2 * len(text) / (len(text) + 100)  # grows with the length and never reaches a right angle
+    vector = np.zeros(WIDTH, dtype=np.float32)
+    vector[:2] = math.cos(angle), math.sin(angle)
+    return vector
+
+
+BLIND: dict[str, tuple[str, Callable[[], BlindEncoder]]] = {
+    "constant": ("scores everything alike: 0 wherever ties are wrong", lambda: BlindEncoder(_first, _first)),
+    "random": (
+        "a random vector for each image and text, the same at every look",
+        lambda: BlindEncoder(_drawn, lambda text: _drawn(text_key(text, 0))),
+    ),
+    "shorter": ("the shorter text wins, whatever the image", lambda: BlindEncoder(_first, _by_length)),
+}
+"""Blind encoders by name, with what they do."""

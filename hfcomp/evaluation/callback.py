@@ -1,0 +1,349 @@
+"""Benchmarks scored while a model is trained: for the log, and to choose the best checkpoint by."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from transformers import Trainer, TrainerCallback
+
+from hfcomp.distributed import gather_objects
+from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.results import write_items
+from hfcomp.evaluation.sources import load_items
+from hfcomp.evaluation.spec import Average, Benchmark, Folders, Unavailable
+from hfcomp.modeling import load_processor
+
+NUMBERS = ["value", "tie"]
+DIGITS = 12
+OVER_ITEMS = Average("mean over items", pooled=True)
+
+
+class EvaluateBenchmarks(TrainerCallback):
+    """Scores benchmarks at chosen steps of a `transformers.Trainer`, one of hfcomp or any other.
+
+    `trainer.add_callback(EvaluateBenchmarks(trainer, ["sugarcrepe"]))` scores at every evaluation of the trainer and
+    adds the values to the metrics of that evaluation, so that `metric_for_best_model="eval_sugarcrepe_caption_choice"`
+    chooses the checkpoint that is kept, loaded at the end, or waited for by `EarlyStoppingCallback`. Without a set for
+    evaluation (`eval_strategy="no"`), `steps` scores every so many steps, and `save_strategy="best"` then saves
+    whenever the chosen value is higher than before.
+
+    Values are those that the saved checkpoint gets: the trained weights in their own precision, in eval mode. Training
+    goes on as if nothing had been scored: modes and random states are put back. Processes share the encoding, and all
+    have the same values.
+
+    The keys, which the log and trackers show too:
+
+    | key | what |
+    |---|---|
+    | `eval_<benchmark>_<metric>` | its average (see below); higher is better, ties are wrong |
+    | `eval_<benchmark>_<metric>_ties` | share of items that are wrong only because they tie, averaged alike |
+    | `eval_<benchmark>_<metric>/<part>` | with `details`: each further average and each subset |
+    | `eval_<benchmark>_<metric>_best` | at the end of training: the highest value |
+    | `eval_<benchmark>_<metric>_best_step` | its first step; 0 is the model that training began with |
+
+    The average is the first of the benchmark's own whose subsets are all there, else the mean over items. Names are in
+    lower case, with `_` for all but letters, digits and `@`: `eval_docci_text_to_image_recall@1`.
+
+    Args:
+        trainer: whose model is a CLIP- or SigLIP-like `PreTrainedModel`, a `PeftModel` of one, or a module with one of
+            these as its `backbone`, such as `DualEncoder`.
+        benchmarks: names as on the command line (also `package.module:NAME` of your own), or `Benchmark` objects.
+        folders: where data lies on this machine: one folder with a sub-folder for each benchmark and set of images, or
+            a folder for each by name. What is not there comes from the Hub.
+        steps: score every so many steps and after the last one, instead of at the trainer's evaluations.
+        processing_class: the model's processor; by default the trainer's own, else from where the model was loaded.
+        batch_size: images or texts at a time, on each process.
+        at_start: score before the first step too. An image that cannot be read or a `metric_for_best_model` that does
+            not exist is then found before anything is trained, and the log says where training began.
+        details: give a key to each further average and each subset too.
+        save_items: write every item's outcome at each scoring in training to `benchmarks-<step>.parquet` in the
+            trainer's output folder; the column `model` says the step.
+
+    Raises:
+        TypeError: for one benchmark instead of a list of them.
+        ValueError: for an unknown benchmark or one that is there twice, data that is not as expected, a model or
+            processor that cannot be used, or sharded weights (FSDP, DeepSpeed).
+        Unavailable: when the data of a benchmark cannot be had, with the reason and the way to get it.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        benchmarks: Sequence[str | Benchmark],
+        *,
+        folders: str | Path | Mapping[str, str | Path] | None = None,
+        steps: int | None = None,
+        processing_class: Any = None,
+        batch_size: int = 128,
+        at_start: bool = True,
+        details: bool = False,
+        save_items: bool = False,
+    ) -> None:
+        if steps is not None and steps < 1:
+            raise ValueError(f"steps: found {steps}, expected at least 1, or leave it out.")
+        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+            raise ValueError(
+                "the weights are sharded (FSDP or DeepSpeed), so that no process could encode with them. Use DDP, or "
+                "score the saved checkpoints."
+            )
+        self.trainer = trainer
+        self.steps = steps
+        self.batch_size = batch_size
+        self.at_start = at_start
+        self.details = details
+        self.save_items = save_items
+        self._processor = self._found_processor(processing_class)
+        self._embedder()  # whether model and processor fit is said now rather than after some training
+        self.benchmarks = _found(benchmarks)
+        with trainer.args.main_process_first(desc="loading benchmarks"):
+            self._items = [_loaded(benchmark, _folders(folders)) for benchmark in self.benchmarks]
+        self._values: dict[str, float] | None = None
+        self._headlines: list[str] = []
+
+    # Events
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Checks that something will be scored; scores the model that training begins with.
+
+        Raises:
+            ValueError: for a callback that was made for another trainer, that would never score, or that would lack
+                the value which the trainer is to choose by.
+        """
+        self._values = None
+        self._check_schedule(args)
+        handler = self.trainer.callback_handler
+        # whoever reads the metrics of an evaluation, such as early stopping, has to come later
+        handler.callbacks = [self, *(callback for callback in handler.callbacks if callback is not self)]
+        if self.at_start and state.global_step == 0:
+            self._check_best(args, self._scored())
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Values hold until the weights change."""
+        self._values = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Scores at the steps asked for; where the trainer never evaluates, decides for it which step is the best."""
+        if self.steps is None or (state.global_step % self.steps and state.global_step < state.max_steps):
+            return
+        values = self._scored()
+        if args.eval_strategy == "no" and args.metric_for_best_model is not None:
+            self._check_best(args, values)
+            is_best = self.trainer._determine_best_metric(metrics=values, trial=None)
+            if is_best and args.save_strategy == "best":
+                control.should_save = True
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
+        """Adds the values to the metrics, from which the trainer chooses afterwards.
+
+        Raises:
+            ValueError: for a metric that is there already.
+        """
+        if self.steps is not None and self.trainer.is_in_train and self._values is None:
+            return
+        values = self._scored()
+        taken = sorted(values.keys() & metrics.keys())
+        if taken:
+            raise ValueError(
+                f"the evaluation has a metric {taken[0]!r} of its own. Give the evaluation set or metric another name."
+            )
+        metrics.update(values)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Logs the best of each value, of before a resume too, and its step."""
+        self._values = None
+        chosen = _prefixed(args.metric_for_best_model)
+        best = {}
+        for key in self._headlines:
+            seen = [(line[key], line["step"]) for line in state.log_history if key in line]
+            choose = min if key == chosen and not args.greater_is_better else max
+            best[f"{key}_best"], best[f"{key}_best_step"] = choose(seen, key=lambda entry: entry[0])
+        if best:
+            self.trainer.log(best)
+
+    # Checks
+
+    def _check_schedule(self, args: Any) -> None:
+        if args is not self.trainer.args:
+            raise ValueError("EvaluateBenchmarks was made for another trainer. Make one with this trainer.")
+        if self.steps is None and args.eval_strategy == "no":
+            raise ValueError(
+                "eval_strategy is 'no', so that no benchmark would ever be scored. Pass EvaluateBenchmarks(..., "
+                "steps=N), or set eval_strategy and give the trainer an eval_dataset."
+            )
+        if self.steps is not None and args.eval_strategy != "no" and self._is_own(args.metric_for_best_model):
+            raise ValueError(
+                f"metric_for_best_model={args.metric_for_best_model!r} is looked for at every evaluation, and "
+                f"benchmarks are scored every {self.steps} steps. Leave `steps` out, or set eval_strategy='no'."
+            )
+
+    def _check_best(self, args: Any, values: Mapping[str, float]) -> None:
+        """Whether the value to choose by is there; one of the trainer's own is, wherever the trainer evaluates."""
+        name = args.metric_for_best_model
+        if name is None or _prefixed(name) in values or (args.eval_strategy != "no" and not self._is_own(name)):
+            return
+        raise ValueError(
+            f"metric_for_best_model={name!r} is none of the values of the benchmarks: {', '.join(values)}. "
+            "EvaluateBenchmarks(..., details=True) adds further averages and subsets."
+        )
+
+    def _is_own(self, name: str | None) -> bool:
+        return name is not None and _prefixed(name).startswith(tuple(f"{_key(one.name)}_" for one in self.benchmarks))
+
+    # Scoring
+
+    def _scored(self) -> dict[str, float]:
+        """The values of the weights as they are, scored and logged once between two steps."""
+        if self._values is not None:
+            return self._values
+        values = self._score()
+        self.trainer.log(dict(values))
+        if self.trainer.is_in_train:
+            self._values = values
+        return values
+
+    def _score(self) -> dict[str, float]:
+        trainer, main = self.trainer, self.trainer.is_world_process_zero()
+        embedder = self._embedder()
+        values: dict[str, float] = {}
+        tables = []
+        with _random_states_kept(embedder.device):
+            for benchmark, items in zip(self.benchmarks, self._items, strict=True):
+                progress = main and not trainer.args.disable_tqdm
+                report = run_benchmark(benchmark, items, embedder, progress=progress, score=main)
+                if main:
+                    values |= benchmark_values(benchmark, report.items, details=self.details)
+                    tables.append(report.items)
+        if main and self.save_items and trainer.is_in_train:
+            step = trainer.state.global_step
+            table = pd.concat(tables, ignore_index=True).assign(model=f"step {step}")
+            write_items(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet", table)
+        values = gather_objects(values)[0]
+        self._headlines = [key for key in values if "/" not in key and not key.endswith("_ties")]
+        return values
+
+    def _embedder(self) -> Embedder:
+        cache = EmbeddingCache()  # of these weights: benchmarks that share images encode them once
+        backbone = self._backbone()
+        return Embedder(backbone, self._processor, batch_size=self.batch_size, cache=cache, split=True)
+
+    def _backbone(self) -> nn.Module:
+        model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+        return getattr(model, "backbone", model)
+
+    def _found_processor(self, given: Any) -> Any:
+        if given is not None and not _is_processor(given):
+            raise ValueError(
+                f"processing_class: found a {type(given).__name__}, expected a processor with a tokenizer and an "
+                "image_processor, such as AutoProcessor.from_pretrained(...) loads."
+            )
+        own = self.trainer.processing_class if given is None else given
+        return own if _is_processor(own) else load_processor(self._backbone(), argument="processing_class")
+
+
+def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool = False) -> dict[str, float]:
+    """The few numbers of a benchmark that are watched in training, by the keys of [`EvaluateBenchmarks`].
+
+    Args:
+        benchmark: whose averages are taken.
+        items: `Report.items` of it.
+        details: whether further averages and the subsets have keys too; an average goes before a subset that is
+            called the same.
+    """
+    values: dict[str, float] = {}
+    for metric, part in items.groupby("metric", sort=False):
+        key = f"{_key(benchmark.name)}_{_word(metric)}"
+        part = part.astype(dict.fromkeys(NUMBERS, np.float64))
+        subsets = list(part["subset"].unique())
+        known = [one for one in benchmark.averages if set(_named(one, subsets)) <= set(subsets)]
+        first, *further = known or [OVER_ITEMS]
+        mean = _mean(part, first, subsets)
+        values[key], values[f"{key}_ties"] = _number(mean["value"]), _number(mean["tie"])
+        if details:
+            for one in (*further, *(Average(name, ((name,),)) for name in subsets if len(subsets) > 1)):
+                values.setdefault(f"{key}/{_word(one.name)}", _number(_mean(part, one, subsets)["value"]))
+    return values
+
+
+def _mean(part: pd.DataFrame, average: Average, subsets: Sequence[str]) -> pd.Series:
+    """Value and ties of one metric, averaged as `hfcomp.evaluation.summary.summarize` does."""
+    if average.pooled:
+        return part[part["subset"].isin(_named(average, subsets))][NUMBERS].mean()
+    means = part.groupby("subset", sort=False)[NUMBERS].mean()
+    groups = average.groups or tuple((subset,) for subset in subsets)
+    return pd.DataFrame([means.loc[list(group)].mean() for group in groups]).mean()
+
+
+def _number(mean: float) -> float:
+    # of two steps that are equally good, rounding errors of sums must not make one the better
+    return round(float(mean), DIGITS)
+
+
+def _named(average: Average, subsets: Sequence[str]) -> list[str]:
+    return list(subsets) if average.groups is None else [subset for group in average.groups for subset in group]
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[^a-z0-9@]+", "_", name.lower()).strip("_")
+
+
+def _key(name: str) -> str:
+    return f"eval_{_word(name)}"
+
+
+def _prefixed(name: str | None) -> str | None:
+    """A metric's name as the Trainer looks for it."""
+    return name if name is None or name.startswith("eval_") else f"eval_{name}"
+
+
+def _is_processor(value: Any) -> bool:
+    return hasattr(value, "tokenizer") and hasattr(value, "image_processor")
+
+
+def _found(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
+    if isinstance(benchmarks, str | Benchmark):
+        raise TypeError("benchmarks: found one, expected a list. Put it into one.")
+    found = [one if isinstance(one, Benchmark) else find_benchmarks([one])[0] for one in benchmarks]
+    names = [_word(one.name) for one in found]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"benchmarks: found {names}, expected at least one, and each name once.")
+    return found
+
+
+def _folders(given: str | Path | Mapping[str, str | Path] | None) -> Folders:
+    own = {name: Path(place) for name, place in given.items()} if isinstance(given, Mapping) else {}
+    root = None if given is None or isinstance(given, Mapping) else Path(given)
+    for place in (*own.values(), *([] if root is None else [root])):
+        if not place.is_dir():
+            raise ValueError(f"folders: {place} is no folder. Leave it out to read the data from the Hub.")
+    return Folders(root, own)
+
+
+def _loaded(benchmark: Benchmark, folders: Folders) -> Any:
+    try:
+        return checked(benchmark, load_items(benchmark, folders))
+    except Unavailable as error:
+        raise Unavailable(f"{benchmark.name}: {error.reason}", error.way_out) from error
+
+
+@contextmanager
+def _random_states_kept(device: torch.device) -> Iterator[None]:
+    """Puts back the states of Python's, NumPy's and torch's generators: a probe or protocol may draw from them."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

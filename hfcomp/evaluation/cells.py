@@ -1,0 +1,77 @@
+"""Columns of images that are read when they are asked for: by file name, by row of another set, or cut out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A part of an image.
+
+    Attributes:
+        cell: the whole image, as `decode_image` takes it.
+        box: left, upper, right and lower edge, in pixels; right and lower are outside.
+    """
+
+    cell: Any
+    box: Box
+
+
+class PooledImages(Sequence[Any]):
+    """Cells of a column by row; `None` where the row is."""
+
+    def __init__(self, column: Sequence[Any], rows: Sequence[int | None] | NDArray[np.integer]) -> None:
+        self._column = column
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        row = self._rows[index]
+        return None if row is None else self._column[int(row)]
+
+
+class Crops(Sequence[Any]):
+    """Cells cut by a box each."""
+
+    def __init__(self, cells: Sequence[Any], boxes: Sequence[Box]) -> None:
+        self._cells = cells
+        self._boxes = boxes
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, index: Any) -> Any:
+        cell = self._cells[index]
+        return None if is_missing(cell) else Crop(cell, self._boxes[index])
+
+
+def files_of(folder: Path, names: Sequence[str]) -> list[str | None]:
+    """Paths of files by name, `None` for one that is not there."""
+    there = {path.name for path in folder.iterdir()}
+    return [str(folder / name) if name in there or (folder / name).is_file() else None for name in names]
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell holds no image: nothing, an empty cell of a data set, or a path without a file."""
+    if isinstance(cell, Crop):
+        return is_missing(cell.cell)
+    if isinstance(cell, dict):
+        cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
+    return cell is None or (isinstance(cell, str) and "://" not in cell and not Path(cell).is_file())
+
+
+def box_digest(content: bytes, box: Box) -> bytes:
+    """Tells a part of an image from others, given what tells the image."""
+    return hashlib.sha256(content + repr(tuple(map(int, box))).encode()).digest()[: len(content)]

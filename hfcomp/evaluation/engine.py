@@ -1,0 +1,332 @@
+"""Runs benchmarks on an encoder: rows are checked, each distinct image and text is encoded once, items are scored."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.cells import Crop, PooledImages, is_missing
+from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.spec import ASPECTS, Benchmark, Items, Measured
+
+ROWS_AT_A_TIME = 1024
+LEFT_OUT = "left_out"
+EMPTY_CAPTION = "empty caption"
+NO_IMAGE = "image missing"
+TEXTS_ALONE = "image missing, scored on texts alone"
+
+
+class Encoder(Protocol):
+    """What a benchmark asks of a model: [`hfcomp.evaluation.embed.Embedder`], a blind one, or one of yours."""
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        """Embeddings of distinct images, each an `Image` cell; `None` gets the index -1."""
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """Embeddings of distinct texts."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one benchmark and one encoder.
+
+    Attributes:
+        items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
+            `value`, `tie`.
+        images: distinct images.
+        texts: distinct texts.
+        truncated: distinct texts that were longer than the text tower.
+        tiny: distinct images that are one pixel wide or high.
+        computed: distinct images and texts that were encoded now rather than read from the cache.
+    """
+
+    items: pd.DataFrame
+    images: int
+    texts: int
+    truncated: int
+    tiny: int
+    computed: int
+
+
+def run_benchmark(
+    benchmark: Benchmark, items: Items, encoder: Encoder, *, progress: bool = False, score: bool = True
+) -> Report:
+    """Encodes what a benchmark needs and scores its items.
+
+    Args:
+        benchmark: what is scored, and how.
+        items: of `checked`.
+        encoder: the model.
+        progress: whether to show bars.
+        score: whether to score. Where processes share the encoding, one of them is enough for the rest.
+
+    Returns:
+        Outcomes; without rows when `score` is off.
+    """
+    embedded = embed(benchmark, items, encoder, progress=progress)
+    measured = list(benchmark.protocol.score(embedded)) if score else []
+    tables = [_table(benchmark, items, one) for one in measured]
+    return Report(pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(), **embedded.counts)
+
+
+def checked(benchmark: Benchmark, items: Items) -> Items:
+    """The items that can be scored: rows without an image or with an empty caption are left out and counted.
+
+    So are those that a reader gave a reason in the column `left_out`.
+
+    Raises:
+        ValueError: for a missing column, an item that is there twice, or no item left.
+    """
+    protocol, rows = benchmark.protocol, items.rows
+    there = [*rows.column_names, *items.images]
+    absent = [name for name in (*protocol.images, *protocol.texts) if name not in there]
+    if absent:
+        raise ValueError(
+            f"{benchmark.name}: {items.origin.place} has no column {', '.join(map(repr, absent))}; it has "
+            f"{', '.join(map(repr, there))}."
+        )
+    reason = np.full(len(rows), "", dtype=object)
+    for column in protocol.texts:
+        reason[_empty_texts(rows, column)] = EMPTY_CAPTION
+    missing = np.zeros(len(rows), dtype=bool)
+    for column in protocol.images:
+        missing |= np.fromiter(map(is_missing, _cells(items, column)), dtype=bool, count=len(rows))
+    if protocol.needs_images:
+        reason[missing] = NO_IMAGE
+    if LEFT_OUT in rows.column_names:
+        given = np.array([value or "" for value in rows[LEFT_OUT][:]], dtype=object)
+        reason = np.where(given != "", given, reason)
+    kept = _kept(_named(items), np.flatnonzero(reason == ""))
+    noted = np.where((reason == "") & missing, TEXTS_ALONE, reason)
+    left_out = dict(items.left_out)
+    for name in noted[noted != ""]:
+        left_out[name] = left_out.get(name, 0) + 1
+    if not len(kept.rows):
+        raise ValueError(f"{benchmark.name}: {items.origin.place} has no item that can be scored: {left_out}.")
+    kept = replace(kept, left_out=left_out, unsolvable=_unsolvable(benchmark, kept.rows))
+    _check_names(benchmark, kept)
+    return kept
+
+
+def embed(benchmark: Benchmark, items: Items, encoder: Encoder, *, progress: bool = False) -> EmbeddedItems:
+    """The vectors of everything that a benchmark's protocol reads."""
+    protocol = benchmark.protocol
+    images = {}
+    for column in protocol.images:
+        images[column] = encoder.index_images(_cells(items, column), column=column, progress=progress)
+    texts = TextTable()
+    columns = {column: texts.add(items.rows[column][:]) for column in protocol.texts}
+    prompts = texts.add(protocol.prompts(items)).index
+    vectors = encoder.index_texts(texts.distinct, progress=progress)
+    train = None
+    if items.train is not None:
+        train = encoder.index_images(_cells(items.train, "image"), column="image (train)", progress=progress)
+    return EmbeddedItems(items, images, columns, vectors, vectors.take(prompts), train)
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of texts as numbers of distinct texts.
+
+    Attributes:
+        index: `[n]` or, for a column of lists, `[sum of their lengths]`; -1 for an empty text.
+        offsets: `[n + 1]`, where each row's list begins; `None` for a column of single texts.
+    """
+
+    index: NDArray[np.int64]
+    offsets: NDArray[np.int64] | None = None
+
+    def ragged(self, rows: slice) -> NDArray[np.int64]:
+        """`[b, K]` of lists, -1 where a row has fewer than K."""
+        begin = self.offsets[:-1][rows]
+        length = self.offsets[1:][rows] - begin
+        slots = np.arange(max(1, int(length.max(initial=0))))
+        there = slots < length[:, None]
+        return np.where(there, self.index[np.where(there, begin[:, None] + slots, 0)], -1)
+
+
+class TextTable:
+    """The distinct texts of several columns, each numbered once."""
+
+    def __init__(self) -> None:
+        self.distinct: list[str] = []
+        self._number: dict[str, int] = {}
+
+    def add(self, column: Sequence[Any]) -> TextColumn:
+        """Numbers a column of texts or of lists of texts."""
+        index: list[int] = []
+        offsets = [0]
+        lists = False
+        for value in column:
+            if isinstance(value, str):
+                index.append(self._of(value))
+            else:
+                lists = True
+                index.extend(self._of(text) if text else -1 for text in value)
+                offsets.append(len(index))
+        return TextColumn(np.array(index, dtype=np.int64), np.array(offsets, dtype=np.int64) if lists else None)
+
+    def _of(self, text: str) -> int:
+        if text not in self._number:
+            self._number[text] = len(self.distinct)
+            self.distinct.append(text)
+        return self._number[text]
+
+
+@dataclass(frozen=True)
+class EmbeddedItems:
+    """The vectors of a benchmark's rows, read part by part so that memory does not grow with their number.
+
+    Attributes:
+        items: the rows.
+        images: by column.
+        columns: columns of texts, as numbers of `text_vectors`.
+        text_vectors: of all distinct texts.
+        prompts: `[m, D]`, of the protocol's own texts.
+        train: of the images that a probe is fitted on.
+    """
+
+    items: Items
+    images: dict[str, Indexed]
+    columns: dict[str, TextColumn]
+    text_vectors: Indexed
+    prompts: NDArray[np.float32] = field(repr=False)
+    train: Indexed | None = None
+
+    def __len__(self) -> int:
+        return len(self.items.rows)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of distinct images and texts, as `Report` names them."""
+        images = [*self.images.values(), *([] if self.train is None else [self.train])]
+        return {
+            "images": sum(len(one.vectors) for one in images),
+            "texts": len(self.text_vectors.vectors),
+            "truncated": self.text_vectors.flagged,
+            "tiny": sum(one.flagged for one in images),
+            "computed": self.text_vectors.computed + sum(one.computed for one in images),
+        }
+
+    def parts(self) -> Iterator[slice]:
+        """Consecutive rows, `ROWS_AT_A_TIME` at a time."""
+        for start in range(0, len(self), ROWS_AT_A_TIME):
+            yield slice(start, min(start + ROWS_AT_A_TIME, len(self)))
+
+    def image(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+        """`[b, D]`, L2-normalised; zeros where an optional image is missing."""
+        index = self.images[column].index[rows]
+        vectors = self.images[column].vectors[index]
+        vectors[index < 0] = 0
+        return vectors
+
+    def text(self, column: str, rows: slice) -> NDArray[np.float32]:
+        """`[b, D]` of a column of texts, the first text of a column of lists."""
+        found = self.columns[column]
+        index = found.index[rows] if found.offsets is None else found.ragged(rows)[:, 0]
+        return self.text_vectors.take(index)
+
+    def texts(self, column: str, rows: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """`[b, K, D]` of a column of lists, and `[b, K]`, which of them exist."""
+        index = self.columns[column].ragged(rows)
+        mask = index >= 0
+        return self.text_vectors.take(np.where(mask, index, 0)), mask
+
+
+def _table(benchmark: Benchmark, items: Items, measured: Measured) -> pd.DataFrame:
+    rows = slice(None) if measured.rows is None else measured.rows
+    names = {
+        column: np.asarray(items.rows[column][:], dtype=object)[rows] for column in ("subset", "item", "image_id")
+    }
+    if measured.items is not None:
+        names["item"] = np.asarray(measured.items, dtype=object)
+    return pd.DataFrame(
+        {
+            "benchmark": benchmark.title,
+            "subset": names["subset"],
+            "metric": measured.metric,
+            "aspect": ASPECTS[benchmark.suite],
+            "chance": np.broadcast_to(np.asarray(measured.chance, dtype=np.float64), len(measured.value)),
+            "item": names["item"],
+            "image_id": names["image_id"],
+            "value": measured.value.astype(np.float64),
+            "tie": measured.tie,
+        }
+    )
+
+
+def _cells(items: Items, column: str) -> Sequence[Any]:
+    return items.images[column] if column in items.images else items.rows[column]
+
+
+def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
+    """Rows whose text, or all of whose texts, are empty or missing."""
+
+    def empty(value: Any) -> bool:
+        texts = [value] if isinstance(value, str) or value is None else value
+        return not any(text and text.strip() for text in texts)
+
+    return np.fromiter(map(empty, rows[column][:]), dtype=bool, count=len(rows))
+
+
+def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
+    if not {"caption", "negative_captions"} <= set(benchmark.protocol.texts):
+        return 0
+    pairs = zip(rows["caption"][:], rows["negative_captions"][:], strict=True)
+    return sum(caption in negatives for caption, negatives in pairs)
+
+
+def _kept(items: Items, rows: NDArray[np.intp]) -> Items:
+    if len(rows) == len(items.rows):
+        return items
+    images = {name: PooledImages(cells, rows) for name, cells in items.images.items()}
+    return replace(items, rows=items.rows.select(rows), images=images)
+
+
+def _named(items: Items) -> Items:
+    """Items whose rows have `item`, `subset` and `image_id`, as texts."""
+    rows = items.rows
+    number = [str(row) for row in range(len(rows))]
+    columns: dict[str, list[str]] = {}
+    for name, missing in (("item", number), ("subset", ["all"] * len(rows))):
+        columns[name] = [str(value) for value in rows[name][:]] if name in rows.column_names else missing
+    if "image_id" in rows.column_names:
+        given = rows["image_id"][:]
+    else:
+        given = [_photograph(cell) for cell in _cells(items, "image")]
+    unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
+    columns["image_id"] = [own if name is None else str(name) for name, own in zip(given, unnamed, strict=True)]
+    kept = rows.remove_columns([name for name in columns if name in rows.column_names])
+    for name, values in columns.items():
+        kept = kept.add_column(name, values)
+    return replace(items, rows=kept)
+
+
+def _photograph(cell: Any) -> str | None:
+    """The name of an image's file, else what tells its bytes from others."""
+    cell = cell.cell if isinstance(cell, Crop) else cell
+    path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
+    if isinstance(path, str):
+        return Path(path).name
+    return None if content is None else hashlib.sha256(content).hexdigest()[:16]
+
+
+def _check_names(benchmark: Benchmark, items: Items) -> None:
+    names = pd.Series(
+        [f"{subset}/{item}" for subset, item in zip(items.rows["subset"][:], items.rows["item"][:], strict=True)]
+    )
+    twice = names[names.duplicated()]
+    if len(twice):
+        rows = np.flatnonzero(names == twice.iloc[0])
+        raise ValueError(
+            f"{benchmark.name}: {items.origin.place} has the item {twice.iloc[0]!r} in rows {rows[0]} and {rows[1]}. "
+            "Every item needs a name of its own; remove one of them."
+        )

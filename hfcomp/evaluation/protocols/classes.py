@@ -1,0 +1,32 @@
+"""Accuracies of a classification: top-k, and the mean over classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.spec import Measured
+from hfcomp.metrics.classification import Scores, per_class_influence, top_k
+
+
+def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Sequence[int]) -> Iterator[Measured]:
+    """The metrics "accuracy", "top-5 accuracy" and "mean per class".
+
+    The values of "mean per class" are first-order ones whose mean is the mean of the classes' accuracies; see
+    `hfcomp.metrics.classification.per_class_influence`.
+
+    Args:
+        scores: `[n, C]`, or a function that gives some of its rows.
+        label: `[n]`, 0 to C - 1.
+        classes: C.
+        top: of top-k accuracy; a k of C or more says nothing and is left out.
+    """
+    for k in top:
+        if k < classes:
+            outcome = top_k(scores, label, k)
+            yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
+            if k == 1:
+                value = per_class_influence(outcome.correct, label)
+                yield Measured("mean per class", value, np.zeros(len(value), dtype=bool), 1 / classes)

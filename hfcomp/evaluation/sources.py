@@ -1,0 +1,333 @@
+"""Where a benchmark's rows come from: its authors' files, a folder in the Hub's layout, or the Hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, DownloadConfig, DownloadManager, concatenate_datasets, load_dataset
+from datasets.exceptions import DatasetNotFoundError
+from huggingface_hub import HfApi
+from huggingface_hub.errors import GatedRepoError
+
+from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.cells import PooledImages, files_of
+from hfcomp.evaluation.spec import Benchmark, Data, Folders, Items, Origin, Unavailable
+
+_COMMIT = re.compile(r"@([0-9a-f]{40})")
+
+
+def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Items:
+    """A benchmark's items, from its folder if there is one, else from the Hub or its authors' repository.
+
+    Args:
+        benchmark: says which forms of its data exist.
+        folders: where data lies on this machine.
+
+    Raises:
+        Unavailable: when they cannot be had, with the reason and the way to get them.
+        ValueError: when the folder holds none of the forms, or something in it is wrong.
+    """
+    folders = folders or Folders()
+    folder = folders.of(benchmark.name)
+    if folder is None and benchmark.folder is not None:
+        folder = folders.of(benchmark.folder)
+    if folder is not None:
+        for form in benchmark.data:
+            items = form.local(folder, folders)
+            if items is not None:
+                return items
+        forms = "; or ".join(form.layout for form in benchmark.data)
+        raise ValueError(f"{benchmark.name}: {folder} does not hold its data. Expected {forms}. {benchmark.obtain}")
+    reasons = []
+    for form in benchmark.data:
+        try:
+            return form.remote(folders)
+        except Unavailable as error:
+            reasons.append(error.reason)
+    said = " ".join(dict.fromkeys(filter(None, reasons)))
+    raise Unavailable(said or "Not on the Hub in a form that can be read.", benchmark.obtain)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Images by file name that several benchmarks share.
+
+    Attributes:
+        name: of the folder that holds them.
+        repo: on the Hub; `None` where they are not.
+        split: of `repo`.
+        image: its column of images.
+        key: its column of file names.
+        revision: of `repo`, where one could be confirmed.
+        obtain: how to get the folder.
+    """
+
+    name: str
+    repo: str | None = None
+    split: str = "test"
+    image: str = "image"
+    key: str = "file_name"
+    revision: str | None = None
+    obtain: str = ""
+
+    def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
+        """The images of these names, `None` for one that is not there.
+
+        Args:
+            names: of files.
+            folders: where data lies.
+            beside: a benchmark's own folder, which may hold the images' folder.
+
+        Raises:
+            Unavailable: when there is no such folder and the Hub does not have them.
+        """
+        folder = self.folder(folders, beside)
+        if folder is not None:
+            return files_of(folder, names), Origin(str(folder))
+        if self.repo is None:
+            raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
+        rows, origin = hub_rows(self.repo, {"split": self.split}, self.revision)
+        require(rows, (self.image, self.key), self.repo)
+        place = {name: row for row, name in enumerate(rows[self.key])}
+        return PooledImages(rows[self.image], [place.get(name) for name in names]), origin
+
+    def folder(self, folders: Folders, beside: Path | None) -> Path | None:
+        """The folder that holds the images, if there is one."""
+        inside = None if beside is None else beside / self.name
+        return inside if inside is not None and inside.is_dir() else folders.of(self.name)
+
+
+@dataclass(frozen=True)
+class HubData:
+    """A data set on the Hub as files that need no script, or a folder in that layout.
+
+    Attributes:
+        repo: id.
+        columns: contract name to the data set's own.
+        subsets: subset to what `load_dataset` takes to load it: `name`, `split`, and `data_files` by split where the
+            files of the others are not to be fetched or files of another kind lie beside.
+        reshape: what remains to be done with the renamed rows of one subset.
+        pool: where images lie, when not in the rows; `columns` then maps `image` to the column of file names.
+        revision: a commit, where one could be confirmed.
+        train: what `load_dataset` takes for the rows that a probe is fitted on.
+        files: which files a folder in that layout holds; "*.tar" for WebDataset.
+        optional: as `columns`, of columns that it may lack.
+    """
+
+    repo: str
+    columns: Mapping[str, str]
+    subsets: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"all": {"split": "test"}})
+    reshape: Callable[[Dataset], Dataset] | None = None
+    pool: Pool | None = None
+    revision: str | None = None
+    train: Mapping[str, Any] | None = None
+    files: str = "*.parquet"
+    optional: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        return f"the files of {self.repo} on the Hub ({self.files})"
+
+    def local(self, folder: Path, folders: Folders) -> Items | None:
+        """The items, when the folder holds such files."""
+        if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
+            return None
+        parts = {name: load_dataset(str(folder), **options) for name, options in self.subsets.items()}
+        train = load_dataset(str(folder), **self.train) if self.train else None
+        return self._items(parts, Origin(str(folder)), train, folders, folder)
+
+    def remote(self, folders: Folders) -> Items:
+        """The items from the Hub."""
+        origin, parts = None, {}
+        for name, options in self.subsets.items():
+            parts[name], origin = hub_rows(self.repo, options, self.revision)
+        train = hub_rows(self.repo, self.train, self.revision)[0] if self.train else None
+        return self._items(parts, origin, train, folders, None)
+
+    def _items(
+        self,
+        parts: Mapping[str, Dataset],
+        origin: Origin,
+        train: Dataset | None,
+        folders: Folders,
+        folder: Path | None,
+    ) -> Items:
+        shaped = [self._shaped(rows, origin) for rows in parts.values()]
+        if len(parts) > 1:
+            named = zip(shaped, parts, strict=True)
+            shaped = [rows.add_column("subset", [name] * len(rows)) for rows, name in named]
+        rows = shaped[0] if len(shaped) == 1 else concatenate_datasets(shaped)
+        fitted = None if train is None else Items(self._shaped(train, origin), origin)
+        return with_images(Items(rows, origin, train=fitted), self.pool, folders, folder)
+
+    def _shaped(self, rows: Dataset, origin: Origin) -> Dataset:
+        require(rows, self.columns.values(), origin.place)
+        extra = {ours: theirs for ours, theirs in self.optional.items() if theirs in rows.column_names}
+        columns = {**self.columns, **extra}
+        rows = undecoded(rows).select_columns(list(dict.fromkeys(columns.values())))
+        for ours, theirs in columns.items():
+            if ours != theirs:
+                rows = rows.rename_column(theirs, ours)
+        return self.reshape(rows) if self.reshape else rows
+
+
+@dataclass(frozen=True)
+class RawFiles:
+    """A benchmark's own files as its authors give them.
+
+    Attributes:
+        marks: files or folders, all of which have to be there.
+        read: a folder's rows, by the names of the column contract; an image is a file name of `pool`, else a path.
+        layout: in words, for errors.
+        pool: where images lie.
+        web: address of the folder that holds `marks`, at a commit, where the authors' repository has them.
+    """
+
+    marks: tuple[str, ...]
+    read: Callable[[Path], Sequence[Mapping[str, Any]]]
+    layout: str
+    pool: Pool | None = None
+    web: str | None = None
+
+    def local(self, folder: Path, folders: Folders) -> Items | None:
+        """The items, when the folder holds these files."""
+        if not all((folder / name).exists() for name in self.marks):
+            return None
+        return self._items(folder, Origin(str(folder)), folders)
+
+    def remote(self, folders: Folders) -> Items:
+        """The items from the authors' repository, images from their pool."""
+        if self.web is None:
+            raise Unavailable("", "")
+        commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
+        return self._items(downloaded(self.web, self.marks), Origin(self.web, commit), folders)
+
+    def _items(self, folder: Path, origin: Origin, folders: Folders) -> Items:
+        rows = Dataset.from_list([dict(row) for row in self.read(folder)])
+        return with_images(Items(rows, origin), self.pool, folders, folder)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Another form of data, whose items are worked over before they are used.
+
+    Attributes:
+        data: the form.
+        adapt: given its items, where data lies, and the benchmark's own folder if there is one, the items to use.
+    """
+
+    data: Data
+    adapt: Callable[[Items, Folders, Path | None], Items]
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        return self.data.layout
+
+    def local(self, folder: Path, folders: Folders) -> Items | None:
+        """The items, when the folder holds the form."""
+        items = self.data.local(folder, folders)
+        return None if items is None else self.adapt(items, folders, folder)
+
+    def remote(self, folders: Folders) -> Items:
+        """The items from where the form has them."""
+        return self.adapt(self.data.remote(folders), folders, None)
+
+
+def with_images(items: Items, pool: Pool | None, folders: Folders, beside: Path | None) -> Items:
+    """Items whose column `image` names files of a pool, with those files' cells in its place."""
+    if pool is None:
+        return items
+    cells, pooled = pool.cells(items.rows["image"][:], folders, beside)
+    return replace(
+        items,
+        origin=replace(items.origin, pools=(pooled,)),
+        rows=items.rows if "image_id" in items.rows.column_names else items.rows.rename_column("image", "image_id"),
+        images={"image": cells},
+    )
+
+
+def downloaded(web: str, names: Sequence[str]) -> Path:
+    """Files of a repository at a commit, in a folder of the download cache.
+
+    Raises:
+        Unavailable: when they cannot be reached.
+    """
+    try:
+        manager = DownloadManager(download_config=DownloadConfig(disable_tqdm=True))
+        found = manager.download({name: f"{web}/{name}" for name in names})
+    except Exception as error:  # as in hub_rows
+        raise Unavailable(unreachable(web, error), "") from error
+    first = Path(next(iter(found.values())))
+    folder = first.parent / f"hfcomp-{first.name[:16]}"
+    folder.mkdir(exist_ok=True)
+    for name, file in found.items():
+        link = folder / name
+        if not link.exists():
+            link.symlink_to(file)
+    return folder
+
+
+def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tuple[Dataset, Origin]:
+    """Rows of a data set on the Hub, images undecoded, and the commit that they were read at.
+
+    Raises:
+        Unavailable: when it is gated, gone, a loading script, or there is no network.
+    """
+    commit = revision or _newest(repo)
+    try:
+        rows = load_dataset(repo, **options, revision=commit)
+    except DatasetNotFoundError as error:
+        gone = f"{repo} is not on the Hub at this revision, or private."
+        raise Unavailable(gated(repo) if "gated" in str(error) else gone, "") from error
+    except Exception as error:  # requests fail in many classes of several libraries; the reason says which it was
+        if "scripts are no longer supported" in str(error):
+            raise Unavailable(f"{repo} is a loading script, which `datasets` does not run.", "") from error
+        raise Unavailable(unreachable(repo, error), "") from error
+    return undecoded(rows), Origin(repo, commit or _read_commit(rows))
+
+
+def _newest(repo: str) -> str | None:
+    """The commit of the main branch now; without a network, `datasets` may still have rows of before."""
+    try:
+        return HfApi().dataset_info(repo).sha
+    except GatedRepoError as error:
+        raise Unavailable(gated(repo), "") from error
+    except Exception:  # any failure of a request: load_dataset then says what it is, or reads its cache
+        return None
+
+
+def _read_commit(rows: Dataset) -> str | None:
+    found = _COMMIT.search(" ".join(map(str, rows.info.download_checksums or {})))
+    return found[1] if found else None
+
+
+def unreachable(place: str, error: Exception) -> str:
+    """Why something on the Hub or the web cannot be had, in one line."""
+    said = str(error).strip().splitlines()
+    return f"{place} cannot be read ({type(error).__name__}{': ' + said[0] if said else ''})."
+
+
+def gated(repo: str) -> str:
+    """Why a gated data set cannot be had, with the way to get it."""
+    return f"{repo} is gated: accept its terms at https://huggingface.co/datasets/{repo} and run `hf auth login`."
+
+
+def require(rows: Dataset, columns: Any, place: str) -> None:
+    """Checks that rows have columns.
+
+    Raises:
+        ValueError: naming what is missing, what is there and the way out.
+    """
+    absent = [name for name in columns if name not in rows.column_names]
+    if absent:
+        raise ValueError(
+            f"{place}: has no column {', '.join(map(repr, absent))}; it has "
+            f"{', '.join(map(repr, rows.column_names))}. Its layout may have changed: pass a folder with the layout "
+            "that docs/benchmarks.md shows."
+        )

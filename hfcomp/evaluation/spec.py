@@ -1,0 +1,211 @@
+"""What a benchmark is: where its data is found, how an item is scored, and which averages of it are in use."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+
+COMPOSITIONAL = "compositional"
+GENERAL = "general"
+SUITES = (COMPOSITIONAL, GENERAL)
+ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
+"""What a suite's lines are called in results: what a method is to gain, and what it may forget."""
+
+
+class Unavailable(Exception):
+    """The data of a benchmark cannot be had here: it is skipped and shown with the reason and the way to get it.
+
+    Args:
+        reason: what was found, such as "gated: your token has no access".
+        way_out: what to do about it.
+    """
+
+    def __init__(self, reason: str, way_out: str) -> None:
+        super().__init__(f"{reason} {way_out}")
+        self.reason = reason
+        self.way_out = way_out
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What was really read.
+
+    Attributes:
+        place: a folder, or the id of a data set on the Hub.
+        commit: the Hub's commit hash; `None` for a folder, whose rows `items` in the results tell apart.
+        pools: the same of what images were joined from.
+    """
+
+    place: str
+    commit: str | None = None
+    pools: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True)
+class Items:
+    """The rows of a benchmark, read and checked, images undecoded.
+
+    Attributes:
+        rows: the columns that the protocol reads, by the names of the column contract, beside `item` (unique within
+            its `subset`), `subset` and `image_id` (what intervals draw). A missing one of these three is filled in:
+            the row's number, "all", and the image's own file name, else a hash of its bytes, else the item. A
+            column `left_out` says of a row why it is not scored, and is empty or `None` where it is.
+        origin: what was read.
+        images: cells of image columns that lie elsewhere than in `rows`, as `decode_image` takes them.
+        left_out: rows that are not scored, by reason.
+        unsolvable: rows with a negative that reads as the caption does: a tie for every scorer, and so wrong.
+        classes: names for zero-shot classification and probes, by label.
+        templates: prompts with `{c}` for the class.
+        train: rows that a probe is fitted on.
+    """
+
+    rows: Dataset
+    origin: Origin
+    images: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    train: Items | None = None
+    unsolvable: int = 0
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where data lies on this machine.
+
+    Attributes:
+        root: a folder with a sub-folder for each benchmark or set of images, by its name.
+        own: folders of single ones, by name; they go before the root's.
+    """
+
+    root: Path | None = None
+    own: Mapping[str, Path] = field(default_factory=dict)
+
+    def of(self, name: str) -> Path | None:
+        """The folder of a benchmark or a set of images, if there is one."""
+        if name in self.own:
+            return self.own[name]
+        inside = None if self.root is None else self.root / name
+        return inside if inside is not None and inside.is_dir() else None
+
+
+class Data(Protocol):
+    """A form in which a benchmark's data exists.
+
+    Attributes:
+        layout: in words, for errors.
+    """
+
+    layout: str
+
+    def local(self, folder: Path, folders: Folders) -> Items | None:
+        """The items, when the folder holds this form, else `None`; images may lie in other `folders`.
+
+        Raises:
+            ValueError: when the folder holds this form and something in it is wrong.
+        """
+
+    def remote(self, folders: Folders) -> Items:
+        """The items from the Hub or the authors' repository.
+
+        Raises:
+            Unavailable: when they cannot be had.
+        """
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean over subsets that somebody publishes.
+
+    Attributes:
+        name: in tables, such as "macro of 7 subsets".
+        groups: each a set of subsets whose means are averaged first; `None`: every subset is a group of its own.
+        pooled: the mean over items of all subsets named (a micro average) instead.
+    """
+
+    name: str
+    groups: tuple[tuple[str, ...], ...] | None = None
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of a benchmark, an entry per item or query.
+
+    Attributes:
+        metric: its name in tables.
+        value: `[n]`; 0 or 1 where items are right or wrong. Ties are wrong.
+        tie: `[n]` bool: would be right if ties were wins, and is not.
+        chance: of a random scorer, one for all or `[n]`; NaN where there is none.
+        rows: `[n]`, the row of `Items.rows` behind each entry; `None`: entry i is row i.
+        items: `[n]`, names where a row has several entries; `None`: the rows' own.
+    """
+
+    metric: str
+    value: NDArray[Any]
+    tie: NDArray[np.bool_]
+    chance: float | NDArray[np.floating]
+    rows: NDArray[np.integer] | None = None
+    items: Sequence[str] | None = None
+
+
+class ScoringProtocol(ABC):
+    """How items are scored; the classes are in `hfcomp.evaluation.protocols`.
+
+    Attributes:
+        images: columns of images that it reads.
+        texts: columns of texts or lists of texts that it reads.
+        needs_images: whether a row without an image cannot be scored at all.
+    """
+
+    images: ClassVar[tuple[str, ...]] = ("image",)
+    texts: ClassVar[tuple[str, ...]] = ()
+    needs_images: ClassVar[bool] = True
+
+    def prompts(self, items: Items) -> list[str]:
+        """Texts to encode beside those of the rows, such as class prompts; by default none."""
+        return []
+
+    @abstractmethod
+    def score(self, embedded: Any) -> Iterable[Measured]:
+        """Outcomes of every metric, from a `hfcomp.evaluation.engine.EmbeddedItems`."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark of the field.
+
+    Attributes:
+        name: on the command line.
+        title: in tables.
+        suite: `COMPOSITIONAL` or `GENERAL`.
+        protocol: how an item is scored.
+        data: forms of the data, in the order in which they are looked for.
+        paper: who made it, with an arXiv id or venue.
+        licence: of the data, as far as it could be found out.
+        obtain: how to get it, for whoever lacks it.
+        averages: means over subsets that are in use.
+        gated: whether the Hub asks for consent first.
+        folder: name of a folder of data that it shares with other benchmarks; one of its own name goes before it.
+        version: raised with any change that changes a number.
+    """
+
+    name: str
+    title: str
+    suite: str
+    protocol: ScoringProtocol
+    data: tuple[Data, ...]
+    paper: str
+    licence: str
+    obtain: str
+    averages: tuple[Average, ...] = ()
+    gated: bool = False
+    folder: str | None = None
+    version: int = 1

@@ -1,0 +1,42 @@
+"""The data of benchmarks as commands and recipes name it, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from hfcomp.evaluation.spec import Benchmark, Folders, Items
+
+Tell = Callable[[str], None]
+
+
+def data_folders(given: Sequence[str], root: Path | None = None, *, option: str) -> Folders:
+    """Folders from entries `NAME=DIR`, in which `$NAME` stands for an environment variable.
+
+    Args:
+        given: entries; the name is a benchmark's or a set of images'.
+        root: a folder with a sub-folder for each of the others.
+        option: what errors call the entries.
+
+    Raises:
+        ValueError: for an entry of another form, or a folder that is not there.
+    """
+    own = {}
+    for text in given:
+        name, _, folder = os.path.expandvars(text).partition("=")
+        if not folder or not Path(folder).is_dir():
+            raise ValueError(f"{option}: found {text!r}, expected NAME=DIR with a folder that is there.")
+        own[name] = Path(folder)
+    if root is not None and not root.is_dir():
+        raise ValueError(f"{root} is no folder; it was given for the data of benchmarks.")
+    return Folders(root, own)
+
+
+def remarks(benchmark: Benchmark, items: Items) -> Iterator[str]:
+    """What a reader has to know about a benchmark's items: those left out, and those that cannot be solved."""
+    total = len(items.rows) + sum(items.left_out.values())
+    for reason, count in items.left_out.items():
+        yield f"{benchmark.name}: {count:,} of {total:,} rows left out: {reason}"
+    if items.unsolvable:
+        yield f"{benchmark.name}: {items.unsolvable:,} items cannot be solved: a negative is the caption"

@@ -1,0 +1,275 @@
+"""`hfcomp evaluate`: any models on any benchmarks, in one table."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from accelerate import PartialState
+
+from hfcomp.evaluation.benchmarks import benchmarks as all_benchmarks
+from hfcomp.evaluation.benchmarks import find_benchmarks, suite
+from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.cache import EmbeddingCache, default_folder
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.engine import Encoder, Report, checked, run_benchmark
+from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.sources import load_items
+from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.summary import TIE_RULES
+from hfcomp.experiments.benchmark_data import data_folders, remarks
+from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
+from hfcomp.experiments.session import Session, open_session
+
+FAILED = "failed: "
+
+
+@dataclass
+class Outcome:
+    """What an evaluation has found so far.
+
+    Attributes:
+        tables: outcomes per item, with the column `model`.
+        benchmarks: facts by name of the benchmark, as `results.json` has them.
+        skipped: benchmarks that were not scored, as `results.json` has them.
+        seconds: model to benchmark to seconds.
+    """
+
+    tables: list[pd.DataFrame] = field(default_factory=list)
+    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def skip(self, name: str, reason: str, way_out: str) -> None:
+        """Notes that a benchmark is not scored."""
+        self.skipped.append({"benchmark": name, "reason": reason, "way_out": way_out})
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs the command.
+
+    Args:
+        arguments: models and options, see `parser`.
+    """
+    options = parser().parse_intermixed_args(arguments)
+    if options.list:
+        _list()
+        return
+    try:
+        failed = evaluate(options)
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from error
+    if failed:
+        raise SystemExit(1)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="hfcomp evaluate", description="Scores models of the Hub or in folders on benchmarks, side by side."
+    )
+    found.add_argument("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; an adapter's too")
+    found.add_argument("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
+    found.add_argument("--benchmarks", default="", metavar="A,B", help="by name (see --list) or package.module:NAME")
+    found.add_argument(
+        "--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data"
+    )
+    found.add_argument(
+        "--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data"
+    )
+    found.add_argument("--blind", default="", metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
+    found.add_argument("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
+    found.add_argument("--tie", choices=list(TIE_RULES), default="wrong", help="what a tie counts (default: wrong)")
+    found.add_argument("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
+    found.add_argument("--overwrite", action="store_true", help="replace results that lie in the output folder")
+    found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
+    found.add_argument("--no_cache", action="store_true", help="encode everything anew and keep nothing")
+    found.add_argument("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
+    found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
+    found.add_argument("--list", action="store_true", help="list the benchmarks and where their data comes from")
+    return found
+
+
+def evaluate(options: argparse.Namespace) -> bool:
+    """Scores the models and writes what was found.
+
+    Args:
+        options: of `parser`.
+
+    Returns:
+        Whether a benchmark failed for another reason than missing data.
+
+    Raises:
+        ValueError: for options that do not fit, or data that is there and wrong.
+    """
+    chosen = _benchmarks(options)
+    models = _models(options.models)
+    reference = options.reference or next(iter(models))
+    if reference not in models:
+        raise ValueError(f"--reference: {reference!r} is none of the models {', '.join(models)}.")
+    folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"
+    if (folder / "results.json").exists() and not options.overwrite:
+        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
+    blind = _blind(options.blind, models)
+    session = open_session({"use_cpu": options.device == "cpu"})
+    cache = EmbeddingCache(None if options.no_cache else options.cache or default_folder())
+    encoders = {name: _encoder(place, options, cache) for name, place in models.items()}
+    found = Outcome()
+    folders = data_folders(options.data, options.data_dir, option="--data")
+    items = _load(chosen, folders, found, session)
+    for name, encoder in {**encoders, **blind}.items():
+        found.seconds[name] = {}
+        for benchmark in chosen:
+            if benchmark.name in items:
+                _run(name, encoder, benchmark, items[benchmark.name], found, session)
+    if session.state.is_main_process:
+        facts = {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()}
+        facts |= {name: {"path": "blind", "weights": BLIND[name][0]} for name in blind}
+        _report(folder, chosen, facts, reference, found, session, options)
+    session.close()
+    return any(one["reason"].startswith(FAILED) for one in found.skipped)
+
+
+def _benchmarks(options: argparse.Namespace) -> list[Benchmark]:
+    named = [name.strip() for name in options.benchmarks.split(",") if name.strip()]
+    if not named and not options.suite:
+        raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
+    chosen = [*(suite(options.suite) if options.suite else []), *find_benchmarks(named)]
+    return list({one.name: one for one in chosen}.values())
+
+
+def _models(given: Sequence[str]) -> dict[str, str]:
+    """Hub ids and folders by the names that tables have for them."""
+    if not given:
+        raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, place = text.rpartition("=") if "=" in text and not Path(text).exists() else ("", "", text)
+        name = name or _short(place, [other.rpartition("=")[2] for other in given])
+        if name in found or name in BLIND:
+            raise ValueError(f"two models are called {name!r}. Name them: {name}-2={place}.")
+        found[name] = place
+    return found
+
+
+def _short(place: str, places: Sequence[str]) -> str:
+    """The last part of a path or id, with as many before it as tell it from the others."""
+    parts = [part for part in place.split("/") if part not in ("", ".")]
+    for count in range(1, len(parts) + 1):
+        tail = "/".join(parts[-count:])
+        if sum(other.rstrip("/").endswith(tail) for other in places) == 1:
+            return tail
+    return "/".join(parts)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)
+
+
+def _blind(text: str, models: dict[str, str]) -> dict[str, Encoder]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in BLIND]
+    if unknown:
+        raise ValueError(f"--blind: {unknown[0]!r} is none of {', '.join(BLIND)}.")
+    return {name: BLIND[name][1]() for name in names}
+
+
+def _encoder(place: str, options: argparse.Namespace, cache: EmbeddingCache) -> Embedder:
+    state = PartialState()
+    device = options.device or (str(state.device) if state.num_processes > 1 else None)
+    try:
+        return Embedder(place, device=device, batch_size=options.batch_size, cache=cache, split=True)
+    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
+        raise ValueError(f"{place}: {error}") from error
+
+
+def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session: Session) -> dict[str, Items]:
+    """The items of each benchmark that can be had; what is wrong with data shows before anything is encoded."""
+    items: dict[str, Items] = {}
+    for benchmark in chosen:
+        try:
+            with session.state.main_process_first():  # the others find what it downloaded
+                items[benchmark.name] = checked(benchmark, load_items(benchmark, folders))
+        except Unavailable as error:
+            found.skip(benchmark.name, error.reason, error.way_out)
+            session.state.print(f"{benchmark.name} is skipped: {error.reason}")
+            continue
+        one = items[benchmark.name]
+        facts = {"title": benchmark.title, "version": benchmark.version, "data": asdict(one.origin)}
+        found.benchmarks[benchmark.name] = {**facts, "items": len(one.rows), "left_out": dict(one.left_out)}
+        for remark in remarks(benchmark, one):
+            session.tell(remark)
+    return items
+
+
+def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found: Outcome, session: Session) -> None:
+    """Scores one model on one benchmark; a failure costs this benchmark only."""
+    start = time.perf_counter()
+    main = session.state.is_main_process
+    try:
+        report = run_benchmark(benchmark, items, encoder, progress=main, score=main)
+    except Exception as error:  # the results of other models and benchmarks are not to be lost
+        traceback.print_exc(file=sys.stderr)
+        found.skip(benchmark.name, f"{FAILED}{name}: {error}", "See the error above; the other benchmarks went on.")
+        return
+    took = time.perf_counter() - start
+    found.seconds[name][benchmark.name] = took
+    if main:
+        found.tables.append(report.items.assign(model=name))
+        _tell(name, benchmark, report, took, session)
+
+
+def _tell(name: str, benchmark: Benchmark, report: Report, took: float, session: Session) -> None:
+    cached = report.images + report.texts - report.computed
+    counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
+    session.state.print(f"{name} on {benchmark.title}: {counts}, {took:.1f} s")
+    if report.truncated:
+        session.tell(f"{benchmark.name}: {report.truncated:,} texts are longer than {name}'s text tower and were cut")
+    if report.tiny:
+        session.tell(f"{benchmark.name}: {report.tiny:,} images are one pixel wide or high, as failed downloads are")
+
+
+def _report(
+    folder: Path,
+    chosen: Sequence[Benchmark],
+    models: dict[str, dict[str, str]],
+    reference: str,
+    found: Outcome,
+    session: Session,
+    options: argparse.Namespace,
+) -> None:
+    failed = {one["benchmark"] for one in found.skipped if one["reason"].startswith(FAILED)}
+    titles = {one.title for one in chosen if one.name not in failed}
+    tables = [table for table in found.tables if set(table["benchmark"]) <= titles]
+    items = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    report = evaluation_report(
+        items,
+        models=models,
+        averages={one.title: one.averages for one in chosen},
+        reference=reference if len(models) > 1 else None,
+        tie=options.tie,
+        benchmarks=found.benchmarks,
+        skipped=found.skipped,
+        seconds=found.seconds,
+        notes=session.notes,
+    )
+    if tables:
+        write_evaluation(folder, items, report)
+    print_evaluation(report, folder if tables else None)
+    if not tables:
+        raise SystemExit("error: no benchmark could be scored.")
+
+
+def _list() -> None:
+    for benchmark in all_benchmarks().values():
+        gated = ", gated" if benchmark.gated else ""
+        print(f"{benchmark.name:24} {benchmark.suite:13} {benchmark.title} ({benchmark.paper})")
+        print(f"{'':24} {benchmark.licence}{gated}. {benchmark.obtain}")

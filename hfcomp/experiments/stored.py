@@ -1,0 +1,179 @@
+"""Outcomes that an evaluation or a run of a recipe left in a folder, model by model."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hfcomp.evaluation.results import RESULTS_SCHEMA_VERSION
+from hfcomp.evaluation.summary import COLUMNS
+from hfcomp.experiments.evaluation_report import ITEMS_FILE, RESULTS_FILE
+
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One model's outcomes in a folder.
+
+    Attributes:
+        name: of the model, unique among those compared.
+        argument: as it was asked for.
+        model: its name in the folder.
+        folder: that holds it.
+        items: its rows, without the column `model`.
+        results: what the folder's `results.json` holds.
+    """
+
+    name: str
+    argument: str
+    model: str
+    folder: Path
+    items: pd.DataFrame
+    results: Mapping[str, Any]
+
+    @property
+    def file(self) -> Path:
+        """Where the items are."""
+        return self.folder / ITEMS_FILE
+
+
+def read_stored(arguments: Sequence[str]) -> list[Stored]:
+    """The models that folders hold.
+
+    Args:
+        arguments: each a folder, for all of its models, or `folder:model`.
+
+    Raises:
+        ValueError: for a folder without results, a model that it lacks, the same model twice, or a single one.
+    """
+    read: dict[Path, tuple[pd.DataFrame, dict[str, Any]]] = {}
+    found: list[Stored] = []
+    for argument in arguments:
+        folder, model = _split(argument)
+        if folder not in read:
+            read[folder] = read_evaluation(folder)
+        items, results = read[folder]
+        names = list(items["model"].unique())
+        if model is not None and model not in names:
+            raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
+        for name in names if model is None else [model]:
+            own = items[items["model"] == name].drop(columns="model")
+            found.append(Stored(name, argument, name, folder, own, results))
+    places = Counter((one.folder.resolve(), one.model) for one in found)
+    for (folder, model), count in places.items():
+        if count > 1:
+            raise ValueError(f"{folder}: model {model!r} is asked for {count} times. Name each model once.")
+    if len(found) < FEWEST:
+        raise ValueError(
+            f"{found[0].file}: found one model, {found[0].model!r}. Give a second folder to compare it with."
+        )
+    return _with_unique_names(found)
+
+
+def _split(argument: str) -> tuple[Path, str | None]:
+    """A folder, or folder and model: both may hold colons."""
+    if Path(argument).is_dir():
+        return Path(argument), None
+    for at in (index for index, letter in enumerate(argument) if letter == ":"):
+        if Path(argument[:at]).is_dir():
+            return Path(argument[:at]), argument[at + 1 :]
+    raise ValueError(
+        f"{argument}: found no such folder. Give a folder that hfcomp evaluate or a recipe wrote, or folder:model."
+    )
+
+
+def _with_unique_names(found: Sequence[Stored]) -> list[Stored]:
+    """Models of one name are told apart by the names of their folders, or where these are the same by their paths."""
+    names = [one.name for one in found]
+    for place in (lambda one: one.folder.resolve().name, lambda one: str(one.folder.resolve())):
+        count = Counter(names)
+        names = [
+            f"{one.model} ({place(one)})" if count[name] > 1 else name for name, one in zip(names, found, strict=True)
+        ]
+    return [replace(one, name=name) for name, one in zip(names, found, strict=True)]
+
+
+def read_evaluation(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The outcomes and the results in a folder of `hfcomp evaluate`, or of a run of a recipe.
+
+    Args:
+        path: the folder.
+
+    Returns:
+        The table of items, with the columns that `summarize` takes, and what `results.json` holds.
+
+    Raises:
+        ValueError: when a file is missing, is not what it should be, or was written by a later hfcomp.
+    """
+    folder = Path(path)
+    for name in (ITEMS_FILE, RESULTS_FILE):
+        if not (folder / name).is_file():
+            raise ValueError(
+                f"{folder}: found no {name}. Give a folder that hfcomp evaluate or a recipe wrote; for a model, run "
+                f"hfcomp evaluate {folder} --output_dir FOLDER first."
+            )
+    try:
+        results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{folder / RESULTS_FILE}: no JSON ({error}). Evaluate again.") from error
+    version = results.get("schema_version") if isinstance(results, dict) else None
+    if not isinstance(version, int):
+        raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a file of hfcomp's results.")
+    if version > RESULTS_SCHEMA_VERSION:
+        raise ValueError(
+            f"{folder / RESULTS_FILE}: found schema_version {version}, this hfcomp reads up to "
+            f"{RESULTS_SCHEMA_VERSION}. Upgrade hfcomp, or evaluate again with this one."
+        )
+    return _read_items(folder / ITEMS_FILE), results
+
+
+def _read_items(path: Path) -> pd.DataFrame:
+    try:
+        items = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: no Parquet file ({error}). Evaluate again.") from error
+    absent = [column for column in COLUMNS if column not in items]
+    if absent:
+        raise ValueError(f"{path}: found the columns {list(items.columns)}, expected {absent} too. Evaluate again.")
+    return items[list(COLUMNS)]
+
+
+def model_facts(one: Stored) -> dict[str, Any]:
+    """What the folder says of a model, if only where it lies."""
+    facts = (one.results.get("models") or {}).get(one.model)
+    return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
+
+
+def benchmarks_of(one: Stored) -> dict[str, dict[str, Any]]:
+    """What the folder says of its benchmarks; a recipe's has nothing."""
+    known = one.results.get("benchmarks") or {}
+    return {name: {**facts, "title": facts.get("title") or name} for name, facts in known.items()}
+
+
+def benchmark_facts(one: Stored, title: str) -> Mapping[str, Any]:
+    """Of `hfcomp evaluate`, `version` and `data` of a benchmark; of a recipe, the `evaluation` of its whole run."""
+    known = next((facts for facts in benchmarks_of(one).values() if facts["title"] == title), None)
+    if known is not None:
+        return known
+    source = (one.results.get("data") or {}).get("evaluation") or {}
+    return {"evaluation": " ".join(str(source[key]) for key in ("name", "dataset") if source.get(key)) or None}
+
+
+def commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:
+    """Every place that was read, pools included, and its commit where one is known."""
+    if data:
+        yield data["place"], data.get("commit")
+        for pool in data.get("pools") or ():
+            yield from commits(pool)
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names for a sentence."""
+    return ", ".join(map(str, names))

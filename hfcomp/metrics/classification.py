@@ -1,0 +1,167 @@
+"""Top-k and mean-per-class accuracy as outcomes per item, at any number of images and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.metrics.choice import ChoiceOutcome
+
+Scores: TypeAlias = NDArray[np.floating] | Callable[[int, int], NDArray[np.floating]]
+"""`[n, C]`, or a function from `start, stop` to the rows of those items, for sets whose scores should never be in
+memory all at once."""
+
+
+def class_scores(
+    image: NDArray[np.floating], classes: NDArray[np.floating]
+) -> Callable[[int, int], NDArray[np.float32]]:
+    """Scores of images against one embedding a class, made a few rows at a time, for [`top_k`].
+
+    Products are added up in float64 and rounded to fp32, so that the order in which a matrix product adds up does not
+    tell equal embeddings apart (but for about one score in 10^8, which lies next to a rounding edge).
+
+    Args:
+        image: `[n, D]`.
+        classes: `[C, D]`.
+
+    Returns:
+        A function from `start, stop` to `[stop - start, C]` fp32.
+
+    Raises:
+        ValueError: for shapes that do not fit.
+    """
+    if image.ndim != 2 or classes.ndim != 2 or image.shape[1] != classes.shape[1]:
+        raise ValueError(f"image {image.shape} and classes {classes.shape}: expected [n, D] and [C, D].")
+    columns = classes.astype(np.float64).T
+
+    def rows(start: int, stop: int) -> NDArray[np.float32]:
+        return (image[start:stop].astype(np.float64) @ columns).astype(np.float32)
+
+    return rows
+
+
+def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int = 1024) -> ChoiceOutcome:
+    """Whether an item's own class is among the `k` best; ties count against the model, and so does NaN.
+
+    The rank of the own class is 1 + the number of other classes that score at least as high: a constant scorer is
+    never right. Chance is k/C.
+
+    Args:
+        scores: `[n, C]`, or a function that gives its rows `start` to `stop`.
+        labels: `[n]`, 0 to C - 1.
+        k: 1 to C - 1; the C best are all of them.
+        chunk: items compared at a time; memory grows with `chunk * C`.
+
+    Returns:
+        `correct`, rank at most `k`; `tie`, the items that would be correct only if a tie were a win.
+
+    Raises:
+        ValueError: for scores of another shape, a label outside 0 to C - 1, or a `k` outside 1 to C - 1.
+    """
+    labels = _checked(labels)
+    if not callable(scores) and len(scores) != len(labels):
+        raise ValueError(f"scores have shape {scores.shape}, labels {labels.shape}: expected [n, C] and [n].")
+    correct, wins = np.zeros(len(labels), dtype=bool), np.zeros(len(labels), dtype=bool)
+    for start in range(0, len(labels), chunk):
+        own = labels[start : start + chunk]
+        stop = start + len(own)
+        part = scores(start, stop) if callable(scores) else scores[start:stop]
+        _check_rows(part, own, start, k)
+        score = np.take_along_axis(part, own[:, None], axis=1)
+        other = np.arange(part.shape[1]) != own[:, None]
+        # not "at least as high" and "higher": every comparison with NaN is false, and NaN must not come first
+        correct[start:stop] = (~(part < score) & other).sum(axis=1) < k
+        wins[start:stop] = (~(part <= score) & other).sum(axis=1) < k
+    return ChoiceOutcome(correct=correct, tie=wins & ~correct)
+
+
+def per_class_values(
+    correct: NDArray[np.bool_] | NDArray[np.floating], labels: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """Values per item whose plain mean is the mean of the classes' accuracies: `n / (C * n_c)` times `correct`.
+
+    An item without an error has the same value in every model, so these are the values to compare two models by: a
+    sign flipped is the two models swapped on that item. For the interval of one model see [`per_class_influence`].
+
+    Args:
+        correct: `[n]`, bool, or a share in [0, 1].
+        labels: `[n]`, from 0. C is the number of classes that occur, `n_c` the items of an item's class.
+
+    Returns:
+        `[n]`, from 0 to `n / (C * min n_c)`: above 1 for small classes, so intervals need `bounds=None`.
+
+    Raises:
+        ValueError: for lengths that differ or labels that are no whole numbers from 0.
+    """
+    weight, _ = _class_weights(correct, labels)
+    return weight * correct
+
+
+def per_class_influence(
+    correct: NDArray[np.bool_] | NDArray[np.floating], labels: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """First-order values of the mean-per-class accuracy: `macro + n / (C * n_c) * (correct - accuracy_c)`.
+
+    Their plain mean is the macro mean, and their variance over n its sampling variance when the numbers of items per
+    class are drawn too. [`per_class_values`] has the same mean, but its interval counts the spread of class sizes as
+    if it were error: a faultless model of unequal classes would get a wide one.
+
+    Source: the infinitesimal jackknife of a mean of ratios; Davison and Hinkley, "Bootstrap Methods and their
+    Application" (1997), 2.7.2.
+
+    Args:
+        correct: `[n]`, bool, or a share in [0, 1].
+        labels: `[n]`, from 0.
+
+    Returns:
+        `[n]`, outside [0, 1] as well: intervals need `bounds=None`.
+
+    Raises:
+        ValueError: as [`per_class_values`].
+    """
+    weight, index = _class_weights(correct, labels)
+    if not len(index):
+        return np.zeros(0)
+    value = np.asarray(correct, dtype=np.float64)
+    accuracy = np.bincount(index, weights=value) / np.bincount(index)
+    return accuracy.mean() + weight * (value - accuracy[index])
+
+
+def _class_weights(
+    correct: NDArray[np.generic], labels: NDArray[np.integer]
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """`n / (C * n_c)` of each item, and its class counted over those that occur."""
+    labels = _checked(labels)
+    if np.shape(correct) != labels.shape:
+        raise ValueError(f"correct has shape {np.shape(correct)} and labels {labels.shape}: expected [n] of both.")
+    _, index, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    return len(labels) / (max(len(sizes), 1) * sizes[index].astype(np.float64)), index
+
+
+def _checked(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or (len(labels) and not np.issubdtype(labels.dtype, np.integer)):
+        raise ValueError(f"labels: found {labels.dtype} of shape {labels.shape}, expected whole numbers of shape [n].")
+    if len(labels) and labels.min() < 0:
+        row = int(labels.argmin())
+        raise ValueError(f"labels, item {row}: found {labels[row]}, expected 0 or more. Leave out unlabelled items.")
+    return labels.astype(np.int64)
+
+
+def _check_rows(part: NDArray[np.floating], own: NDArray[np.integer], start: int, k: int) -> None:
+    if part.ndim != 2 or len(part) != len(own):
+        raise ValueError(
+            f"scores have shape {part.shape} for the items {start} to {start + len(own)}, expected {len(own)} rows: a "
+            "row for every item, a column for every class."
+        )
+    classes = part.shape[1]
+    if not 1 <= k < classes:
+        raise ValueError(
+            f"k: found {k} for {classes} classes, expected 1 to {classes - 1}: the {classes} best are all."
+        )
+    if own.max() >= classes:
+        row = int(own.argmax())
+        raise ValueError(f"labels, item {start + row}: found {own[row]}, expected 0 to {classes - 1}.")

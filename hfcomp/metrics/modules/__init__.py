@@ -1,0 +1,32 @@
+"""The metrics as modules of `evaluate`: `evaluate.load(str(module_path("caption_choice")))`, without network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MODULES = (
+    "caption_choice",
+    "two_positive_choice",
+    "group_score",
+    "recall_at_k",
+    "keyword_ranking",
+    "hierarchy",
+    "brittleness",
+)
+
+
+def module_path(name: str) -> Path:
+    """The folder of a metric, for `evaluate.load`.
+
+    Args:
+        name: one of `MODULES`.
+
+    Returns:
+        The folder, with the module, its card and the page of its Space.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if name not in MODULES:
+        raise ValueError(f"{name!r} is no metric of hfcomp: expected one of {', '.join(MODULES)}.")
+    return Path(__file__).resolve().parent / name

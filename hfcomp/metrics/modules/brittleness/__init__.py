@@ -1,0 +1,1 @@
+"""Brittleness, as a module of `evaluate`."""

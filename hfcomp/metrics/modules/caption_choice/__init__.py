@@ -1,0 +1,1 @@
+"""Caption choice, as a module of `evaluate`."""

@@ -1,0 +1,1 @@
+"""Group score, as a module of `evaluate`."""

@@ -1,0 +1,1 @@
+"""Hierarchy, as a module of `evaluate`."""

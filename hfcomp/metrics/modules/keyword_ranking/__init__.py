@@ -1,0 +1,1 @@
+"""Keyword ranking, as a module of `evaluate`."""

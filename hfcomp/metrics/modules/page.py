@@ -1,0 +1,45 @@
+"""The page of a metric's Space: a box of JSON for each input, and the result.
+
+`evaluate.utils.launch_gradio_widget` needs `gradio.inputs`, which Gradio has not had since version 4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def page(module: Path, example: Mapping[str, Any]) -> Any:
+    """A Gradio interface to a metric; `launch()` serves it.
+
+    Args:
+        module: file of the metric, beside its `README.md`.
+        example: columns and options of a first computation, by name: there is a box for each.
+    """
+    import evaluate
+    import gradio
+
+    def compute(*texts: str) -> dict[str, Any]:
+        inputs = {}
+        for name, text in zip(example, texts, strict=True):
+            try:
+                inputs[name] = json.loads(text)
+            except json.JSONDecodeError as error:
+                raise gradio.Error(f"{name}: no JSON, {error}.") from error
+        # a metric keeps what was added until it was computed: every visitor gets one of their own
+        metric = evaluate.load(str(module), keep_in_memory=True)
+        try:
+            return metric.compute(**inputs)
+        except (TypeError, ValueError) as error:
+            raise gradio.Error(str(error)) from error
+
+    card = module.with_name("README.md").read_text(encoding="utf-8").split("---\n", 2)[2]
+    return gradio.Interface(
+        fn=compute,
+        inputs=[gradio.Textbox(label=f"{name} (JSON)", value=json.dumps(value)) for name, value in example.items()],
+        outputs=gradio.JSON(label="result"),
+        title=module.stem.replace("_", " "),
+        article=card,
+    )

@@ -1,0 +1,1 @@
+"""Recall at k, as a module of `evaluate`."""

@@ -1,0 +1,1 @@
+"""Two-positive choice, as a module of `evaluate`."""

@@ -1,0 +1,31 @@
+"""Rows of different lengths as one array and a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Rows filled up to the longest.
+
+    Args:
+        rows: `n` rows of numbers.
+
+    Returns:
+        Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
+
+    Raises:
+        ValueError: for a row that is no flat list of numbers.
+    """
+    lengths = np.array([len(row) for row in rows], dtype=np.intp)
+    mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
+    values = np.zeros(mask.shape, dtype=np.float64)
+    for index, row in enumerate(rows):
+        given = np.asarray(row, dtype=np.float64)
+        if given.ndim != 1:
+            raise ValueError(f"row {index} has shape {given.shape}: expected a flat list of numbers.")
+        values[index, : len(given)] = given
+    return values, mask

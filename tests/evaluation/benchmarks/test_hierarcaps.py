@@ -1,0 +1,111 @@
+"""HierarCaps in the authors' layouts (about 1 s)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hfcomp.evaluation import sources
+from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, rows
+from hfcomp.evaluation.engine import NO_IMAGE, checked
+from hfcomp.evaluation.sources import load_items
+from hfcomp.evaluation.spec import Folders
+from tests.evaluation.benchmarks.oracle import Fake, constant, means, photo, random, run
+
+IMAGES = 40
+
+
+def captions(number: int) -> list[str]:
+    return [
+        f"thing {number}",
+        f"big thing {number}",
+        f"big thing {number}, red",
+        f"A big thing {number}, red and old.",
+    ]
+
+
+LEVEL = {text: (number, level) for number in range(IMAGES) for level, text in enumerate(captions(number), start=1)}
+
+
+def write(folder: Path, texts=captions) -> Path:
+    folder.mkdir(exist_ok=True)
+    url = "http://images.cocodataset.org/val2014/COCO_val2014_{:012}.jpg"
+    lines = [f'{number},"{" => ".join(texts(number))}",{url.format(number)}' for number in range(IMAGES)]
+    (folder / FILE).write_text("\n".join(["id,captions,image_url", *lines, ""]))
+    return folder
+
+
+def images(folder: Path, prefix: str = "") -> Path:
+    folder.mkdir()
+    for number in range(IMAGES):
+        (folder / f"{prefix}{number:012}.jpg").write_bytes(photo(number))
+    return folder
+
+
+def ordered(step: float) -> Fake:
+    """An image's own texts lie on its axis, `step` apart; the empty text at 0."""
+
+    def text(words: str) -> np.ndarray:
+        number, level = LEVEL.get(words, (0, 0))
+        away = level if step > 0 else 5 - level
+        return np.eye(IMAGES)[number] * abs(step) * away * bool(words)
+
+    return Fake(IMAGES, lambda number: np.eye(IMAGES)[number], text)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    write(tmp_path)
+    images(tmp_path / "test_imgs", "COCO_val2014_")
+    return tmp_path
+
+
+def test_scorers_against_chance(folder):
+    perfect = run(HIERARCAPS, folder, ordered(1.0))
+    assert means(perfect) == {("all", name): 1.0 for name in ("precision", "recall", "rank correlation")}
+    assert means(run(HIERARCAPS, folder, ordered(-1.0)))["all", "rank correlation"] == -1
+    assert set(means(run(HIERARCAPS, folder, constant(IMAGES))).values()) == {0.0}
+    found = run(HIERARCAPS, folder, random(IMAGES)).items
+    for _, line in found.groupby("metric"):
+        assert line["value"].mean() == pytest.approx(line["chance"].mean(), abs=4 * line["value"].std() / IMAGES**0.5)
+
+
+def test_images_of_val2017_by_number_give_the_same(folder, tmp_path):
+    alone = write(tmp_path / "alone")
+    pool = images(tmp_path / "val2017")
+    beside = run(HIERARCAPS, folder, random(IMAGES)).items
+    pooled = run(HIERARCAPS, alone, random(IMAGES), val2017=pool).items
+    assert pooled.equals(beside)
+    assert pooled["image_id"][7] == "000000000007.jpg" and pooled["item"][7] == "7"
+
+
+def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
+    asked = []
+
+    def downloaded(web, names):
+        asked.append((web, names))
+        return write(tmp_path / "web")
+
+    monkeypatch.setattr(sources, "downloaded", downloaded)
+    items = load_items(HIERARCAPS, Folders(own={"val2017": images(tmp_path / "val2017")}))
+    commit = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
+    assert asked == [(f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{commit}/data", (FILE,))]
+    assert items.origin.commit == commit and len(items.rows) == IMAGES
+
+
+def test_captions_are_cut_at_arrows_and_have_to_be_four(tmp_path):
+    folder = write(tmp_path / "a", lambda number: ["a", "a, b", "c =>d", "e"][: 3 - (number == 3)])
+    with pytest.raises(
+        ValueError, match=r"row 3, column 'captions': found 2 texts between '=>', expected 4: 'a => a, b'"
+    ):
+        rows(folder)
+    write(folder, lambda number: ["a", "a, b", "c =>d"])
+    assert rows(folder)[0]["captions"] == ["a", "a, b", "c", "d"]
+
+
+def test_a_missing_image_is_left_out(folder):
+    (folder / "test_imgs" / "COCO_val2014_000000000003.jpg").unlink()
+    items = checked(HIERARCAPS, load_items(HIERARCAPS, Folders(own={"hierarcaps": folder})))
+    assert len(items.rows) == IMAGES - 1 and items.left_out == {NO_IMAGE: 1}

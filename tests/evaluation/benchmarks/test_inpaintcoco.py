@@ -1,0 +1,77 @@
+"""InpaintCOCO in the Hub's layout (about 1 s)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hfcomp.evaluation.benchmarks.inpaintcoco import INPAINTCOCO
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
+from tests.evaluation.benchmarks import oracle
+from tests.evaluation.encoders import Sighted, check_known_scorers, hub_folder, items, scores
+
+CONCEPTS = ("object", "object", "color", "size")
+ROWS = range(len(CONCEPTS))
+TRUE = {number: [f"caption {number}"] for number in range(2 * len(CONCEPTS))}
+IMAGES = ("coco_image", "inpaint_image", "mask")
+
+
+def on_hub(folder: Path, **changes: list | None) -> Path:
+    """Row k shows the images 2k and 2k + 1; a column that is `None` is not there."""
+    columns = {
+        "concept": list(CONCEPTS),
+        "coco_caption": [f"caption {2 * row} " for row in ROWS],
+        "coco_image": [oracle.photo(2 * row) for row in ROWS],
+        "inpaint_caption": [f" caption {2 * row + 1}\n" for row in ROWS],
+        "inpaint_image": [oracle.photo(2 * row + 1) for row in ROWS],
+        "mask": [oracle.photo(100)] * len(CONCEPTS),
+        "worker": ["w"] * len(CONCEPTS),
+        "coco_details": [{"id": number, "license": 4} for number in (139, 139, 285, 632)],
+        "inpaint_details": [{"duration": 1}] * len(CONCEPTS),
+    }
+    there = {name: values for name, values in (columns | changes).items() if values is not None}
+    return hub_folder(folder, "test", there, images=IMAGES, named=False)
+
+
+def test_known_scorers(tmp_path):
+    check_known_scorers(INPAINTCOCO, items(INPAINTCOCO, on_hub(tmp_path / "i")), TRUE)
+
+
+def test_the_paper_s_score_comes_first_by_concept_and_averaged(tmp_path):
+    """Nothing is known of the last item's images."""
+    report = run_benchmark(
+        INPAINTCOCO, items(INPAINTCOCO, on_hub(tmp_path / "i")), Sighted(oracle.knowing(TRUE | {6: [], 7: []}))
+    )
+    assert list(dict.fromkeys(report.items["metric"])) == ["image", "group", "text"]
+    found = scores(INPAINTCOCO, report)
+    assert found["object", "image"] == found["color", "image"] == 1 and found["size", "image"] == 0
+    assert found["macro of 3 concepts", "image"] == pytest.approx(2 / 3)
+    assert found["micro", "image"] == 3 / 4
+
+
+def test_items_of_one_photograph_have_its_number(tmp_path):
+    assert items(INPAINTCOCO, on_hub(tmp_path / "i")).rows["image_id"][:] == ["139", "139", "285", "632"]
+
+
+def test_without_details_the_image_itself_tells_the_photograph(tmp_path):
+    same = [oracle.photo(0), oracle.photo(0), oracle.photo(4), oracle.photo(6)]
+    names = items(INPAINTCOCO, on_hub(tmp_path / "i", coco_details=None, coco_image=same)).rows["image_id"][:]
+    assert names[0] == names[1] and len(set(names)) == 3
+
+
+def test_what_is_missing_is_left_out_or_named(tmp_path):
+    captions = ["caption 1", " ", None, "caption 7"]
+    images = [oracle.photo(1), oracle.photo(3), oracle.photo(5), None]
+    rows = items(INPAINTCOCO, on_hub(tmp_path / "holes", inpaint_caption=captions, inpaint_image=images))
+    assert rows.left_out == {EMPTY_CAPTION: 2, NO_IMAGE: 1} and rows.rows["caption"][:] == ["caption 0"]
+    with pytest.raises(ValueError, match="has no column 'concept'; it has 'coco_caption'"):
+        items(INPAINTCOCO, on_hub(tmp_path / "wrong", concept=None))
+
+
+def test_from_the_hub_with_a_real_model(tmp_path, monkeypatch, clip):
+    hub = oracle.HubOnDisk(monkeypatch, **{"phiyodr/InpaintCOCO": on_hub(tmp_path / "i")})
+    report = run_benchmark(INPAINTCOCO, items(INPAINTCOCO, None), Embedder(clip))
+    assert hub.asked == [("phiyodr/InpaintCOCO", {"split": "test", "revision": None})]
+    assert report.images == 8 and report.texts == 8

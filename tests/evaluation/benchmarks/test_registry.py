@@ -1,0 +1,68 @@
+"""Benchmarks by name: single ones, groups, and those of a user."""
+
+from __future__ import annotations
+
+import pytest
+
+from hfcomp.evaluation import benchmarks as registry
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks, suite
+from hfcomp.evaluation.protocols.zero_shot import ZeroShot
+from hfcomp.evaluation.spec import COMPOSITIONAL, GENERAL, Benchmark
+
+
+def named(name: str, suite: str = GENERAL) -> Benchmark:
+    return Benchmark(name, name, suite, ZeroShot(), data=(), paper="", licence="", obtain="")
+
+
+OWN = named("own")
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """A package with a few benchmarks of our own."""
+    found = {name: named(name) for name in ("pair_one", "pair_two", "pair", "trio_a", "trio_b_c", "tri_o", "lone_one")}
+    monkeypatch.setattr(registry, "benchmarks", lambda: found)
+    return found
+
+
+def test_every_benchmark_of_the_package_has_its_own_name_and_title():
+    found = benchmarks()
+    assert all(name == one.name for name, one in found.items())
+    assert len({one.title for one in found.values()}) == len(found)
+    suites = [one.suite for one in found.values()]
+    assert suites == sorted(suites)
+
+
+def test_a_suite_is_all_of_its_benchmarks():
+    assert {one.suite for one in suite("compositional")} == {COMPOSITIONAL}
+    assert len(suite("all")) == len(suite("general")) + len(suite("compositional")) == len(benchmarks())
+    with pytest.raises(ValueError, match="suite: found 'compo'"):
+        suite("compo")
+
+
+def test_a_beginning_stands_for_all_that_have_it(known):
+    assert [one.name for one in find_benchmarks(["trio"])] == ["trio_a", "trio_b_c"]
+
+
+def test_a_name_of_its_own_goes_before_the_group(known):
+    assert find_benchmarks(["pair"]) == [known["pair"]]
+
+
+def test_each_is_there_once(known):
+    names = [one.name for one in find_benchmarks(["trio_b_c", "trio", "trio_a"])]
+    assert names == ["trio_b_c", "trio_a"]
+
+
+@pytest.mark.parametrize("name", ["lone", "trio_b", "tri", "trio_"])
+def test_less_than_a_group_is_refused(known, name):
+    with pytest.raises(ValueError, match=f"benchmarks: {name!r} is none"):
+        find_benchmarks([name])
+
+
+def test_a_benchmark_of_a_user(known):
+    place = f"{__name__}:OWN"
+    assert find_benchmarks([place, "pair", place]) == [OWN, known["pair"]]
+    with pytest.raises(ValueError, match="is a function, expected a Benchmark"):
+        find_benchmarks([f"{__name__}:named"])
+    with pytest.raises(ValueError, match="cannot be imported"):
+        find_benchmarks(["nowhere_at_all:OWN"])

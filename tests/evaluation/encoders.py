@@ -1,0 +1,174 @@
+"""What tests of whole benchmarks share: encoders whose scores are known, images and data sets on disk."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from hfcomp.data.images import decode_image
+from hfcomp.evaluation import sources
+from hfcomp.evaluation.cells import Crop, is_missing
+from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.engine import Report, checked, run_benchmark
+from hfcomp.evaluation.sources import load_items
+from hfcomp.evaluation.spec import Benchmark, Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.summary import summarize
+from tests.evaluation.benchmarks import oracle
+
+
+class Sighted:
+    """An encoder of `oracle` that also takes images which are cut out, in an archive, or not there."""
+
+    def __init__(self, encoder: oracle.Fake) -> None:
+        self._encoder = encoder
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        cells = list(images)
+        there = [row for row, cell in enumerate(cells) if not is_missing(cell)]
+        found = self._encoder.index_images([_png(cells[row]) for row in there])
+        index = np.full(len(cells), -1)
+        index[there] = found.index
+        return replace(found, index=index)
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        return self._encoder.index_texts(texts)
+
+
+class Drawn:
+    """Another random direction for every image, by its bytes, and every text."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        return self._drawn([cell["bytes"] for cell in images])
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        return self._drawn(list(texts))
+
+    def _drawn(self, keys: list[Any]) -> Indexed:
+        number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        vectors = self._generator.standard_normal((len(number), 64)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return Indexed(vectors, np.array([number[key] for key in keys]), 0, len(number))
+
+
+def _png(cell: Any) -> bytes:
+    image = decode_image(cell.cell).crop(cell.box) if isinstance(cell, Crop) else decode_image(cell)
+    stream = io.BytesIO()
+    image.save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def framed(number: int, box: tuple[int, int]) -> bytes:
+    """The file of a larger image that shows `photo(number)` with its upper left corner at `box`."""
+    ground = Image.new("RGB", (100, 80), "grey")
+    ground.paste(Image.open(io.BytesIO(oracle.photo(number))), box)
+    stream = io.BytesIO()
+    ground.save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def items(benchmark: Benchmark, folder: Path | None, **own: Path) -> Items:
+    """The checked items of a benchmark's folder, or of the Hub where there is none."""
+    folders = Folders(own=own if folder is None else {benchmark.name: folder, **own})
+    return checked(benchmark, load_items(benchmark, folders))
+
+
+def check_known_scorers(benchmark: Benchmark, rows: Items, true: Mapping[int, Sequence[str]]) -> None:
+    """A perfect scorer gets everything, an inverted and a constant one nothing, the constant one by ties."""
+    perfect, inverted, constant = (
+        run_benchmark(benchmark, rows, Sighted(encoder)).items
+        for encoder in (oracle.knowing(true), oracle.knowing(true, 0, 1), oracle.constant(len(true)))
+    )
+    assert (perfect["value"] == 1).all() and not perfect["tie"].any()
+    assert (inverted["value"] == 0).all()
+    assert (constant["value"] == 0).all() and constant["tie"].all()
+
+
+def check_chance(benchmark: Benchmark, columns: Mapping[str, list[Any]], number: int = 1500) -> None:
+    """A random scorer is at the declared chance in every metric, within four standard errors.
+
+    Args:
+        benchmark: its protocol is what is tested.
+        columns: the texts of the rows.
+        number: of rows, each with images of its own.
+    """
+    images = {
+        column: [{"bytes": f"{column} {row}".encode(), "path": None} for row in range(number)]
+        for column in benchmark.protocol.images
+    }
+    rows = checked(benchmark, Items(datasets.Dataset.from_dict(dict(columns)), Origin("memory"), images=images))
+    for metric, part in run_benchmark(benchmark, rows, Drawn()).items.groupby("metric"):
+        chance = part["chance"].mean()
+        error = (chance * (1 - chance) / number) ** 0.5
+        assert part["value"].mean() == pytest.approx(chance, abs=4 * error), metric
+
+
+def scores(benchmark: Benchmark, report: Report) -> dict[tuple[str, str], float]:
+    """The lines of a benchmark, averages among them: subset and metric to value."""
+    lines = summarize(
+        report.items.assign(model="model"),
+        models=["model"],
+        references=[],
+        averages={benchmark.title: benchmark.averages},
+    )
+    return {(line["subset"], line["metric"]): line["models"]["model"]["value"] for line in lines}
+
+
+def photos(folder: Path, names: Mapping[str, int]) -> Path:
+    """A folder of photos by file name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, number in names.items():
+        (folder / name).write_bytes(oracle.photo(number))
+    return folder
+
+
+def hub_folder(
+    folder: Path, split: str, columns: Mapping[str, list[Any]], images: Sequence[str] = (), named: bool = True
+) -> Path:
+    """A data set in the Hub's layout: a Parquet file whose image columns hold the files' bytes.
+
+    Args:
+        folder: of the repository.
+        split: of the only file.
+        columns: of the rows; images as bytes.
+        images: columns of images.
+        named: whether images have file names.
+    """
+
+    def cell(content: bytes | None, column: str, row: int) -> dict[str, Any] | None:
+        return None if content is None else {"bytes": content, "path": f"{column}-{row}.png" if named else None}
+
+    cells = {
+        column: [cell(content, column, row) for row, content in enumerate(values)] if column in images else values
+        for column, values in columns.items()
+    }
+    rows = datasets.Dataset.from_dict(cells)
+    for column in images:
+        rows = rows.cast_column(column, datasets.Image())
+    (folder / "data").mkdir(parents=True)
+    rows.to_parquet(folder / "data" / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+def repositories(monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Path]) -> list[tuple[str, tuple[str, ...]]]:
+    """Lets addresses of repositories lead to folders; the list keeps what was asked for."""
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def download(web: str, names: Sequence[str]) -> Path:
+        asked.append((web, tuple(names)))
+        if web not in found:
+            raise Unavailable(f"{web} cannot be reached (ConnectionError).", "")
+        return found[web]
+
+    monkeypatch.setattr(sources, "downloaded", download)
+    return asked

@@ -1,0 +1,152 @@
+"""Cached embeddings are those of the model, found again by another process, whatever was killed before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from transformers import AutoModel, AutoProcessor
+
+from hfcomp.evaluation.cache import KEY_BYTES, EmbeddingCache, VectorStore
+from hfcomp.evaluation.embed import Embedder
+from tests import tiny
+
+TEXTS = tiny.captions()[:20]
+LONG = " and ".join(["a red cube on a blue ball"] * 9)
+
+
+def keys_of(*numbers: int) -> list[bytes]:
+    return [number.to_bytes(KEY_BYTES, "big") for number in numbers]
+
+
+def vectors_of(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.float32)[:, None] * np.ones(4, dtype=np.float32)
+
+
+def added(store: VectorStore, *numbers: int) -> None:
+    store.add(keys_of(*numbers), vectors_of(*numbers), np.array(numbers) % 2 == 1, own=True)
+
+
+def test_what_was_written_is_found_again(tmp_path):
+    store = EmbeddingCache(tmp_path).store({"model": "a"})
+    added(store, 3, 1, 2)
+    store.flush()
+    added(store, 7)
+    store.flush()
+    again = EmbeddingCache(tmp_path).store({"model": "a"})
+    assert keys_of(7)[0] in again and keys_of(4)[0] not in again
+    vectors, flags = again.look_up(keys_of(2, 7, 3, 2), 4)
+    assert (vectors == vectors_of(2, 7, 3, 2)).all() and flags.tolist() == [False, True, True, False]
+    other = EmbeddingCache(tmp_path).store({"model": "b"})
+    assert keys_of(7)[0] not in other
+    assert [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*/fingerprint.json"))]
+
+
+def test_what_was_not_written_is_not_there(tmp_path):
+    store = EmbeddingCache(tmp_path).store({})
+    added(store, 1)
+    assert keys_of(1)[0] not in EmbeddingCache(tmp_path).store({})
+    with pytest.raises(KeyError):
+        store.look_up(keys_of(9), 4)
+
+
+def test_a_broken_file_counts_as_absent(tmp_path):
+    store = EmbeddingCache(tmp_path).store({})
+    for number in (1, 2):
+        added(store, number)
+        store.flush()
+    broken = sorted(store.folder.glob("*.safetensors"))[0]
+    broken.write_bytes(broken.read_bytes()[:-5])
+    (store.folder / ".half.safetensors.123").write_bytes(b"half")
+    again = EmbeddingCache(tmp_path).store({})
+    assert again.unreadable == [broken]
+    assert sum(key in again for key in keys_of(1, 2)) == 1
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_a_second_run_loads_no_weights(name, tmp_path):
+    folder = getattr(tiny, name)(tmp_path / "model")
+    pictures = [tiny.image(seed) for seed in range(5)]
+    plain = Embedder(folder, device="cpu", batch_size=4)
+    first = Embedder(folder, device="cpu", batch_size=4, cache=EmbeddingCache(tmp_path / "cache"))
+    one = first.images(pictures), first.texts([*TEXTS, LONG])
+    again = Embedder(folder, device="cpu", batch_size=4, cache=EmbeddingCache(tmp_path / "cache"))
+    two = again.images(pictures[::-1]), again.texts([LONG, *TEXTS[::-1]])
+    assert again.encoded_images == again.encoded_texts == 0 and again._backbone is None
+    assert (one[0] == plain.images(pictures)).all() and (one[0][::-1] == two[0]).all()
+    assert (one[1].vectors[::-1] == two[1].vectors).all()
+    assert one[1].truncated == two[1].truncated == 1
+
+
+def test_only_what_is_new_is_encoded(clip, tmp_path):
+    embedder = Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path))
+    embedder.texts(TEXTS[:5])
+    embedder.texts(TEXTS)
+    assert embedder.encoded_texts == len(TEXTS)
+
+
+def test_other_weights_other_pixels_or_another_tokenizer_are_other_embeddings(clip, tmp_path):
+    def encoded(folder) -> tuple[int, int]:
+        embedder = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+        embedder.images([tiny.image(0)]), embedder.texts(TEXTS[:1])
+        return embedder.encoded_images, embedder.encoded_texts
+
+    assert encoded(clip) == (1, 1) and encoded(clip) == (0, 0)
+    moved = shutil.copytree(clip, tmp_path / "moved")
+    assert encoded(moved) == (0, 0)
+    processor = AutoProcessor.from_pretrained(clip)
+    processor.image_processor.image_mean = [0.5, 0.5, 0.5]
+    processor.save_pretrained(moved)
+    assert encoded(moved) == (1, 0)
+    model = AutoModel.from_pretrained(clip)
+    model.logit_scale.data += 1
+    model.save_pretrained(moved)
+    assert encoded(moved) == (1, 1)
+
+
+def test_a_module_is_not_cached_on_disk(clip, tmp_path):
+    model = AutoModel.from_pretrained(clip)
+    with pytest.raises(ValueError, match="cache: a module's weights may change"):
+        Embedder(model, cache=EmbeddingCache(tmp_path))
+    embedder = Embedder(model, cache=EmbeddingCache())
+    embedder.texts(TEXTS), embedder.texts(TEXTS)
+    assert embedder.encoded_texts == len(TEXTS)
+
+
+WRITER = """
+import sys, numpy as np
+from hfcomp.evaluation.cache import EmbeddingCache
+store = EmbeddingCache(sys.argv[1]).store({})
+for number in range(10**6):
+    key = int(sys.argv[2]) * 10**7 + number
+    store.add([key.to_bytes(16, "big")], np.full((1, 512), key % 1000, np.float32), np.zeros(1, bool), own=True)
+    store.flush()
+    print(number, flush=True)
+"""
+
+
+def test_two_writers_and_a_kill_leave_whole_files(tmp_path):
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in "01"]
+    done = [[], []]
+    for number, writer in enumerate(writers):
+        while len(done[number]) < 30:
+            done[number].append(int(writer.stdout.readline()))
+    time.sleep(0.05)
+    for writer in writers:
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+    store = EmbeddingCache(tmp_path).store({})
+    assert not store.unreadable
+    for writer, numbers in enumerate(done):
+        keys = [(writer * 10**7 + number).to_bytes(16, "big") for number in numbers]
+        vectors, _ = store.look_up(keys, 512)
+        assert (vectors == np.array(numbers)[:, None] % 1000).all()

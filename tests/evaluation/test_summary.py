@@ -1,0 +1,187 @@
+"""Averages over subsets: by hand, with chance, tests and intervals of their own; what a tie counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hfcomp.evaluation.spec import Average
+from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.summary import missing_averages, summarize
+
+PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
+TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1
+IMAGES = {"a": [0, 1, 2, 3], "b": [0, 1], "c": [2, 4]}
+CHANCE = {"a": 0.5, "b": 0.25, "c": 1 / 3}
+GROUPED = Average("grouped", (("a", "b"), ("c",)))
+MACRO = Average("macro")
+MICRO = Average("micro", pooled=True)
+PART = Average("micro of a and c", (("a",), ("c",)), pooled=True)
+
+
+def rows(model, values, *, benchmark="crepe", metric="choice", tie=None, chance=CHANCE, images=IMAGES):
+    tables = []
+    for subset, own in values.items():
+        columns = {
+            "item": [f"{subset}/{index}" for index in range(len(own))],
+            "image_id": [f"{number:03}.jpg" for number in images[subset]],
+            "value": np.asarray(own, float),
+            "tie": np.zeros(len(own), bool) if tie is None else np.asarray(tie[subset], bool),
+            "chance": np.broadcast_to(chance[subset], len(own)),
+        }
+        tables.append(pd.DataFrame(columns).assign(subset=subset))
+    facts = {"benchmark": benchmark, "metric": metric, "aspect": "composition", "model": model}
+    return pd.concat(tables).assign(**facts)
+
+
+def lines_of(*tables, averages, **changes):
+    arguments = {"models": ["plain", "tuned"], "references": ["plain"], "averages": {"crepe": averages}, **changes}
+    return {line["subset"]: line for line in summarize(pd.concat(tables, ignore_index=True), **arguments)}
+
+
+@pytest.fixture
+def lines():
+    return lines_of(rows("plain", PLAIN), rows("tuned", TUNED), averages=[GROUPED, MACRO, MICRO, PART])
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "tuned", "chance", "items", "images"),
+    [
+        ("grouped", ((1 / 4 + 1) / 2 + 1 / 2) / 2, ((3 / 4 + 1 / 2) / 2 + 1) / 2, (0.375 + 1 / 3) / 2, 8, 5),
+        ("macro", (1 / 4 + 1 + 1 / 2) / 3, (3 / 4 + 1 / 2 + 1) / 3, (0.5 + 0.25 + 1 / 3) / 3, 8, 5),
+        ("micro", 4 / 8, 6 / 8, (4 * 0.5 + 2 * 0.25 + 2 / 3) / 8, 8, 5),
+        ("micro of a and c", 2 / 6, 5 / 6, (4 * 0.5 + 2 / 3) / 6, 6, 5),
+    ],
+)
+def test_averages_are_those_by_hand(lines, name, plain, tuned, chance, items, images):
+    line = lines[name]
+    assert line["average"] and (line["items"], line["images"]) == (items, images)
+    assert line["chance"] == pytest.approx(chance)
+    values = {model: share["value"] for model, share in line["models"].items()}
+    assert values == pytest.approx({"plain": plain, "tuned": tuned})
+    assert line["differences"]["tuned"]["plain"]["value"] == pytest.approx(tuned - plain)
+
+
+def test_averages_stand_before_their_benchmark_and_say_what_they_are_of(lines):
+    assert list(lines) == ["grouped", "macro", "micro", "micro of a and c", "a", "b", "c"]
+    assert [line["average"] for line in lines.values()] == [True] * 4 + [False] * 3
+    assert (lines["grouped"]["groups"], lines["grouped"]["pooled"]) == ((("a", "b"), ("c",)), False)
+    assert (lines["micro"]["groups"], lines["micro"]["pooled"]) == ((("a",), ("b",), ("c",)), True)
+    assert "groups" not in lines["a"]
+
+
+def test_p_of_an_average_flips_an_image_in_all_subsets_at_once(lines):
+    weight = {"a": 1 / 16, "b": 1 / 8, "c": 1 / 4}  # 1 / (groups * subsets of the group * items)
+    sums = np.zeros(5)
+    for subset, images in IMAGES.items():
+        np.add.at(sums, images, weight[subset] * np.subtract(TUNED[subset], PLAIN[subset]))
+    assert np.count_nonzero(sums) == 3  # image 1: +1/16 - 1/8, image 2: +1/16, image 4: +1/4
+    flips = np.abs(np.array(list(itertools.product([-1, 1], repeat=5))) @ sums)
+    expected = np.mean(flips >= abs(sums.sum()) - 1e-12)
+    assert 0 < expected < 1
+    assert lines["grouped"]["differences"]["tuned"]["plain"]["p"] == pytest.approx(expected)
+
+
+def test_the_smallest_difference_of_an_average_is_of_its_residuals(lines):
+    residual = np.zeros(5)
+    for subset, images in IMAGES.items():
+        gain = np.subtract(TUNED[subset], PLAIN[subset])
+        share = {"a": 1 / 4, "b": 1 / 4, "c": 1 / 2}[subset]
+        np.add.at(residual, images, share * (gain - gain.mean()) / len(gain))
+    error = math.sqrt(5 / 4 * (residual**2).sum())
+    found = lines["grouped"]["differences"]["tuned"]["plain"]["smallest"]
+    assert found == pytest.approx((1.959964 + 0.841621) * error, rel=1e-5)
+
+
+def test_intervals_of_averages_draw_images_once_for_all_subsets():
+    generator = np.random.default_rng(0)
+    images = {subset: generator.integers(0, 40, size=size) for subset, size in (("a", 60), ("b", 20), ("c", 30))}
+    values = [{name: generator.random(len(own)) < 0.7 for name, own in images.items()} for _ in range(2)]
+    lines = lines_of(
+        *(rows(model, own, images=images) for model, own in zip(("plain", "tuned"), values, strict=True)),
+        averages=[GROUPED, MICRO],
+    )
+    named = {subset: np.array([f"{number:03}.jpg" for number in own]) for subset, own in images.items()}
+    bootstrap = ImageBootstrap(np.concatenate(list(named.values())))
+    subsets = [(values[1][name].astype(float), named[name]) for name in "abc"]
+    low, high = bootstrap.macro_interval(subsets, weights=[0.25, 0.25, 0.5])
+    share = lines["grouped"]["models"]["tuned"]
+    assert (share["low"], share["high"]) == pytest.approx((low, high))
+    together = [np.concatenate(part) for part in zip(*subsets, strict=True)]
+    share = lines["micro"]["models"]["tuned"]
+    assert (share["low"], share["high"]) == pytest.approx(bootstrap.interval(*together))
+
+
+def test_an_average_of_a_subset_that_is_not_there_is_left_out_and_listed():
+    plain = {subset: own for subset, own in PLAIN.items() if subset != "b"}
+    tables = [rows("plain", plain), rows("tuned", plain)]
+    averages = [GROUPED, PART, Average("b alone", (("b",),))]
+    assert list(lines_of(*tables, averages=averages)) == ["micro of a and c", "a", "c"]
+    assert missing_averages(pd.concat(tables), {"crepe": averages, "elsewhere": averages}) == [
+        {"benchmark": "crepe", "metric": "choice", "average": "grouped", "absent": ["b"]},
+        {"benchmark": "crepe", "metric": "choice", "average": "b alone", "absent": ["b"]},
+    ]
+
+
+def test_each_metric_gets_its_averages_and_a_mean_of_one_subset_is_none():
+    tables = [rows(model, PLAIN) for model in ("plain", "tuned")]
+    tables += [rows(model, {"a": PLAIN["a"]}, metric="group") for model in ("plain", "tuned")]
+    items = pd.concat(tables, ignore_index=True)
+    arguments = {"models": ["plain", "tuned"], "references": ["plain"]}
+    found = [
+        (line["metric"], line["subset"])
+        for line in summarize(items, averages={"crepe": [MACRO], ("crepe", "choice"): [PART]}, **arguments)
+        if line["average"]
+    ]
+    assert found == [("choice", "macro"), ("choice", "micro of a and c")]
+
+
+def test_chance_may_differ_by_item_and_be_unknown():
+    chance = {"a": [0.5, 0.25, 0.25, 0.2], "b": 0.25, "c": [0.5, np.nan]}
+    tables = [rows(model, PLAIN, chance=chance) for model in ("plain", "tuned")]
+    lines = lines_of(*tables, averages=[GROUPED, Average("a and b", (("a", "b"),))])
+    assert lines["a"]["chance"] == pytest.approx(0.3)
+    assert lines["a and b"]["chance"] == pytest.approx(0.275)
+    assert lines["c"]["chance"] is lines["grouped"]["chance"] is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "a", "average"), [("wrong", 1 / 4, 0.5625), ("half", 1 / 2, 0.625), ("win", 3 / 4, 0.6875)]
+)
+def test_a_tie_counts_what_the_rule_says(rule, a, average):
+    tie = {"a": [0, 1, 1, 0], "b": [0, 0], "c": [0, 0]}
+    tables = [rows("plain", PLAIN, tie=tie), rows("tuned", TUNED)]
+    lines = lines_of(*tables, averages=[GROUPED], tie=rule)
+    plain, grouped = lines["a"]["models"]["plain"], lines["grouped"]["models"]["plain"]
+    assert (plain["value"], grouped["value"]) == pytest.approx((a, average))
+    assert (plain["ties"], plain["tie_rate"], grouped["ties"]) == (2, 0.5, 2)
+    assert grouped["tie_rate"] == pytest.approx(0.125)  # so that half of it is what half adds
+    assert lines["a"]["differences"]["tuned"]["plain"]["value"] == pytest.approx(3 / 4 - a)
+    with pytest.raises(ValueError, match="found 'lose', expected one of wrong, half, win"):
+        lines_of(*tables, averages=[], tie="lose")
+
+
+def test_values_that_are_no_shares_get_intervals_without_bounds():
+    generator = np.random.default_rng(1)
+    images = {"a": np.arange(30), "b": np.arange(30)}
+    values = {subset: generator.normal(0.95, 0.5, size=30) for subset in images}
+    tables = [rows(model, values, images=images) for model in ("plain", "tuned")]
+    lines = lines_of(*tables, averages=[MACRO])
+    assert lines["macro"]["models"]["plain"]["high"] > 1
+
+
+def test_relations_that_share_images_get_one_interval_as_narrow_as_their_items_allow():
+    generator = np.random.default_rng(2)
+    images = {f"relation {number}": generator.integers(0, 1500, size=100) for number in range(20)}
+    tables = []
+    for model in ("plain", "tuned"):
+        values = {subset: generator.random(100) < 0.6 for subset in images}
+        tables.append(rows(model, values, images=images, chance=dict.fromkeys(images, 0.5)))
+    lines = lines_of(*tables, averages=[MACRO])
+    assert len(lines) == 21
+    share = lines["macro"]["models"]["plain"]
+    assert share["high"] - share["low"] == pytest.approx(2 * 1.96 * math.sqrt(0.24 / 2000), rel=0.15)

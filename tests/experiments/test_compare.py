@@ -1,0 +1,190 @@
+"""Stored outcomes side by side: aligned by item, refused where they are not of the same data."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hfcomp.experiments.compare import compare, main
+from hfcomp.experiments.stored import read_stored
+from tests.experiments.evaluations import benchmark_facts, crepe, outcomes, recall, stored
+
+
+@pytest.fixture
+def folders(tmp_path):
+    base = stored(tmp_path / "base", crepe("clip", 0.5), recall("clip", 0.6), benchmarks=benchmark_facts())
+    shuffled = crepe("clip", 0.75).sample(frac=1, random_state=0)
+    tuned = stored(tmp_path / "tuned", shuffled, recall("clip", 0.5), benchmarks=benchmark_facts())
+    return base, tuned
+
+
+def refused(match, *arguments):
+    with pytest.raises(SystemExit, match=match) as ended:
+        main([str(argument) for argument in arguments])
+    assert str(ended.value).startswith("error: ")
+
+
+def test_models_are_compared_item_by_item_with_their_averages(folders, capsys):
+    main([str(folder) for folder in folders])
+    text = capsys.readouterr().out
+    assert re.search(r"clip \(tuned\) minus clip \(base\)\n(.*\n)*?  macro of 2 +\+25\.0", text)
+    report = compare(read_stored([str(folder) for folder in folders]), reference="clip (base)")
+    lines = {(line["benchmark"], line["subset"]): line for line in report.lines}
+    assert list(lines)[:2] == [("SugarCrepe", "macro of 2"), ("SugarCrepe", "micro")]
+    change = lines["SugarCrepe", "macro of 2"]["differences"]["clip (tuned)"]["clip (base)"]
+    assert change["value"] == pytest.approx(0.25) and change["low"] < 0.25 < change["high"] and change["p"] < 0.05
+    assert lines["COCO", "all"]["differences"]["clip (tuned)"]["clip (base)"]["value"] == pytest.approx(-0.1)
+    assert report.notes == [] and report.missing == []
+    assert report.models["clip (tuned)"] == {"path": "models/clip", "results": str(folders[1])}
+
+
+def test_the_order_of_stored_items_does_not_matter(folders):
+    names = ("clip (base)", "clip (tuned)")
+    first, second = (
+        compare(read_stored([str(folder) for folder in order]), reference=names[0]).lines[0]
+        for order in (folders, folders[::-1])
+    )
+    assert first["differences"][names[1]][names[0]] == pytest.approx(second["differences"][names[1]][names[0]])
+
+
+def test_a_folder_stands_for_all_of_its_models_or_one(tmp_path):
+    folder = stored(tmp_path / "runs", crepe("base", 0.5), crepe("a:b", 0.6), crepe("c", 0.7))
+    assert [one.name for one in read_stored([str(folder)])] == ["base", "a:b", "c"]
+    assert [one.name for one in read_stored([f"{folder}:a:b", f"{folder}:base"])] == ["a:b", "base"]
+    other = stored(tmp_path / "more" / "runs", crepe("c", 0.4))
+    names = [one.name for one in read_stored([f"{folder}:c", str(other), f"{folder}:base"])]
+    assert names == [f"c ({folder})", f"c ({other})", "base"]
+
+
+def test_the_reference_is_chosen_by_name_or_as_it_was_given(folders, capsys):
+    base, tuned = map(str, folders)
+    for wanted in ("clip (tuned)", tuned):
+        main([base, tuned, "--reference", wanted])
+        assert "clip (base) minus clip (tuned)" in capsys.readouterr().out
+    refused("--reference: 'clip' is no single one of clip", base, tuned, "--reference", "clip")
+
+
+def test_files_are_written_without_the_versions_of_this_machine_s_device(folders, tmp_path, capsys):
+    main([*map(str, folders), "--output_dir", str(tmp_path / "out")])
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["reference"] == "clip (base)" and "device" not in results["versions"]
+    assert set(results["benchmarks"]) == {"sugarcrepe"} and results["results"][0]["average"]
+    assert "## Composition, points minus clip (base)" in (tmp_path / "out" / "report.md").read_text()
+    assert f"written to {tmp_path / 'out'}" in capsys.readouterr().out
+
+
+def test_ties_are_counted_anew_from_what_is_stored(tmp_path):
+    tied = crepe("a", 0.5)
+    tied["tie"] = tied["value"] == 0
+    folder = stored(tmp_path / "a", tied, crepe("b", 0.5))
+    values = {
+        rule: compare(read_stored([str(folder)]), reference="b", tie=rule).lines[0]["models"]["a"]["value"]
+        for rule in ("wrong", "half", "win")
+    }
+    assert values == {"wrong": 0.5, "half": 0.75, "win": 1.0}
+
+
+def test_benchmarks_are_chosen_by_name_or_title_and_others_named(folders, tmp_path):
+    base, tuned = map(str, folders)
+    third = stored(tmp_path / "third", crepe("clip", 0.5), benchmarks=benchmark_facts())
+    report = compare(read_stored([base, str(third)]), reference="clip (base)")
+    assert {line["benchmark"] for line in report.lines} == {"SugarCrepe"}
+    assert report.notes == ["COCO is not compared: only clip (base) has it"]
+    both = read_stored([base, tuned])
+    for wanted in ("sugarcrepe", "SugarCrepe"):
+        chosen = compare(both, reference="clip (base)", benchmarks=[wanted])
+        assert {line["benchmark"] for line in chosen.lines} == {"SugarCrepe"}
+    refused("third.*found no benchmark 'COCO'; it has SugarCrepe", base, third, "--benchmarks", "COCO")
+    alone = stored(tmp_path / "alone", recall("d", 0.5))
+    refused("no benchmark is in all of them: .*third.* has SugarCrepe; .*alone.* has COCO", third, alone)
+
+
+def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path):
+    table = crepe("less", 0.5)
+    moved = table.assign(image_id=table["image_id"].mask(table["item"] == "add/3", "99.jpg"))
+    less = stored(tmp_path / "less", table[table["item"] != "swap/7"])
+    other = stored(tmp_path / "other", moved)
+    base = folders[0]
+    refused(r"base.items\.parquet: item 'swap/7' of SugarCrepe, swap, caption choice .*less.items\.parquet lacks it "
+            r"\(1 such .* pass --common to compare the 79 outcomes", base, less)  # fmt: skip
+    refused(r"item 'add/3' .* of image '3.jpg' is there, and .*other.* has it of image '99.jpg'", base, other)
+    report = compare(read_stored([str(base), str(less), str(other)]), reference="clip", common=True)
+    assert {line["subset"]: line["items"] for line in report.lines} == {
+        "macro of 2": 78,
+        "micro": 78,
+        "add": 39,
+        "swap": 39,
+    }
+    dropped = [note for note in report.notes if "dropped" in note]
+    assert dropped == [
+        "SugarCrepe: 2 of clip's outcomes dropped, 78 are common to all",
+        "SugarCrepe: 1 of less (less)'s outcomes dropped, 78 are common to all",
+        "SugarCrepe: 2 of less (other)'s outcomes dropped, 78 are common to all",
+    ]
+
+
+def test_an_average_is_never_computed_on_fewer_subsets(folders, tmp_path):
+    table = crepe("less", 0.5)
+    less = stored(tmp_path / "less", table[table["subset"] == "add"])
+    report = compare(read_stored([str(folders[0]), str(less)]), reference="clip", common=True)
+    assert [line["subset"] for line in report.lines] == ["add"]
+    assert [(one["average"], one["absent"]) for one in report.missing] == [
+        ("macro of 2", ["swap"]),
+        ("micro", ["swap"]),
+    ]
+
+
+def test_data_of_another_version_or_commit_is_refused(folders, tmp_path):
+    base = folders[0]
+    newer = stored(tmp_path / "newer", crepe("x", 0.5), benchmarks=benchmark_facts(version=2))
+    refused("SugarCrepe: version 1 in .*base, 2 in .*newer.*--benchmarks", base, newer)
+    refused("version", base, newer, "--common")
+    data = {"place": "somebody/crepe", "commit": "b" * 40, "pools": []}
+    moved = stored(tmp_path / "moved", crepe("x", 0.5), benchmarks=benchmark_facts(data=data))
+    refused("somebody/crepe was read at commit a{40} for .*base, b{40} for .*moved.*--common", base, moved)
+    report = compare(read_stored([str(base), str(moved)]), reference="clip", common=True)
+    assert any("read at commit" in note for note in report.notes)
+    local = stored(tmp_path / "local", crepe("x", 0.5), benchmarks=benchmark_facts(data={"place": "data/crepe"}))
+    report = compare(read_stored([str(base), str(local)]), reference="clip")
+    assert any("read from somebody/crepe, coco and from data/crepe" in note for note in report.notes)
+
+
+def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path):
+    def run(name, dataset):
+        folder = stored(tmp_path / name, outcomes(name, np.arange(20) < 10, benchmark="own"))
+        results = json.loads((folder / "results.json").read_text())
+        results |= {"schema_version": 2, "data": {"evaluation": {"name": "own", "dataset": dataset}}}
+        for line in results["results"]:
+            del line["average"]
+        for key in ("benchmarks", "tie_rule", "skipped", "models"):
+            del results[key]
+        (folder / "results.json").write_text(json.dumps(results))
+        return folder
+
+    one, two, three = run("one", "x/pairs"), run("two", "x/pairs"), run("three", "y/pairs")
+    assert len(compare(read_stored([str(one), str(two)]), reference="one").lines) == 1
+    refused("own: evaluation own x/pairs in .*one, own y/pairs in .*three", one, three)
+
+
+def test_mistakes_name_the_file_and_the_way_out(folders, tmp_path):
+    base = folders[0]
+    refused("nowhere: found no such folder", tmp_path / "nowhere", base)
+    refused(r"base.items\.parquet: found one model, 'clip'. Give a second folder", base)
+    refused(r"base.items\.parquet: found no model 'other'; it has clip", f"{base}:other", base)
+    refused("model 'clip' is asked for 2 times", base, f"{base}:clip")
+    twice = stored(tmp_path / "twice", crepe("x", 0.5))
+    items = pd.read_parquet(twice / "items.parquet")
+    pd.concat([items, items.iloc[:1]]).to_parquet(twice / "items.parquet")
+    refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is there twice", base, twice)
+
+
+def test_no_model_library_is_loaded():
+    code = "import sys, hfcomp.experiments.compare; print({'torch', 'transformers', 'datasets'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,231 @@
+"""`hfcomp evaluate` from the command line to its files, on a small SugarCrepe (about 12 s)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from hfcomp import cli
+from hfcomp.evaluation import engine, sources
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.spec import Unavailable
+from hfcomp.experiments.evaluate_command import main
+from tests import tiny
+from tests.evaluation import small_sugarcrepe
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return small_sugarcrepe.write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def models(clip, siglip, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return {"clip": clip, "siglip": siglip, "other": tiny.clip(folder / "other", seed=5)}
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    def refuse(repo, *words, **options):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(sources, "load_dataset", refuse)
+    monkeypatch.setattr(sources, "_newest", lambda repo: None)
+
+
+def words(models, data, folder, *more: str, names=("clip", "other"), benchmarks="sugarcrepe") -> list[str]:
+    given = [f"{name}={models[name]}" for name in names]
+    shared = ["--benchmarks", benchmarks, "--data_dir", str(data), "--device", "cpu", "--batch_size", "16"]
+    return [*given, *shared, "--output_dir", str(folder / "out"), "--cache", str(folder / "cache"), *more]
+
+
+@pytest.fixture(scope="module")
+def done(models, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    names = ("clip", "other", "siglip")
+    main(words(models, data, folder, "--blind", "shorter,constant", names=names))
+    return folder / "out"
+
+
+def results(folder) -> dict:
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_every_model_and_blind_scorer_is_a_column(done, data, models):
+    found = results(done)
+    assert list(found["models"]) == ["clip", "other", "siglip", "shorter", "constant"]
+    assert found["models"]["clip"]["path"] == str(models["clip"])
+    assert found["models"]["clip"]["weights"].startswith("sha256:")
+    line = found["results"][0]
+    assert (line["subset"], line["metric"], line["chance"]) == ("macro of 7 subsets", "caption choice", 0.5)
+    constant = line["models"]["constant"]
+    assert constant["value"] == 0 and constant["tie_rate"] == 1
+    assert set(line["differences"]["other"]) == {"clip"}
+    items = pd.read_parquet(done / "items.parquet")
+    assert items.groupby("model").size().to_dict() == dict.fromkeys(found["models"], 35)
+    short = sum(
+        len(row["caption"]) < len(row["negative_caption"])
+        for file in (data / "sugarcrepe").glob("*.json")
+        for row in json.loads(file.read_text()).values()
+    )
+    assert items[items["model"] == "shorter"]["value"].sum() == short
+    assert (done / "report.md").exists() and (done / "figure.png").exists()
+
+
+def test_what_was_read_is_written_down(done, data):
+    facts = results(done)["benchmarks"]["sugarcrepe"]
+    assert facts["title"] == "SugarCrepe" and facts["items"] == 35 and facts["left_out"] == {}
+    assert facts["data"]["place"] == str(data / "sugarcrepe") and facts["data"]["commit"] is None
+    assert facts["data"]["pools"][0]["place"] == str(data / "val2017")
+
+
+def test_a_second_run_encodes_nothing_and_finds_the_same(models, data, tmp_path, monkeypatch, capsys):
+    main(words(models, data, tmp_path))
+    first = pd.read_parquet(tmp_path / "out" / "items.parquet")
+    monkeypatch.setattr(Embedder, "backbone", property(lambda self: pytest.fail("weights were loaded")))
+    capsys.readouterr()
+    main(words(models, data, tmp_path, "--overwrite"))
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "items.parquet"), first)
+    assert "20 images and 55 texts, 75 of them cached" in " ".join(capsys.readouterr().out.split())
+
+
+def test_results_are_not_replaced_unasked(models, data, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "results.json").write_text("{}")
+    with pytest.raises(SystemExit, match="out holds results already. Pass --overwrite"):
+        main(words(models, data, tmp_path))
+
+
+def test_what_cannot_be_had_is_skipped_and_shown(models, data, tmp_path, capsys):
+    main(words(models, data, tmp_path, benchmarks="sugarcrepe,winoground", names=("clip",)))
+    shown = " ".join(capsys.readouterr().out.split())
+    (skipped,) = results(tmp_path / "out")["skipped"]
+    assert skipped["benchmark"] == "winoground" and "facebook/winoground cannot be read" in skipped["reason"]
+    assert "hf auth login" in skipped["way_out"] and "hf auth login" in shown
+    assert "hf auth login" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_nothing_to_score_is_an_error_and_leaves_nothing(models, tmp_path):
+    with pytest.raises(SystemExit, match="no benchmark could be scored"):
+        main([str(models["clip"]), "--benchmarks", "winoground", "--output_dir", str(tmp_path / "out"), "--no_cache"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypatch, capsys):
+    scored = engine.run_benchmark
+
+    def fails(benchmark, items, encoder, **options):
+        if benchmark.name == "sugarcrepe_broken" and encoder.config.model_type == "siglip":
+            raise RuntimeError("out of memory")
+        return scored(benchmark, items, encoder, **options)
+
+    monkeypatch.setattr("hfcomp.experiments.evaluate_command.run_benchmark", fails)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_benchmarks.py").write_text(
+        "from dataclasses import replace\nfrom hfcomp.evaluation.benchmarks.sugarcrepe import SUGARCREPE\n"
+        "BROKEN = replace(SUGARCREPE, name='sugarcrepe_broken', title='Broken')\n"
+    )
+    given = words(models, data, tmp_path, benchmarks="my_benchmarks:BROKEN,sugarcrepe", names=("clip", "siglip"))
+    with pytest.raises(SystemExit) as stopped:
+        main([*given, "--data", f"sugarcrepe_broken={data / 'sugarcrepe'}", "--data", f"val2017={data / 'val2017'}"])
+    assert stopped.value.code == 1
+    found = results(tmp_path / "out")
+    assert {line["benchmark"] for line in found["results"]} == {"SugarCrepe"}
+    assert found["skipped"][0]["reason"] == "failed: siglip: out of memory"
+    assert "out of memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--benchmarks", "sugarcrep"], "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
+        (["--benchmarks", ""], "name the benchmarks: --suite"),
+        (["--reference", "third"], "--reference: 'third' is none of the models clip, other"),
+        (["--blind", "deaf"], "--blind: 'deaf' is none of constant, random, shorter"),
+        (["--data", "sugarcrepe=nowhere"], "--data: found 'sugarcrepe=nowhere', expected NAME=DIR"),
+        (["--data", "sugarcrepe=."], "sugarcrepe: . does not hold its data. Expected the seven JSON files"),
+        (["--data_dir", "nowhere"], "nowhere is no folder"),
+        (["extra=nowhere/model"], "nowhere/model"),
+    ],
+)
+def test_mistakes_are_told_with_the_way_out(models, data, tmp_path, change, message, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(SystemExit, match="error: ") as stopped:
+        main([*words(models, data, tmp_path), *change])
+    assert message in str(stopped.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_are_named_by_the_end_of_their_place(models, data, tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    for name in "ab":
+        (tmp_path / name / "clip").symlink_to(models["clip"])
+    monkeypatch.chdir(tmp_path)
+    shared = ["--benchmarks", "sugarcrepe", "--data_dir", str(data), "--no_cache", "--device", "cpu"]
+    main(["a/clip", "b/clip/", *shared])
+    assert list(results(tmp_path / "runs" / "evaluation-a-clip-b-clip")["models"]) == ["a/clip", "b/clip"]
+
+
+def test_the_list_names_every_benchmark_and_where_it_comes_from(capsys):
+    cli.main(["evaluate", "--list"])
+    shown = capsys.readouterr().out
+    for text in ("sugarcrepe ", "winoground ", "gated", "arXiv:2306.14610"):
+        assert text in shown
+
+
+def test_ties_may_count_as_other_tools_count_them(models, data, tmp_path):
+    lines = {}
+    for rule in ("wrong", "half", "win"):
+        extra = ["--tie", rule, "--overwrite", "--blind", "constant"]
+        main(words(models, data, tmp_path, *extra, names=("clip",)))
+        found = results(tmp_path / "out")
+        assert found["tie_rule"] == rule
+        lines[rule] = found["results"][0]["models"]["constant"]["value"]
+    assert lines == {"wrong": 0.0, "half": 0.5, "win": 1.0}
+
+
+def test_unavailable_is_told_apart_from_wrong(models, data, tmp_path, monkeypatch):
+    def gone(*_):
+        raise Unavailable("it is gone.", "Ask its authors.")
+
+    monkeypatch.setattr("hfcomp.experiments.evaluate_command.load_items", gone)
+    with pytest.raises(SystemExit, match="no benchmark could be scored"):
+        main(words(models, data, tmp_path))
+
+
+def launched(models, data, folder, *launcher: str) -> subprocess.Popen:
+    command = [sys.executable, *launcher, "-m", "hfcomp.cli", "evaluate", *words(models, data, folder)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_two_processes_write_the_same_items_as_one(models, data, tmp_path):
+    main(words(models, data, tmp_path / "one"))
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    started = launched(models, data, tmp_path / "two", *launcher)
+    said = started.communicate(timeout=120)[0]
+    assert (tmp_path / "two" / "out" / "results.json").exists(), said[-3000:]
+    one, two = (pd.read_parquet(tmp_path / name / "out" / "items.parquet") for name in ("one", "two"))
+    pd.testing.assert_frame_equal(one, two)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_from_its_cache(models, data, tmp_path):
+    main(words(models, data, tmp_path / "whole"))
+    started = launched(models, data, tmp_path / "killed")
+    cache = tmp_path / "killed" / "cache"
+    while started.poll() is None and not list(cache.glob("*/*.safetensors")):
+        time.sleep(0.01)
+    os.kill(started.pid, signal.SIGKILL)
+    started.communicate()
+    main(words(models, data, tmp_path / "killed", "--overwrite"))
+    whole, killed = (pd.read_parquet(tmp_path / name / "out" / "items.parquet") for name in ("whole", "killed"))
+    pd.testing.assert_frame_equal(whole, killed)

@@ -1,0 +1,249 @@
+"""What an evaluation shows: 80 columns, averages first, honest rows beside each other, everything in the files."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import string
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from hfcomp.evaluation.results import write_items, write_results
+from hfcomp.experiments.evaluation_figure import draw_evaluation
+from hfcomp.experiments.evaluation_report import (
+    evaluation_markdown,
+    print_evaluation,
+    write_evaluation,
+)
+from hfcomp.experiments.evaluation_tables import MOST_SUBSETS
+from hfcomp.experiments.stored import read_evaluation
+from tests.experiments.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
+
+LONG = (
+    "openai/clip-vit-base-patch32",
+    "a model of the_longest_name_that_anybody_has_given",
+    "c",
+    "d",
+    "e",
+    "f",
+    "g",
+    "h",
+)
+SKIPPED = [{"benchmark": "Winoground", "reason": "gated.", "way_out": f"See https://example.org/{'w' * 70} first"}]
+
+
+def printed(report, folder=None, width=80):
+    console = Console(file=io.StringIO(), width=width)
+    print_evaluation(report, folder, console)
+    return console.file.getvalue()
+
+
+def block(text, title):
+    """The lines below a title up to the next empty one."""
+    return text[text.index(title) :].split("\n\n")[0].splitlines()
+
+
+def row(text, title, label):
+    (found,) = [line for line in block(text, title) if line.strip().startswith(label)]
+    return found.strip().removeprefix(label).split()
+
+
+@pytest.fixture
+def two():
+    return report_of(crepe("base", 0.5), crepe("tuned", 0.75), recall("base", 0.6), recall("tuned", 0.5))
+
+
+def test_averages_come_first_and_every_value_has_its_interval_and_chance(two):
+    text = printed(two)
+    lines = block(text, "composition, percent")
+    labels = [line.split("  ")[1] for line in lines if line.startswith("  ")]
+    assert labels == ["macro of 2", "micro", "add", "swap"]
+    cells = row(text, "composition, percent", "macro of 2")
+    assert cells[:3] == ["50.0", "80", "50.0"] and cells[5] == "75.0"
+    low, high = float(cells[3].strip("[,")), float(cells[4].strip("]"))
+    share = two.lines[0]["models"]["base"]
+    assert (low, high) == pytest.approx((100 * share["low"], 100 * share["high"]), abs=0.051)
+
+
+def test_gain_stands_beside_forgetting_one_row_a_benchmark(two):
+    text = printed(two)
+    suites = [line.strip() for line in block(text, "gain beside forgetting: points minus base")[3:] if line[0] != " "]
+    assert suites == ["composition", "general abilities"]
+    assert row(text, "gain beside", "SugarCrepe macro of 2 caption choice") == ["+25.0"]
+    assert row(text, "gain beside", "COCO text-to-image recall@1") == ["-10.0"]
+    alone = printed(report_of(crepe("base", 0.5), crepe("tuned", 0.75)))
+    assert "gain beside" not in alone and "tuned minus base" in alone
+
+
+def test_differences_have_interval_p_and_what_the_set_could_show(two):
+    text = printed(two)
+    points, low, high, p, smallest = row(text, "tuned minus base", "macro of 2")
+    known = two.lines[0]["differences"]["tuned"]["base"]
+    assert points == "+25.0" and float(smallest) == pytest.approx(100 * known["smallest"], abs=0.051)
+    assert float(p.strip("<")) == pytest.approx(known["p"], abs=0.0011)
+    assert float(low.strip("[,")) < 25 < float(high.strip("]"))
+    assert not [line for line in block(text, "tuned minus base") if line.strip().startswith("add")]
+
+
+def test_the_reference_is_the_first_model_or_the_one_asked_for():
+    tables = [crepe(name, share) for name, share in (("a", 0.4), ("b", 0.5), ("c", 0.6))]
+    assert row(printed(report_of(*tables)), "minus a", "macro of 2")[:2] == ["b", "+10.0"]
+    text = printed(report_of(*tables, reference="c"))
+    assert row(text, "minus c", "macro of 2")[:2] == ["a", "-20.0"]
+    assert "minus" not in printed(report_of(crepe("a", 0.4)))
+
+
+@pytest.mark.parametrize("models", [1, 2, 3, 6, 8])
+def test_tables_fit_80_columns_whatever_the_names(models):
+    tables = [
+        outcomes(name, np.arange(400) >= index, benchmark="A benchmark of very many words " * 3, subset=subset)
+        for index, name in enumerate(LONG[:models])
+        for subset in ("a_subset_with_an_unusually_long_name_of_its_own_and_more", "b")
+    ]
+    tables += [recall(name, 1.0) for name in LONG[:models]]
+    text = printed(report_of(*tables, averages={}))
+    assert "…" not in text and "\x1b" not in text
+    start = min(text.index(title) for title in ("gain beside", "composition, percent") if title in text)
+    assert max(map(len, text[start:].splitlines())) <= 80
+    joined = " ".join(text.split())
+    for letter, name in zip(string.ascii_uppercase, LONG[:models], strict=False):
+        assert name in joined and (models == 1 or f"{letter}: {name}" in joined)
+    assert joined.count(" 100.0") > models  # no number is cut
+
+
+def test_of_many_subsets_the_terminal_shows_the_averages_and_markdown_all():
+    relations = [f"relation {number:02}" for number in range(MOST_SUBSETS + 3)]
+    tables = [outcomes("a", np.arange(10) < 5, subset=name) for name in relations]
+    report = report_of(*tables)
+    text = printed(report)
+    assert "relation" not in text and f"{len(relations)} more: results.json" in text
+    assert "micro" in text
+    assert all(f"| {name} |" in evaluation_markdown(report) for name in relations)
+    bare = printed(report_of(*tables, averages={}))
+    assert "relation 11" in bare and "relation 12" not in bare and "3 more: results.json" in bare
+
+
+def test_metrics_that_are_no_shares_are_shown_in_their_own_unit():
+    names = {"reciprocal rank": "0.450", "mAP": "45.0", "rank correlation": "0.450", "accuracy": "45.0"}
+    tables = [outcomes("a", np.linspace(0.3, 0.6, 40), benchmark=name, metric=name) for name in names]
+    text = printed(report_of(*tables))
+    for name, value in names.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{name} {name}")]
+        assert f" {value} [" in line
+        assert (f"{name} (" in line) == (name != "accuracy")
+    assert "| mAP (x 100, no share) |" in evaluation_markdown(report_of(*tables))
+
+
+@pytest.mark.parametrize(("rule", "said"), [("wrong", "counted as wrong"), ("half", "counted as half right")])
+def test_ties_are_shown_with_their_rule(rule, said):
+    tied = crepe("a", 0.5)
+    tied["tie"] = (tied["value"] == 0) & (np.arange(len(tied)) % 40 < 8)
+    share = tied["tie"].groupby(tied["subset"]).mean().mean()
+    report = report_of(tied, tie=rule)
+    text = printed(report)
+    assert f"ties, {said}" in text and f"Ties are {said}." in " ".join(text.split())
+    assert row(text, "ties,", "SugarCrepe  macro of 2  choice") == [f"{100 * share:.1f}"]
+    assert row(text, "composition", "macro of 2")[2] == f"{50 + (50 * share if rule == 'half' else 0):.1f}"
+    assert "No ties" in printed(report_of(crepe("a", 0.5)))
+
+
+def test_what_was_skipped_or_is_missing_is_said_and_can_be_copied():
+    table = crepe("a", 0.5)
+    table = table[table["subset"] == "add"]
+    report = report_of(table, skipped=SKIPPED, notes=["3 texts were cut"])
+    for text in (printed(report), evaluation_markdown(report)):
+        assert "Winoground" in text and SKIPPED[0]["way_out"] in text and "3 texts were cut" in text
+        assert re.search(r"SugarCrepe.*caption choice.*macro of 2.*swap", text)
+
+
+def test_an_evaluation_of_nothing_but_skipped_benchmarks_is_reported(tmp_path):
+    empty = pd.concat([crepe("a", 0.5)]).iloc[:0]
+    report = report_of(empty, models={"a": {"path": "a"}}, skipped=SKIPPED)
+    assert "Winoground" in printed(report) and "Winoground" in evaluation_markdown(report)
+    write_evaluation(tmp_path, empty, report)
+    assert not (tmp_path / "figure.png").exists()
+
+
+def test_markdown_says_what_was_read_and_left_out_and_what_it_cost():
+    report = report_of(
+        crepe("a", 0.5), benchmarks=benchmark_facts(), seconds={"a": {"SugarCrepe": 12.34}}, versions={"torch": "9.9"}
+    )
+    text = evaluation_markdown(report, figure=True)
+    assert "| SugarCrepe | somebody/crepe at aaaaaaaaaaaa; images of coco | 80 | 1 |" in text
+    assert "| SugarCrepe | image missing | 3 |" in text
+    assert "| SugarCrepe | 12.3 |" in text and "| torch | 9.9 |" in text and "| a | models/a |" in text
+    assert "](figure.png)" in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_names_cannot_break_a_table_of_markdown():
+    text = evaluation_markdown(report_of(outcomes("x|y\n<b>", [1.0, 0.0], benchmark="a|b\n# <img src=x>")))
+    (line,) = [line for line in text.splitlines() if line.startswith("| a&#124;b") and "50.0" in line]
+    assert line.count("|") == 8 and "<img" not in text and "<b>" not in text
+
+
+def test_files_are_written_and_read_back(tmp_path):
+    tables = [crepe("a", 0.5), crepe("b", 0.6)]
+    items = pd.concat(tables, ignore_index=True)
+    report = report_of(*tables, benchmarks=benchmark_facts(), skipped=SKIPPED)
+    folder = tmp_path / "out" / "here"
+    write_evaluation(folder, items, report)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"items.parquet", "results.json", "report.md", "figure.png"}
+    read, results = read_evaluation(folder)
+    pd.testing.assert_frame_equal(read[items.columns], items, check_dtype=False)
+    assert results["tie_rule"] == "wrong" and results["reference"] == "a" and results["skipped"] == SKIPPED
+    assert results["benchmarks"] == benchmark_facts() and results["versions"] == VERSIONS
+    first = results["results"][0]
+    assert (first["subset"], first["average"], first["groups"]) == ("macro of 2", True, [["add"], ["swap"]])
+    assert "![" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_folders_that_hold_no_evaluation_are_refused_with_a_way_out(tmp_path):
+    def refused(match):
+        with pytest.raises(ValueError, match=match):
+            read_evaluation(tmp_path)
+
+    refused(r"found no items\.parquet.*hfcomp evaluate")
+    write_items(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="tie"))
+    refused(r"found no results\.json")
+    (tmp_path / "results.json").write_text("{")
+    refused(r"results\.json: no JSON")
+    (tmp_path / "results.json").write_text(json.dumps({"schema_version": 99}))
+    refused("found schema_version 99")
+    (tmp_path / "results.json").write_text("[]")
+    refused("found no schema_version")
+    write_results(tmp_path / "results.json", {"versions": VERSIONS, "results": []})
+    refused(r"items\.parquet: found the columns .* expected \['tie'\] too")
+    (tmp_path / "items.parquet").write_bytes(b"none")
+    refused(r"items\.parquet: no Parquet file")
+
+
+@pytest.mark.parametrize(("models", "benchmarks"), [(1, 1), (6, 8)])
+def test_the_figure_has_room_for_every_model_in_every_row(tmp_path, models, benchmarks):
+    values = [np.arange(20) < 10 + index for index in range(models)]
+    tables = [
+        outcomes(name, own, benchmark=f"benchmark {number}")
+        for name, own in zip(LONG, values, strict=False)
+        for number in range(benchmarks)
+    ]
+    assert draw_evaluation(tmp_path / "figure.png", report_of(*tables).lines)
+    with Image.open(tmp_path / "figure.png") as picture:
+        assert picture.height >= 10 * models * benchmarks and picture.width >= 900  # 10 dots: a marker
+    assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
+
+
+def test_without_matplotlib_the_rest_is_written_and_a_line_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    table = crepe("a", 0.5)
+    write_evaluation(tmp_path, table, report_of(table))
+    assert capsys.readouterr().out == "figure.png is not drawn: pip install 'hfcomp[plots]'\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"items.parquet", "results.json", "report.md"}
+    assert "figure.png" not in (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -1,0 +1,67 @@
+"""Ranks among keyword alternatives: known scorers against chance, ragged rows, ties, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hfcomp.metrics.keyword_ranking import keyword_ranking
+from hfcomp.metrics.ragged import padded
+
+
+def test_a_perfect_an_inverted_and_a_constant_scorer():
+    true, others = np.full(4, 0.9), np.full((4, 7), 0.1)
+    perfect = keyword_ranking(true, others)
+    assert perfect.first.accuracy == perfect.reciprocal_rank.mean() == 1.0 and set(perfect.rank) == {1}
+    inverted = keyword_ranking(-true, -others)
+    assert inverted.first.accuracy == 0.0 and set(inverted.rank) == {8}
+    assert inverted.reciprocal_rank == pytest.approx(1 / 8)
+    constant = keyword_ranking(np.full(4, 0.1), others)
+    assert (constant.first.accuracy, constant.first.tie_rate) == (0.0, 1.0)
+    assert set(constant.rank) == {8} and set(constant.reciprocal_rank) == {0.0}
+
+
+@pytest.mark.parametrize("others", [1, 8])
+def test_a_random_scorer_is_at_chance(others):
+    scores = np.random.default_rng(0).random((20_000, 1 + others))
+    found = keyword_ranking(scores[:, 0], scores[:, 1:])
+    chance = 1 / (1 + others)
+    assert set(found.chance) == {chance}
+    assert abs(found.first.accuracy - chance) < 4 * math.sqrt(chance * (1 - chance) / 20_000)
+    error = found.reciprocal_rank.std() / math.sqrt(20_000)
+    assert abs(found.reciprocal_rank.mean() - found.reciprocal_rank_chance.mean()) < 4 * error
+
+
+def test_ragged_rows_by_hand():
+    others, mask = padded([[0.1], [0.3, 0.6, 0.2], [0.5, 0.1], [0.2], [0.9, 0.1, 0.4, 0.3]])
+    found = keyword_ranking(np.array([0.9, 0.4, 0.5, 0.2, -0.1]), others, mask)
+    assert found.first.correct.tolist() == [True, False, False, False, False]
+    assert found.first.tie.tolist() == [False, False, True, True, False]
+    assert found.rank.tolist() == [1, 2, 2, 2, 5]
+    # the fourth ranks nothing: its two candidates score the same
+    assert found.reciprocal_rank == pytest.approx([1, 1 / 2, 1 / 2, 0, 1 / 5])
+    assert found.chance == pytest.approx([1 / 2, 1 / 4, 1 / 3, 1 / 2, 1 / 5])
+    # over two candidates (1 + 1/2) / 2, over four (1 + 1/2 + 1/3 + 1/4) / 4
+    assert found.reciprocal_rank_chance[:2] == pytest.approx([3 / 4, 25 / 48])
+
+
+def test_nan_never_helps():
+    found = keyword_ranking(np.array([math.nan, 0.5]), np.array([[0.1, 0.2], [0.1, math.nan]]))
+    assert not found.first.correct.any() and not found.first.tie.any()
+    assert found.rank.tolist() == [3, 2]
+    assert found.reciprocal_rank.tolist() == [0.0, 0.5]
+
+
+def test_items_without_alternatives_and_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="item 1 has no other candidate"):
+        keyword_ranking(np.zeros(2), *padded([[0.1], []]))
+    with pytest.raises(ValueError, match=r"expected \[n\], \[n, K\]"):
+        keyword_ranking(np.zeros(3), np.zeros((2, 2)))
+    with pytest.raises(ValueError, match=r"row 1 has shape \(1, 2\): expected a flat list"):
+        padded([[1.0], [[1.0, 2.0]]])
+
+
+def test_no_items_give_no_rows():
+    assert keyword_ranking(np.zeros(0), np.zeros((0, 2))).rank.tolist() == []
