@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, WEIGHTS_NAME, cached_file, find_adapter_config_file
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils.hub import extract_commit_hash
 
 from hfcomp.evaluation.results import weights_hash
+from hfcomp.modeling import base_of_adapter
 
 
 def identity(place: str | Path) -> str:
@@ -16,12 +17,9 @@ def identity(place: str | Path) -> str:
     Args:
         place: folder or Hub id.
     """
-    adapter = find_adapter_config_file(str(place))
-    if adapter is None:
+    base = base_of_adapter(place)
+    if base is None:
         return _own(place, CONFIG_NAME)
-    from peft import PeftConfig
-
-    base = PeftConfig.from_pretrained(str(place)).base_model_name_or_path
     return f"{_own(place, ADAPTER_CONFIG_NAME)} on {identity(base)}"
 
 

@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from datasets import Dataset
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # a second to import, which whoever only compares stored results need not wait for
+    from datasets import Dataset
 
 COMPOSITIONAL = "compositional"
 GENERAL = "general"

@@ -64,21 +64,19 @@ class WebDatasetData:
     def remote(self, folders: Folders) -> Items:
         """The items from the Hub."""
         folder = self._downloaded()
-        return self._items(folder, Origin(self.repo, folder.name))
+        return self._items(folder, Origin(self.repo, folder.name))  # the cache names it by the commit
 
     def _downloaded(self) -> Path:
         wanted = [CLASSES, TEMPLATES, f"{TEST}/*", *([f"{TRAIN}/*"] if self.train else [])]
         try:
-            folder = snapshot_download(
-                self.repo, repo_type="dataset", revision=self.revision, allow_patterns=wanted
-            )  # its name is the commit
+            found = snapshot_download(self.repo, repo_type="dataset", revision=self.revision, allow_patterns=wanted)
         except GatedRepoError as error:
             raise Unavailable(gated(self.repo), "") from error
         except (RepositoryNotFoundError, RevisionNotFoundError) as error:
             raise Unavailable(f"{self.repo} is not on the Hub at this revision, or private.", "") from error
         except (HTTPError, OSError) as error:
             raise Unavailable(f"{self.repo} cannot be reached ({type(error).__name__}).", "") from error
-        return Path(folder)
+        return Path(found)
 
     def _items(self, folder: Path, origin: Origin) -> Items:
         if self.train and not (folder / TRAIN / COUNT).is_file():

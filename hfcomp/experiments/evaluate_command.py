@@ -250,11 +250,13 @@ def _report(
     titles = {one.title for one in chosen if one.name not in failed}
     tables = [table for table in found.tables if set(table["benchmark"]) <= titles]
     items = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    compared = [name for name in models if name not in BLIND]
     report = evaluation_report(
         items,
         models=models,
         averages={one.title: one.averages for one in chosen},
-        reference=reference if len(models) > 1 else None,
+        reference=reference if len(compared) > 1 else None,
+        subject=compared,
         tie=options.tie,
         benchmarks=found.benchmarks,
         skipped=found.skipped,

@@ -81,6 +81,7 @@ def evaluation_report(
     models: Mapping[str, Mapping[str, Any]],
     averages: Averages,
     reference: str | None = None,
+    subject: Sequence[str] | None = None,
     tie: str = "wrong",
     **facts: Any,
 ) -> EvaluationReport:
@@ -91,6 +92,7 @@ def evaluation_report(
         models: name to facts.
         averages: by title of the benchmark, as `summarize` takes them.
         reference: the model that the others are compared to; by default the first, none where it is alone.
+        subject: the models that are compared to it; by default all others.
         tie: what a tie counts.
         **facts: the other fields of `EvaluationReport`.
 
@@ -101,7 +103,7 @@ def evaluation_report(
     if reference is None and len(names) > 1:
         reference = names[0]
     references = [] if reference is None else [reference]
-    subject = [name for name in names if name != reference]
+    subject = [name for name in (names if subject is None else subject) if name != reference]
     lines: list[Line] = []
     if len(items):
         lines = summarize(items, models=names, references=references, subject=subject, averages=averages, tie=tie)

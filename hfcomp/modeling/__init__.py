@@ -6,6 +6,7 @@ nor saved.
 """
 
 from hfcomp.modeling.backbones import (
+    base_of_adapter,
     encode_images,
     encode_texts,
     freeze_towers,
@@ -24,6 +25,7 @@ __all__ = [
     "WITH_GRADIENT",
     "DualEncoder",
     "Features",
+    "base_of_adapter",
     "encode_images",
     "encode_texts",
     "freeze_towers",

@@ -48,14 +48,18 @@ def load_config(model: str | Path) -> Any:
     Raises:
         ValueError: for a model that is no dual encoder that hfcomp knows; NaFlex SigLIP 2 is refused by name.
     """
-    base = model
-    if find_adapter_config_file(str(model)) is not None:
-        from peft import PeftConfig
-
-        base = PeftConfig.from_pretrained(str(model)).base_model_name_or_path
-    config = AutoConfig.from_pretrained(base)
+    config = AutoConfig.from_pretrained(base_of_adapter(model) or model)
     check_model_type(config)
     return config
+
+
+def base_of_adapter(model: str | Path) -> str | None:
+    """The model that an adapter's id or folder is for; `None` for what is no adapter."""
+    if find_adapter_config_file(str(model)) is None:
+        return None
+    from peft import PeftConfig
+
+    return PeftConfig.from_pretrained(str(model)).base_model_name_or_path
 
 
 def check_model_type(config: Any) -> None:
@@ -103,6 +107,8 @@ def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> N
 def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
     """The processor that belongs to a model: of its id or folder, or of where a module was loaded from.
 
+    An adapter may come without one; it then has that of the model that it is for.
+
     Args:
         model: a Hub id, a folder or a module.
         argument: what the caller's own parameter for a processor is called, for the way out in errors.
@@ -111,7 +117,7 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
         ValueError: for a module that does not say where it came from, or whose origin has no processor.
     """
     if isinstance(model, str | Path):
-        return AutoProcessor.from_pretrained(model)
+        return _processor_of(model)
     name = getattr(model, "name_or_path", "") or getattr(model.config, "_name_or_path", "")
     way_out = f"Pass the model's own: {argument}=AutoProcessor.from_pretrained(...)."
     if not name:
@@ -122,6 +128,16 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
         raise ValueError(
             f"the module comes from {name!r}, where no processor can be loaded: {error} {way_out}"
         ) from error
+
+
+def _processor_of(place: str | Path) -> Any:
+    try:
+        return AutoProcessor.from_pretrained(place)
+    except (OSError, ValueError):
+        base = base_of_adapter(place)
+        if base is None:
+            raise
+        return AutoProcessor.from_pretrained(base)
 
 
 def _pooled(output: Any) -> torch.Tensor:

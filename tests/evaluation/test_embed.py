@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
+from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cells import Crop
 from hfcomp.evaluation.embed import Embedder
 from tests import tiny
@@ -14,7 +16,7 @@ from tests import tiny
 TEXTS = ["a red cube on a blue ball", "a green cone on a white ring with a black star", "a red cube on a blue ball"]
 
 
-@pytest.fixture(scope="module", params=["clip", "siglip", "siglip2"])
+@pytest.fixture(scope="module", params=["clip", "metaclip2", "siglip", "siglip2"])
 def folder(request, tmp_path_factory):
     return getattr(tiny, request.param)(tmp_path_factory.mktemp("models") / request.param)
 
@@ -144,3 +146,23 @@ def test_a_module_without_a_processor_says_how_to_pass_one(clip):
 def test_truncated_texts_are_counted(folder):
     found = Embedder(folder, device="cpu").texts([TEXTS[0], " and ".join([TEXTS[1]] * 9)])
     assert found.truncated == 1
+
+
+def test_an_adapter_is_its_base_with_the_adapter_whether_or_not_it_brings_a_processor(clip, tmp_path):
+    base = AutoModel.from_pretrained(clip)
+    torch.manual_seed(0)
+    settings = LoraConfig(target_modules=["q_proj", "v_proj"], r=2, init_lora_weights=False)
+    adapted = get_peft_model(base, settings)
+    adapted.save_pretrained(tmp_path / "adapter")
+    merged = adapted.merge_and_unload()
+    merged.save_pretrained(tmp_path / "merged")
+    AutoProcessor.from_pretrained(clip).save_pretrained(tmp_path / "merged")
+    pictures = [tiny.image(seed) for seed in range(3)]
+    with pytest.raises((OSError, ValueError)):
+        AutoProcessor.from_pretrained(tmp_path / "adapter")
+    one = Embedder(tmp_path / "adapter", device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    two = Embedder(tmp_path / "merged", device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    plain = Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    np.testing.assert_allclose(one.images(pictures), two.images(pictures), atol=1e-6)
+    np.testing.assert_allclose(one.texts(TEXTS).vectors, two.texts(TEXTS).vectors, atol=1e-6)
+    assert not np.allclose(plain.texts(TEXTS).vectors, one.texts(TEXTS).vectors, atol=1e-4)

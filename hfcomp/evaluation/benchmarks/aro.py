@@ -81,7 +81,11 @@ def _benchmark(
     }
     forms = (
         HubData(f"mteb/ARO-Visual-{part.capitalize()}", columns, revision=revision),
-        RawFiles((file, "images"), partial(rows, file=file, subset=subset), f"{file} and images/, as the authors do"),
+        RawFiles(
+            (file, "images"),
+            partial(rows, file=file, subset=subset),
+            f"{file} and images/ as the authors' script downloads them",
+        ),
     )
     return Benchmark(
         name=f"aro_{part}",

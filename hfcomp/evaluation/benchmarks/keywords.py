@@ -81,6 +81,16 @@ def keyword_benchmark(
     )
 
 
+class _Caption(NamedTuple):
+    """A caption by its row and its place there."""
+
+    row: int
+    number: int
+    item: str
+    image_id: str
+    text: str
+
+
 @dataclass(frozen=True)
 class KeywordItems:
     """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`].
@@ -182,14 +192,6 @@ class KeywordItems:
             "caption": one.text,
             "negative_captions": list(others),
         }
-
-
-class _Caption(NamedTuple):
-    row: int
-    number: int
-    item: str
-    image_id: str
-    text: str
 
 
 def coco_captions(folder: Path) -> list[dict[str, Any]]:

@@ -45,9 +45,9 @@ SUGARCREPE = Benchmark(
         ),
     ),
     averages=(
-        Average("macro of 7 subsets"),
+        Average("macro of 7 subsets", tuple((subset,) for subset in SUBSETS)),
         Average("macro of 3 groups", (ADD, REPLACE, SWAP)),
-        Average("micro", pooled=True),
+        Average("micro", (SUBSETS,), pooled=True),
         Average("REPLACE", (REPLACE,)),
         Average("SWAP", (SWAP,)),
         Average("ADD", (ADD,)),

@@ -56,7 +56,10 @@ SUGARCREPE_PP = Benchmark(
     suite=COMPOSITIONAL,
     protocol=TwoPositiveChoice(),
     data=(Adapted(_FILES, with_photographs),),
-    averages=(Average("macro of 5 subsets"), Average("micro", pooled=True)),
+    averages=(
+        Average("macro of 5 subsets", tuple((subset,) for subset in SUBSETS)),
+        Average("micro", (SUBSETS,), pooled=True),
+    ),
     paper="Dumpala et al. 2024, arXiv:2406.11171",
     licence="CC BY 4.0",
     obtain="It comes by itself, with COCO val2017 from the Hub; its text task needs no images.",

@@ -36,7 +36,8 @@ ZERO_SHOT = tuple(
         paper=paper,
         licence=licence,
         obtain=(
-            f"It comes by itself from the Hub; or pass a copy of clip-benchmark/wds_{repo} as --data wds_{repo}=FOLDER."
+            f"It comes by itself from the Hub; or pass a copy of clip-benchmark/wds_{repo} as "
+            f"--data wds_{repo}=FOLDER."
         ),
         folder=f"wds_{repo}",
     )

@@ -47,7 +47,7 @@ def captions(number: int) -> dict[str, list[str]]:
 
 
 def relation_on_hub(folder: Path, **changes: list) -> Path:
-    """Photo k in the box of image k, as `mteb/ARO-Visual-Relation` has its columns; the boxes are numbers with points."""
+    """Photo k in the box of image k, with the columns of `mteb/ARO-Visual-Relation`; its boxes are floats."""
     columns = {
         "image": [framed(row, BOX) for row in range(len(RELATIONS))],
         **captions(len(RELATIONS)),

@@ -1,0 +1,141 @@
+"""Rows are checked before anything is encoded, each distinct image and text is asked for once, memory stays small."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+
+import datasets
+import numpy as np
+import pytest
+
+from hfcomp.evaluation.benchmarks import benchmarks
+from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, checked, run_benchmark
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Items, Origin
+from tests import tiny
+
+CHOICE = Benchmark("choice", "Choice", COMPOSITIONAL, CaptionChoice(), (), "nobody", "none", "")
+WIDTH = 512
+
+
+class Counting:
+    """Random vectors, and how many distinct images and texts were asked for."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def index_images(self, images, *, column="image", progress=False) -> Indexed:
+        numbers = [int(cell["path"].rpartition("/")[2].removesuffix(".png")) for cell in images]
+        return self._indexed(max(numbers) + 1, np.array(numbers))
+
+    def index_texts(self, texts, *, progress=False) -> Indexed:
+        self.texts = list(texts)
+        return self._indexed(len(texts), np.arange(len(texts)))
+
+    def _indexed(self, number, index) -> Indexed:
+        vectors = np.random.default_rng(number).standard_normal((number, WIDTH)).astype(np.float32)
+        return Indexed(vectors, index, 0, number)
+
+
+def rows(number: int, folder, *, images: int = 5, negatives: int = 2, **columns) -> Items:
+    """Items about a few images, with captions and negatives from a few texts."""
+    for index in range(images):
+        tiny.image(index).save(folder / f"{index}.png")
+    texts = tiny.captions()[:40]
+    table = {
+        "image": [{"path": str(folder / f"{index % images}.png"), "bytes": None} for index in range(number)],
+        "caption": [texts[index % 20] for index in range(number)],
+        "negative_captions": [[texts[20 + (index + k) % 20] for k in range(negatives)] for index in range(number)],
+    }
+    return Items(datasets.Dataset.from_dict({**table, **columns}), Origin("memory"))
+
+
+def test_rows_are_named_where_the_data_does_not(tmp_path):
+    items = checked(CHOICE, rows(7, tmp_path))
+    assert items.rows["item"][:] == list("0123456") and set(items.rows["subset"]) == {"all"}
+    assert items.rows["image_id"][:] == [f"{index % 5}.png" for index in range(7)]
+    named = checked(CHOICE, rows(2, tmp_path, image_id=["a", None], subset=["x", "y"], item=[3, 3]))
+    assert named.rows["image_id"][:] == ["a", "y/3"] and named.rows["item"][:] == ["3", "3"]
+
+
+def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):
+    items = rows(8, tmp_path)
+    table = items.rows.to_dict()
+    table["caption"][1], table["caption"][2] = "  ", ""
+    table["negative_captions"][3] = ["", ""]
+    table["negative_captions"][4] = ["", "kept"]
+    table["image"][5] = {"path": str(tmp_path / "gone.png"), "bytes": None}
+    found = checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table), left_out={"invalid": 9}))
+    assert found.left_out == {"invalid": 9, EMPTY_CAPTION: 3, NO_IMAGE: 1}
+    assert found.rows["item"][:] == ["0", "4", "6", "7"]
+    report = run_benchmark(CHOICE, found, Counting())
+    assert report.items["item"].tolist() == ["0", "4", "6", "7"]
+    assert report.items["chance"].tolist() == pytest.approx([1 / 3, 1 / 2, 1 / 3, 1 / 3])
+
+
+def test_nothing_left_is_an_error(tmp_path):
+    items = rows(2, tmp_path)
+    table = items.rows.to_dict() | {"caption": ["", ""]}
+    with pytest.raises(ValueError, match="choice: memory has no item that can be scored: {'empty caption': 2}"):
+        checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
+
+
+def test_a_missing_column_names_those_that_are_there(tmp_path):
+    items = rows(2, tmp_path)
+    with pytest.raises(ValueError, match="memory has no column 'caption'; it has 'image', 'negative_captions'"):
+        checked(CHOICE, replace(items, rows=items.rows.remove_columns("caption")))
+
+
+def test_an_item_that_is_there_twice_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="has the item 'all/b' in rows 1 and 3"):
+        checked(CHOICE, rows(4, tmp_path, item=["a", "b", "c", "b"]))
+    assert len(checked(CHOICE, rows(2, tmp_path, item=["a", "a"], subset=["x", "y"])).rows) == 2
+
+
+def test_items_that_nobody_can_solve_are_counted(tmp_path):
+    items = rows(3, tmp_path)
+    table = items.rows.to_dict()
+    table["negative_captions"][1][1] = table["caption"][1]
+    found = checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
+    assert found.unsolvable == 1
+    report = run_benchmark(CHOICE, found, Counting())
+    assert report.items["value"][1] == 0
+
+
+def test_each_distinct_text_is_asked_for_once(tmp_path):
+    encoder = Counting()
+    report = run_benchmark(CHOICE, checked(CHOICE, rows(200, tmp_path)), encoder)
+    assert sorted(encoder.texts) == sorted(tiny.captions()[:40])
+    assert (report.images, report.texts) == (5, 40)
+
+
+def test_lists_of_unequal_length_are_masked():
+    table = TextTable()
+    column = table.add([["a", "b"], ["c"], [], ["b", "", "a"]])
+    assert table.distinct == ["a", "b", "c"]
+    assert column.ragged(slice(0, 4)).tolist() == [[0, 1, -1], [2, -1, -1], [-1, -1, -1], [1, -1, 0]]
+    assert column.ragged(slice(1, 2)).tolist() == [[2]]
+
+
+def test_memory_does_not_grow_with_the_items_but_by_their_own_outcomes(tmp_path):
+    """6,000 items of 4 negatives and width 512 are 60 MB of vectors, which are never there at once."""
+    peaks = {}
+    for number in (1000, 6000):
+        items = checked(CHOICE, rows(number, tmp_path, negatives=4))
+        tracemalloc.start()
+        report = run_benchmark(CHOICE, items, Counting())
+        peaks[number] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(report.items) == number
+    assert peaks[6000] - peaks[1000] < 5000 * 2000
+
+
+def test_every_benchmark_says_where_it_comes_from():
+    for benchmark in benchmarks().values():
+        assert benchmark.paper and benchmark.licence and benchmark.obtain and benchmark.data, benchmark.name
+        assert all(form.layout for form in benchmark.data), benchmark.name
+        assert benchmark.version >= 1 and benchmark.title
+    titles = [benchmark.title for benchmark in benchmarks().values()]
+    assert len(titles) == len(set(titles))
