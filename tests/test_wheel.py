@@ -33,7 +33,9 @@ def test_wheel_ships_the_recipes(wheel):
 
 
 def test_wheel_ships_every_module_and_nothing_beside_the_package(wheel):
-    on_disk = {path.relative_to(ROOT).as_posix() for path in (ROOT / "hfcomp").rglob("*.py")}
+    kinds = {".py", ".md", ".txt"}  # modules, the pages of the evaluate modules, lists of names
+    files = (ROOT / "hfcomp").rglob("*.*")
+    on_disk = {path.relative_to(ROOT).as_posix() for path in files if path.suffix in kinds}
     names = set(wheel.namelist())
     assert on_disk <= names
     assert {name.split("/")[0] for name in names} == {"hfcomp", f"hfcomp-{hfcomp.__version__}.dist-info"}

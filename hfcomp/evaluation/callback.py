@@ -22,7 +22,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.results import write_items
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Average, Benchmark, Folders, Unavailable
+from hfcomp.evaluation.spec import Average, Benchmark, Folders, Items, Unavailable
 from hfcomp.modeling import load_processor
 
 NUMBERS = ["value", "tie"]
@@ -107,8 +107,9 @@ class EvaluateBenchmarks(TrainerCallback):
         self._processor = self._found_processor(processing_class)
         self._embedder()  # whether model and processor fit is said now rather than after some training
         self.benchmarks = _found(benchmarks)
+        places = _folders(folders)
         with trainer.args.main_process_first(desc="loading benchmarks"):
-            self._items = [_loaded(benchmark, _folders(folders)) for benchmark in self.benchmarks]
+            self._items = [_loaded(benchmark, places) for benchmark in self.benchmarks]
         self._values: dict[str, float] | None = None
         self._headlines: list[str] = []
 
@@ -121,7 +122,7 @@ class EvaluateBenchmarks(TrainerCallback):
             ValueError: for a callback that was made for another trainer, that would never score, or that would lack
                 the value which the trainer is to choose by.
         """
-        self._values = None
+        self._values, self._headlines = None, []
         self._check_schedule(args)
         handler = self.trainer.callback_handler
         # whoever reads the metrics of an evaluation, such as early stopping, has to come later
@@ -140,6 +141,7 @@ class EvaluateBenchmarks(TrainerCallback):
         values = self._scored()
         if args.eval_strategy == "no" and args.metric_for_best_model is not None:
             self._check_best(args, values)
+            # the Trainer's own rule, which it applies after its own evaluations only
             is_best = self.trainer._determine_best_metric(metrics=values, trial=None)
             if is_best and args.save_strategy == "best":
                 control.should_save = True
@@ -330,7 +332,7 @@ def _folders(given: str | Path | Mapping[str, str | Path] | None) -> Folders:
     return Folders(root, own)
 
 
-def _loaded(benchmark: Benchmark, folders: Folders) -> Any:
+def _loaded(benchmark: Benchmark, folders: Folders) -> Items:
     try:
         return checked(benchmark, load_items(benchmark, folders))
     except Unavailable as error:

@@ -351,6 +351,11 @@ def _digest(content: Any) -> bytes:
 
 
 def text_key(text: Any, row: int) -> bytes:
+    """What tells that two texts are the same.
+
+    Raises:
+        TypeError: for what is no text, with its row.
+    """
     if not isinstance(text, str):
         raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Leave such entries out.")
     return _digest(text.encode("utf-8", "surrogatepass"))

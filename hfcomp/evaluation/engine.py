@@ -21,7 +21,6 @@ ROWS_AT_A_TIME = 1024
 LEFT_OUT = "left_out"
 EMPTY_CAPTION = "empty caption"
 NO_IMAGE = "image missing"
-TEXTS_ALONE = "image missing, scored on texts alone"
 
 
 class Encoder(Protocol):
@@ -105,13 +104,13 @@ def checked(benchmark: Benchmark, items: Items) -> Items:
         given = np.array([value or "" for value in rows[LEFT_OUT][:]], dtype=object)
         reason = np.where(given != "", given, reason)
     kept = _kept(_named(items), np.flatnonzero(reason == ""))
-    noted = np.where((reason == "") & missing, TEXTS_ALONE, reason)
     left_out = dict(items.left_out)
-    for name in noted[noted != ""]:
+    for name in reason[reason != ""]:
         left_out[name] = left_out.get(name, 0) + 1
     if not len(kept.rows):
         raise ValueError(f"{benchmark.name}: {items.origin.place} has no item that can be scored: {left_out}.")
-    kept = replace(kept, left_out=left_out, unsolvable=_unsolvable(benchmark, kept.rows))
+    texts_alone = int(((reason == "") & missing).sum())
+    kept = replace(kept, left_out=left_out, unsolvable=_unsolvable(benchmark, kept.rows), texts_alone=texts_alone)
     _check_names(benchmark, kept)
     return kept
 

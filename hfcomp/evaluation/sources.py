@@ -63,6 +63,7 @@ class Pool:
         image: its column of images.
         key: its column of file names.
         revision: of `repo`, where one could be confirmed.
+        data_files: files of `split`, where the others are not to be fetched.
         obtain: how to get the folder.
     """
 
@@ -72,6 +73,7 @@ class Pool:
     image: str = "image"
     key: str = "file_name"
     revision: str | None = None
+    data_files: str | None = None
     obtain: str = ""
 
     def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
@@ -90,7 +92,8 @@ class Pool:
             return files_of(folder, names), Origin(str(folder))
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
-        rows, origin = hub_rows(self.repo, {"split": self.split}, self.revision)
+        files = {"data_files": {self.split: self.data_files}} if self.data_files else {}
+        rows, origin = hub_rows(self.repo, {"split": self.split, **files}, self.revision)
         require(rows, (self.image, self.key), self.repo)
         place = {name: row for row, name in enumerate(rows[self.key])}
         return PooledImages(rows[self.image], [place.get(name) for name in names]), origin

@@ -62,7 +62,8 @@ class Items:
         origin: what was read.
         images: cells of image columns that lie elsewhere than in `rows`, as `decode_image` takes them.
         left_out: rows that are not scored, by reason.
-        unsolvable: rows with a negative that reads as the caption does: a tie for every scorer, and so wrong.
+        unsolvable: rows with a negative that reads as the caption does, which no scorer can get right.
+        texts_alone: rows without an image of which only the texts are scored.
         classes: names for zero-shot classification and probes, by label.
         templates: prompts with `{c}` for the class.
         train: rows that a probe is fitted on.
@@ -76,6 +77,7 @@ class Items:
     templates: tuple[str, ...] = ()
     train: Items | None = None
     unsolvable: int = 0
+    texts_alone: int = 0
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ class Benchmark:
 
     Attributes:
         name: on the command line.
-        title: in tables.
+        title: in tables. Benchmarks of one title are parts of one: they have averages in common, and subsets of their
+            own.
         suite: `COMPOSITIONAL` or `GENERAL`.
         protocol: how an item is scored.
         data: forms of the data, in the order in which they are looked for.
@@ -196,6 +199,7 @@ class Benchmark:
         averages: means over subsets that are in use.
         gated: whether the Hub asks for consent first.
         folder: name of a folder of data that it shares with other benchmarks; one of its own name goes before it.
+        in_suites: whether a suite has it; what fetches hundreds of GB or computes for a day runs when it is named.
         version: raised with any change that changes a number.
     """
 
@@ -210,4 +214,5 @@ class Benchmark:
     averages: tuple[Average, ...] = ()
     gated: bool = False
     folder: str | None = None
+    in_suites: bool = True
     version: int = 1

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import GatedRepoError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.sources import gated
+from hfcomp.evaluation.sources import gated, unreachable
 from hfcomp.evaluation.spec import Folders, Items, Origin, Unavailable
 
 TEST, TRAIN = "test", "train"
@@ -74,8 +74,8 @@ class WebDatasetData:
             raise Unavailable(gated(self.repo), "") from error
         except (RepositoryNotFoundError, RevisionNotFoundError) as error:
             raise Unavailable(f"{self.repo} is not on the Hub at this revision, or private.", "") from error
-        except (HTTPError, OSError) as error:
-            raise Unavailable(f"{self.repo} cannot be reached ({type(error).__name__}).", "") from error
+        except Exception as error:  # as in sources.hub_rows
+            raise Unavailable(unreachable(self.repo, error), "") from error
         return Path(found)
 
     def _items(self, folder: Path, origin: Origin) -> Items:

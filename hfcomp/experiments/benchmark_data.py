@@ -34,9 +34,12 @@ def data_folders(given: Sequence[str], root: Path | None = None, *, option: str)
 
 
 def remarks(benchmark: Benchmark, items: Items) -> Iterator[str]:
-    """What a reader has to know about a benchmark's items: those left out, and those that cannot be solved."""
+    """What a reader has to know about a benchmark's items: which are not scored, in part or at all, or cannot be."""
     total = len(items.rows) + sum(items.left_out.values())
     for reason, count in items.left_out.items():
         yield f"{benchmark.name}: {count:,} of {total:,} rows left out: {reason}"
+    if items.texts_alone:
+        count = f"{items.texts_alone:,} of {len(items.rows):,} rows"
+        yield f"{benchmark.name}: {count} have no image and are scored on their texts alone"
     if items.unsolvable:
         yield f"{benchmark.name}: {items.unsolvable:,} items cannot be solved: a negative is the caption"

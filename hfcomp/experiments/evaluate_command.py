@@ -30,6 +30,7 @@ from hfcomp.experiments.evaluation_report import evaluation_report, print_evalua
 from hfcomp.experiments.session import Session, open_session
 
 FAILED = "failed: "
+PATIENCE = 7 * 24 * 3600  # seconds that the other processes wait for the one that fits probes
 
 
 @dataclass
@@ -37,13 +38,13 @@ class Outcome:
     """What an evaluation has found so far.
 
     Attributes:
-        tables: outcomes per item, with the column `model`.
+        tables: outcomes per item with the column `model`, by name of the benchmark and the model.
         benchmarks: facts by name of the benchmark, as `results.json` has them.
         skipped: benchmarks that were not scored, as `results.json` has them.
         seconds: model to benchmark to seconds.
     """
 
-    tables: list[pd.DataFrame] = field(default_factory=list)
+    tables: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
     benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
     skipped: list[dict[str, str]] = field(default_factory=list)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -119,7 +120,7 @@ def evaluate(options: argparse.Namespace) -> bool:
     if (folder / "results.json").exists() and not options.overwrite:
         raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
     blind = _blind(options.blind, models)
-    session = open_session({"use_cpu": options.device == "cpu"})
+    session = open_session({"use_cpu": options.device == "cpu", "ddp_timeout": PATIENCE})
     cache = EmbeddingCache(None if options.no_cache else options.cache or default_folder())
     encoders = {name: _encoder(place, options, cache) for name, place in models.items()}
     found = Outcome()
@@ -143,6 +144,9 @@ def _benchmarks(options: argparse.Namespace) -> list[Benchmark]:
     if not named and not options.suite:
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
     chosen = [*(suite(options.suite) if options.suite else []), *find_benchmarks(named)]
+    if options.suite:
+        costly = [name for name, one in all_benchmarks().items() if not one.in_suites and one not in chosen]
+        print(f"not in a suite, as they fetch or compute too much; name them to run them: {', '.join(costly)}")
     return list({one.name: one for one in chosen}.values())
 
 
@@ -204,7 +208,9 @@ def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session
             continue
         one = items[benchmark.name]
         facts = {"title": benchmark.title, "version": benchmark.version, "data": asdict(one.origin)}
-        found.benchmarks[benchmark.name] = {**facts, "items": len(one.rows), "left_out": dict(one.left_out)}
+        counts = {"unsolvable": one.unsolvable, "texts_alone": one.texts_alone}
+        facts |= {"items": len(one.rows), "left_out": dict(one.left_out), **counts}
+        found.benchmarks[benchmark.name] = facts
         for remark in remarks(benchmark, one):
             session.tell(remark)
     return items
@@ -223,7 +229,7 @@ def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found:
     took = time.perf_counter() - start
     found.seconds[name][benchmark.name] = took
     if main:
-        found.tables.append(report.items.assign(model=name))
+        found.tables[benchmark.name, name] = report.items.assign(model=name)
         _tell(name, benchmark, report, took, session)
 
 
@@ -247,8 +253,7 @@ def _report(
     options: argparse.Namespace,
 ) -> None:
     failed = {one["benchmark"] for one in found.skipped if one["reason"].startswith(FAILED)}
-    titles = {one.title for one in chosen if one.name not in failed}
-    tables = [table for table in found.tables if set(table["benchmark"]) <= titles]
+    tables = [table for (name, _), table in found.tables.items() if name not in failed]
     items = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     compared = [name for name in models if name not in BLIND]
     report = evaluation_report(

@@ -130,7 +130,9 @@ class ExperimentConfig:
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
         if self.evaluation == "benchmarks" and not self.evaluation_benchmarks:
-            raise ValueError("evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ...")
+            raise ValueError(
+                "evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
+            )
 
 
 def _check_kinds(names: list[str]) -> None:

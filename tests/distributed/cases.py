@@ -441,7 +441,7 @@ def rows_and_whole(models: Path, folder: Path) -> Found:
 
 @case
 def embeddings(models: Path, folder: Path) -> Found:
-    """Seven images and eleven texts in batches of two: cold, with part of them cached by one process only, and warm."""
+    """Seven images and eleven texts in batches of two: cold, with a part of them cached by one process, and warm."""
     pictures = [tiny.image(seed, (40 + seed, 50)) for seed in (0, 1, 2, 1, 3, 4, 5, 6)]
     texts = [text[: 10 + 3 * number] for number, text in enumerate(tiny.captions()[:11])]
     if rank() == 0:

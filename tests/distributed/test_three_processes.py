@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.distributed.cases import LOSSES
-from tests.distributed.compare import assert_same_embeddings, assert_same_log, assert_same_tensors, assert_slices_add_up
+from tests.distributed.compare import (
+    assert_same_embeddings,
+    assert_same_log,
+    assert_same_tensors,
+    assert_slices_add_up,
+)
 from tests.distributed.launch import Results, launch
 
 SLICES = [[0, 3], [3, 6], [6, 8]]

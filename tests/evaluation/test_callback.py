@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import weakref
 
@@ -25,7 +26,7 @@ from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.results import summarize
 from hfcomp.evaluation.sources import RawFiles, load_items
-from hfcomp.evaluation.spec import Benchmark, Folders, Unavailable
+from hfcomp.evaluation.spec import Average, Benchmark, Folders, Unavailable
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -201,6 +202,9 @@ def test_several_sets_for_evaluation_score_once(trainer_of, pairs):
     assert len(found) == 1 + 3
     # after training the weights are those of the best step, no longer those of the last
     assert trainer.evaluate(pairs.select([0]))[KEY] == max(found[1:]) != found[-1]
+    for parameter in trainer.model.parameters():
+        parameter.data.zero_()
+    assert trainer.evaluate(pairs.select([0]))[KEY] == 0
 
 
 # What is left behind
@@ -301,7 +305,20 @@ def test_a_benchmark_without_averages_is_the_mean_over_items(root):
         "eval_own_group_ties": 0.0,
     }
     # an average over a subset that is not there is none
-    assert benchmark_values(SUGARCREPE, table)["eval_sugarcrepe_text_to_image_recall@1"] == pytest.approx(1 / 3)
+    averages = (Average("absent", (("a",), ("c",))), Average("macro"))
+    macro = benchmark_values(own_benchmark(averages=averages), table)
+    assert macro["eval_own_text_to_image_recall@1"] == pytest.approx(1 / 3)
+
+
+def test_steps_that_are_equally_good_have_the_same_value():
+    """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1: by it a later checkpoint would seem the better."""
+    benchmark = own_benchmark(averages=(Average("macro"),))
+    rights, found = (1, 2, 3), set()
+    for order in itertools.permutations(rights):
+        rows = [(subset, item < right) for subset, right in zip("abc", order, strict=True) for item in range(10)]
+        table = pd.DataFrame(rows, columns=["subset", "value"]).assign(metric="choice", tie=False)
+        found.add(benchmark_values(benchmark, table)["eval_own_choice"])
+    assert found == {0.2}
 
 
 def test_ties_are_wrong_and_shown(root):
@@ -333,7 +350,19 @@ def test_trackers_see_the_values_the_best_and_its_step(trainer_of):
     assert not [key for line in tracker.lines for key in line if "/" in key]
 
 
-def test_outcomes_per_item_are_written_if_asked_for(trainer_of, tmp_path):
+def test_a_run_that_ends_before_anything_is_scored_has_no_best(trainer_of):
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = True
+
+    trainer = trainer_of(scoring={"at_start": False}, eval_strategy="steps", eval_steps=2, callbacks=[Stop()])
+    assert trainer.evaluate()[KEY] > 0
+    trainer.train()
+    assert trainer.state.global_step == 1
+    assert not [key for line in trainer.state.log_history for key in line if key.startswith(KEY)]
+
+
+def test_outcomes_per_item_are_written_if_asked_for(trainer_of, pairs, tmp_path):
     trainer = trainer_of("", scoring={"steps": 2, "save_items": True}, benchmarks=["sugarcrepe", own_benchmark()])
     trainer.train()
     files = sorted((tmp_path / "run").iterdir())
@@ -344,6 +373,10 @@ def test_outcomes_per_item_are_written_if_asked_for(trainer_of, tmp_path):
         own = table[table["benchmark"] == "SugarCrepe"]
         assert own.groupby("subset")["value"].mean().mean() == pytest.approx(value)
         assert (table["benchmark"] == "own").sum() == 2
+    for parameter in trainer.model.parameters():
+        parameter.data.zero_()
+    assert trainer.evaluate(pairs.select([0]))[KEY] == 0
+    assert pd.read_parquet(files[-1]).equals(tables[-1]), "the file is of step 3, whatever is scored afterwards"
     # two steps are compared as two models are
     summarize(pd.concat(tables), models=["step 0", "step 3"], references=["step 0"])
 

@@ -195,8 +195,8 @@ class _Response:
         (errors.GatedRepoError("no", response=_Response()), "is gated: accept its terms"),
         (errors.RepositoryNotFoundError("no", response=_Response()), "is not on the Hub at this revision, or private"),
         (errors.RevisionNotFoundError("no", response=_Response()), "is not on the Hub at this revision, or private"),
-        (errors.LocalEntryNotFoundError("no"), r"cannot be reached \(LocalEntryNotFoundError\)"),
-        (errors.HTTPError("no"), r"cannot be reached \(HTTPError\)"),
+        (errors.LocalEntryNotFoundError("no"), r"cannot be read \(LocalEntryNotFoundError"),
+        (errors.HTTPError("no"), r"cannot be read \(HTTPError"),
     ],
 )
 def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):

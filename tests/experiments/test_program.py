@@ -170,7 +170,14 @@ def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
     "words",
     [
         ["--evaluation", "own", "--evaluation_dataset", "ROWS"],
-        "--evaluation benchmarks --evaluation_benchmarks sugarcrepe --evaluation_data sugarcrepe=nowhere".split(),
+        [
+            "--evaluation",
+            "benchmarks",
+            "--evaluation_benchmarks",
+            "sugarcrepe",
+            "--evaluation_data",
+            "sugarcrepe=nowhere",
+        ],
         ["--dataset", "ROWS"],
         ["--fresh_model", "vit_b32", "--clip_vocabulary", "nowhere"],
     ],

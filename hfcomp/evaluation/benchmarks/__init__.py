@@ -37,14 +37,14 @@ def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
 
 
 def suite(name: str) -> list[Benchmark]:
-    """The benchmarks of a suite: `compositional`, `general` or `all`.
+    """The benchmarks of a suite: `compositional`, `general` or `all`; without those that run only when they are named.
 
     Raises:
         ValueError: for another name.
     """
     if name not in (*SUITES, "all"):
         raise ValueError(f"suite: found {name!r}, expected {', '.join(SUITES)} or all.{nearest(name, SUITES)}")
-    return [one for one in benchmarks().values() if name in (one.suite, "all")]
+    return [one for one in benchmarks().values() if name in (one.suite, "all") and one.in_suites]
 
 
 def _known(name: str) -> list[Benchmark]:

@@ -25,6 +25,7 @@ IMAGENET_PROBES = tuple(
             "clip-benchmark/wds_imagenet1k as --data wds_imagenet1k=FOLDER."
         ),
         folder="wds_imagenet1k",
+        in_suites=False,
     )
     for name, fit in FITS.items()
 )

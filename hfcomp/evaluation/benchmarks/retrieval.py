@@ -9,6 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
+from hfcomp.evaluation.benchmarks.coco import COCO_VAL2014
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import HubData, Pool, RawFiles
@@ -18,10 +19,6 @@ FLICKR30K_IMAGES = Pool(
     name="flickr30k-images",
     obtain="Ask for Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
     "as --data flickr30k-images=FOLDER.",
-)
-COCO_VAL2014 = Pool(
-    name="val2014",
-    obtain="Get http://images.cocodataset.org/zips/val2014.zip and pass its folder as --data val2014=FOLDER.",
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
+from hfcomp.evaluation.benchmarks.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, Pool, RawFiles
@@ -21,11 +21,10 @@ FEWEST_VOTES = 2
 NOT_VALID = f"not valid: fewer than {FEWEST_VOTES} of 3 annotators chose the caption alone"
 KEYS = ("image_file", "caption", "foil", "mturk")
 
-_COCO_2014 = "Get http://images.cocodataset.org/zips/{0}.zip and pass its folder as --data {0}=FOLDER."
 POOLS = (
     COCO_VAL2017,
-    Pool("val2014", obtain=_COCO_2014.format("val2014")),
-    Pool("train2014", obtain=_COCO_2014.format("train2014")),
+    COCO_VAL2014,
+    COCO_TRAIN2014,
     Pool("visual7w", obtain="Get Visual7W's images and pass their folder as --data visual7w=FOLDER."),
     Pool("swig", obtain="Get images_512 of github.com/allenai/swig and pass the folder as --data swig=FOLDER."),
     Pool("visdial_val2018", obtain="Get VisDial's val2018 images; pass the folder as --data visdial_val2018=FOLDER."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
 from hfcomp.evaluation.probes.linear import VTAB_IMAGES, vtab_1k
 from hfcomp.evaluation.protocols.linear_probe import Fit, Probe
-from hfcomp.evaluation.sources import HubData
-from hfcomp.evaluation.spec import GENERAL, Benchmark, Data, Folders, Items
+from hfcomp.evaluation.sources import Adapted, HubData
+from hfcomp.evaluation.spec import GENERAL, Average, Benchmark, Data, Folders, Items
 from hfcomp.evaluation.webdataset import WebDatasetData
 
 # the three revisions are pinned by mteb
@@ -34,75 +34,69 @@ SUN397 = HubData(
     revision="7e6af6a2499ad708618be868e1471eac0aca1168",
 )
 
-GROUPS: dict[str, dict[str, tuple[str, Data]]] = {
+GROUPS: dict[str, dict[str, Data]] = {
     "natural": {
-        "caltech101": ("Caltech-101", _tars("caltech101")),
-        "cifar100": ("CIFAR-100", _tars("cifar100")),
-        "dtd": ("DTD", _tars("dtd")),
-        "flowers": ("Flowers-102", _tars("flowers")),
-        "pets": ("Pets", _tars("pets")),
-        "sun397": ("SUN397", SUN397),
-        "svhn": ("SVHN", _tars("svhn")),
+        "caltech101": _tars("caltech101"),
+        "cifar100": _tars("cifar100"),
+        "dtd": _tars("dtd"),
+        "flowers": _tars("flowers"),
+        "pets": _tars("pets"),
+        "sun397": SUN397,
+        "svhn": _tars("svhn"),
     },
     "specialized": {
-        "eurosat": ("EuroSAT", _tars("eurosat")),
-        "pcam": ("Patch Camelyon", _tars("pcam", revision=PCAM)),
-        "resisc45": ("RESISC45", _tars("resisc45")),
-        "retinopathy": ("Diabetic Retinopathy", _tars("diabetic_retinopathy")),
+        "eurosat": _tars("eurosat"),
+        "pcam": _tars("pcam", revision=PCAM),
+        "resisc45": _tars("resisc45"),
+        "retinopathy": _tars("diabetic_retinopathy"),
     },
     "structured": {
-        "clevr_count": ("CLEVR count", _tars("clevr_count_all", revision=CLEVR_COUNT)),
-        "clevr_distance": ("CLEVR distance", _tars("clevr_closest_object_distance", revision=CLEVR_DISTANCE)),
-        "dmlab": ("DMLab", _tars("dmlab")),
-        "dsprites_location": ("dSprites location", _tars("dsprites_label_x_position", DSPRITES_BINS)),
-        "dsprites_orientation": ("dSprites orientation", _tars("dsprites_label_orientation", DSPRITES_BINS)),
-        "kitti": ("KITTI distance", _tars("kitti_closest_vehicle_distance")),
-        "smallnorb_azimuth": ("smallNORB azimuth", _tars("smallnorb_label_azimuth")),
-        "smallnorb_elevation": ("smallNORB elevation", _tars("smallnorb_label_elevation")),
+        "clevr_count": _tars("clevr_count_all", revision=CLEVR_COUNT),
+        "clevr_distance": _tars("clevr_closest_object_distance", revision=CLEVR_DISTANCE),
+        "dmlab": _tars("dmlab"),
+        "dsprites_location": _tars("dsprites_label_x_position", DSPRITES_BINS),
+        "dsprites_orientation": _tars("dsprites_label_orientation", DSPRITES_BINS),
+        "kitti": _tars("kitti_closest_vehicle_distance"),
+        "smallnorb_azimuth": _tars("smallnorb_label_azimuth"),
+        "smallnorb_elevation": _tars("smallnorb_label_elevation"),
     },
 }
-"""Title and data of each task, by VTAB's three groups."""
+"""The data of each task, by VTAB's three groups."""
+
+AVERAGES = (
+    Average("mean of 19 tasks", tuple((task,) for group in GROUPS.values() for task in group)),
+    *(
+        Average(f"mean of {len(group)} {name} tasks", tuple((task,) for task in group))
+        for name, group in GROUPS.items()
+    ),
+)
+"""The means over tasks and groups of tasks that VTAB reports; every task is a benchmark, and a subset of VTAB."""
 
 
-@dataclass(frozen=True)
-class ThousandTraining:
-    """Data of which 1,000 training images are kept, a seeded sample; see `hfcomp.evaluation.probes.linear.vtab_1k`.
-
-    Attributes:
-        data: of all training images.
-    """
-
-    data: Data
-
-    @property
-    def layout(self) -> str:
-        """In words."""
-        return self.data.layout
-
-    def local(self, folder: Path, folders: Folders) -> Items | None:
-        """The items, when the folder holds the data."""
-        items = self.data.local(folder, folders)
-        return None if items is None else self._kept(items)
-
-    def remote(self, folders: Folders) -> Items:
-        """The items from the Hub; all training images are fetched."""
-        return self._kept(self.data.remote(folders))
-
-    @staticmethod
-    def _kept(items: Items) -> Items:
-        chosen, _ = vtab_1k(len(items.train.rows))
-        images = {name: PooledImages(cells, chosen) for name, cells in items.train.images.items()}
-        return replace(items, train=replace(items.train, rows=items.train.rows.select(chosen), images=images))
+def _as_part(name: str, thousand: bool, items: Items, folders: Folders, beside: Path | None) -> Items:
+    """A task's items as a subset of VTAB; of the training images a seeded sample of 1,000 where that is asked for."""
+    numbers = items.rows["item"][:] if "item" in items.rows.column_names else range(len(items.rows))
+    own = {"subset": [name] * len(items.rows), "image_id": [f"{name}/{number}" for number in numbers]}
+    rows = items.rows.remove_columns([column for column in own if column in items.rows.column_names])
+    for column, values in own.items():
+        rows = rows.add_column(column, values)
+    train = items.train
+    if thousand:
+        chosen, _ = vtab_1k(len(train.rows))
+        images = {column: PooledImages(cells, chosen) for column, cells in train.images.items()}
+        train = replace(train, rows=train.rows.select(chosen), images=images)
+    return replace(items, rows=rows, train=train)
 
 
 def _tasks(prefix: str, title: str, fit: Fit, thousand: bool) -> tuple[Benchmark, ...]:
     return tuple(
         Benchmark(
             name=f"{prefix}_{name}",
-            title=f"{title} {own}",
+            title=title,
             suite=GENERAL,
             protocol=Probe(fit, top=(1,)),
-            data=(ThousandTraining(data) if thousand else data,),
+            data=(Adapted(data, partial(_as_part, name, thousand)),),
+            averages=AVERAGES,
             paper="Zhai et al. 2020, arXiv:1910.04867",
             licence="not stated for the copies; that of each task's own data",
             obtain=(
@@ -110,9 +104,10 @@ def _tasks(prefix: str, title: str, fit: Fit, thousand: bool) -> tuple[Benchmark
                 f"layout as --data {folder}=FOLDER."
             ),
             folder=folder,
+            in_suites=not thousand,
         )
         for group in GROUPS.values()
-        for name, (own, data) in group.items()
+        for name, data in group.items()
         for folder in [data.name if isinstance(data, WebDatasetData) else f"vtab_{name}"]
     )
 

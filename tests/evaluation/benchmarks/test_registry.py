@@ -25,17 +25,19 @@ def known(monkeypatch):
     return found
 
 
-def test_every_benchmark_of_the_package_has_its_own_name_and_title():
+def test_every_benchmark_of_the_package_has_its_own_name():
     found = benchmarks()
     assert all(name == one.name for name, one in found.items())
-    assert len({one.title for one in found.values()}) == len(found)
     suites = [one.suite for one in found.values()]
     assert suites == sorted(suites)
 
 
 def test_a_suite_is_all_of_its_benchmarks():
     assert {one.suite for one in suite("compositional")} == {COMPOSITIONAL}
-    assert len(suite("all")) == len(suite("general")) + len(suite("compositional")) == len(benchmarks())
+    assert len(suite("all")) == len(suite("general")) + len(suite("compositional"))
+    costly = {name for name, one in benchmarks().items() if one not in suite("all")}
+    assert {"imagenet1k_probe_adamw10", "imagenet1k_probe_lbfgs"} < costly
+    assert all(name.startswith(("imagenet1k_probe_", "vtab1k_")) for name in costly)
     with pytest.raises(ValueError, match="suite: found 'compo'"):
         suite("compo")
 

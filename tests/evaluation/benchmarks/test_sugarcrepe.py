@@ -99,7 +99,7 @@ def test_texts_of_the_repository_and_images_of_the_hub(folder, tmp_path, monkeyp
     (folder / "val2017").rename(tmp_path / "away")
     rows = items(SUGARCREPE, None)
     assert asked == [(WEB, tuple(f"{subset}.json" for subset in SUBSETS))]
-    assert hub.asked == [(VAL2017, {"split": "val", "revision": None})]
+    assert hub.asked == [(VAL2017, {"split": "val", "data_files": {"val": "data/val-*"}, "revision": None})]
     assert rows.origin.commit == "0047054b243992f0fad63d6f64f7544862daf846"
     assert rows.origin.pools[0].place == VAL2017
     assert rows.left_out == {NO_IMAGE: 25}

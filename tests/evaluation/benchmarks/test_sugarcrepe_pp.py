@@ -11,7 +11,7 @@ import pytest
 
 from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS, SUGARCREPE_PP
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import EMPTY_CAPTION, TEXTS_ALONE, run_benchmark
+from hfcomp.evaluation.engine import EMPTY_CAPTION, run_benchmark
 from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import (
     Sighted,
@@ -71,7 +71,7 @@ def test_averages_of_both_tasks(folder):
 def test_without_an_image_the_texts_are_scored_alone(folder):
     (folder / "val2017" / f"{5:012}.jpg").unlink()
     rows = items(SUGARCREPE_PP, folder)
-    assert rows.left_out == {TEXTS_ALONE: 5}
+    assert rows.texts_alone == 5 and not rows.left_out
     report = run_benchmark(SUGARCREPE_PP, rows, Sighted(oracle.knowing(TRUE)))
     assert report.items.groupby("metric").size().to_dict() == {"image-to-text": 10, "text only": 15}
 
@@ -82,7 +82,7 @@ def test_the_text_task_needs_no_images_at_all(folder, tmp_path, monkeypatch):
     (folder / "val2017").rename(tmp_path / "away")
     rows = items(SUGARCREPE_PP, None)
     assert asked == [(WEB, tuple(f"{subset}.json" for subset in SUBSETS))]
-    assert rows.left_out == {TEXTS_ALONE: 15} and rows.origin.pools == ()
+    assert rows.texts_alone == 15 and rows.origin.pools == ()
     report = run_benchmark(SUGARCREPE_PP, rows, Sighted(oracle.knowing(TRUE)))
     assert set(report.items["metric"]) == {"text only"} and report.items["value"].all()
     assert set(report.items["image_id"]) == {f"{number:012}.jpg" for number in NUMBERS.values()}
@@ -93,7 +93,7 @@ def test_images_of_the_hub(folder, tmp_path, monkeypatch):
     hub = oracle.HubOnDisk(monkeypatch, **{VAL2017: hub_folder(tmp_path / "coco", "val", columns, images=["image"])})
     (folder / "val2017").rename(tmp_path / "away")
     rows = items(SUGARCREPE_PP, folder)
-    assert hub.asked == [(VAL2017, {"split": "val", "revision": None})]
+    assert hub.asked == [(VAL2017, {"split": "val", "data_files": {"val": "data/val-*"}, "revision": None})]
     report = run_benchmark(SUGARCREPE_PP, rows, Sighted(oracle.knowing(TRUE)))
     assert scores(SUGARCREPE_PP, report)["replace_obj", "image-to-text"] == 1
     assert (report.items["metric"] == "image-to-text").sum() == 2
@@ -117,7 +117,7 @@ def test_the_real_files(clip):
     if data is None:
         pytest.skip("needs HFCOMP_REAL_DATA")
     rows = items(SUGARCREPE_PP, Path(data) / "sugarcrepe_pp", val2017=Path(data) / "coco" / "open_256")
-    assert len(rows.rows) == 4757 and rows.left_out == {TEXTS_ALONE: 4757 - 460} and rows.unsolvable == 2
+    assert len(rows.rows) == 4757 and rows.texts_alone == 4757 - 460 and rows.unsolvable == 2
     kept = [row for row, subset in enumerate(rows.rows["subset"]) if subset == "swap_obj"]
     part = replace(rows, rows=rows.rows.select(kept), images={"image": [rows.images["image"][row] for row in kept]})
     report = run_benchmark(SUGARCREPE_PP, part, Embedder(clip))
