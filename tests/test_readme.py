@@ -9,7 +9,12 @@ import datasets
 import pytest
 
 from hfcomp import CompositionalConfig
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.sources import load_items
+from hfcomp.evaluation.spec import Folders
 from tests import tiny
+from tests.evaluation import small_sugarcrepe
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -51,3 +56,42 @@ def test_the_objective_of_the_docs_trains(clip, tmp_path):
     trainer = names["MyTrainer"](clip, config, train_dataset=tiny.pairs(8))
     trainer.train()
     assert trainer.model.objective_state["temperature"].logarithm.item() != 0
+
+
+def test_the_blocks_of_the_page_on_benchmarks_run(clip, tmp_path, capsys):
+    module, own, training, keywords = blocks("docs/benchmarks.md")
+    exec(module, {})
+    assert "'accuracy': 0.5" in capsys.readouterr().out
+
+    rows = tiny.pairs(8, ragged=False)
+    columns = {"negatives": rows["negative_captions"][:], "kind": ["a", "b"] * 4}
+    folder = tmp_path / "pairs"
+    kept = rows.select_columns(["image", "caption"])
+    for name, values in columns.items():
+        kept = kept.add_column(name, values)
+    folder.mkdir()
+    kept.to_parquet(folder / "test-00000-of-00001.parquet")
+    names: dict = {}
+    exec(own, names)
+    mine = names["MINE"]
+    items = checked(mine, load_items(mine, Folders(own={"mine": folder})))
+    report = run_benchmark(mine, items, Embedder(clip, device="cpu"))
+    assert set(report.items["subset"]) == {"a", "b"} and len(report.items) == 8
+
+    small_sugarcrepe.write(tmp_path / "data", per_subset=1)
+    shorter = "per_device_train_batch_size=4, max_steps=2, use_cpu=True, eval_strategy"
+    for old, new in {
+        "openai/clip-vit-base-patch32": str(clip),
+        "runs/plain": str(tmp_path / "plain"),
+        "eval_strategy": shorter,
+        "steps=100": "steps=1",
+        '"data"': repr(str(tmp_path / "data")),
+    }.items():
+        training = training.replace(old, new)
+    names = {"train": tiny.pairs(8), "held_out": tiny.pairs(4)}
+    exec(training, names)
+    assert names["trainer"].state.best_metric is not None
+
+    names = {}
+    exec(keywords, names)
+    assert names["MINE"].name == "mine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datasets
 import numpy as np
+import pandas as pd
 import pytest
 
 from hfcomp.evaluation import sources, webdataset
@@ -13,6 +14,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
+from hfcomp.evaluation.summary import missing_averages, summarize
 from tests.evaluation.webdatasets import TRAIN, class_encoders, encoded, means, write_set
 
 TEST, TRAINING = [row % 4 for row in range(120)], [row % 4 for row in range(60)]
@@ -109,3 +111,24 @@ def test_sun397_is_read_from_parquet(tmp_path, monkeypatch):
     assert [how for _, how in asked] == [{"split": split, "revision": revision} for split in ("test", "train")]
     assert items.origin.place == "dpdl-benchmark/sun397" and items.origin.commit == revision
     np.testing.assert_array_equal(items.train.rows["label"], TRAINING)
+
+
+def test_the_tasks_are_subsets_of_one_benchmark_with_its_means(tmp_path):
+    write_set(tmp_path / "wds_vtab-svhn", TEST, TRAINING)
+    write_set(tmp_path / "wds_vtab-dtd", TEST[:40], TRAINING)
+    tables = []
+    for name, encoder in (("vtab_svhn", "perfect"), ("vtab_dtd", "inverted")):
+        items = checked(one(name), load_items(one(name), Folders(root=tmp_path)))
+        tables.append(run_benchmark(one(name), items, class_encoders()[encoder]).items)
+    table = pd.concat(tables).assign(model="model")
+    assert set(table["benchmark"]) == {"VTAB"} and set(table["subset"]) == {"svhn", "dtd"}
+    assert not set(tables[0]["image_id"]) & set(tables[1]["image_id"])
+    others = [task for group in GROUPS.values() for task in group if task not in ("svhn", "dtd")]
+    whole = pd.concat([table, *(tables[0].assign(model="model", subset=task) for task in others)])
+    averages = {"VTAB": one("vtab_dtd").averages}
+    lines = summarize(whole, models=["model"], references=[], averages=averages)
+    found = {line["subset"]: line["models"]["model"]["value"] for line in lines if line["metric"] == "accuracy"}
+    assert found["mean of 19 tasks"] == pytest.approx(18 / 19)  # each task counts the same, whatever its items
+    assert found["mean of 7 natural tasks"] == pytest.approx(6 / 7)
+    assert found["mean of 8 structured tasks"] == 1
+    assert {entry["average"] for entry in missing_averages(table, averages)} == {one.name for one in averages["VTAB"]}
