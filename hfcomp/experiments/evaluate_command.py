@@ -26,6 +26,7 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
 from hfcomp.evaluation.summary import TIE_RULES
 from hfcomp.experiments.benchmark_data import data_folders, remarks
+from hfcomp.experiments.benchmark_list import benchmark_list
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.session import Session, open_session
 
@@ -61,10 +62,10 @@ def main(arguments: Sequence[str]) -> None:
         arguments: models and options, see `parser`.
     """
     options = parser().parse_intermixed_args(arguments)
-    if options.list:
-        _list()
-        return
     try:
+        if options.list:
+            print("\n".join(benchmark_list(options.models)))
+            return
         failed = evaluate(options)
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
@@ -95,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--no_cache", action="store_true", help="encode everything anew and keep nothing")
     found.add_argument("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
-    found.add_argument("--list", action="store_true", help="list the benchmarks and where their data comes from")
+    found.add_argument("--list", action="store_true", help="list the benchmarks, or tell all about those named")
     return found
 
 
@@ -273,10 +274,3 @@ def _report(
     print_evaluation(report, folder if tables else None)
     if not tables:
         raise SystemExit("error: no benchmark could be scored.")
-
-
-def _list() -> None:
-    for benchmark in all_benchmarks().values():
-        gated = ", gated" if benchmark.gated else ""
-        print(f"{benchmark.name:24} {benchmark.suite:13} {benchmark.title} ({benchmark.paper})")
-        print(f"{'':24} {benchmark.licence}{gated}. {benchmark.obtain}")

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,22 +24,31 @@ def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):
     assert called == [("slipform/real", ["--max_steps", "3"])]
 
 
+@pytest.mark.parametrize("name", ["evaluate", "compare", "push-metrics"])
+def test_the_other_commands_get_their_words(name, monkeypatch):
+    called = []
+    module = import_module(cli.COMMANDS[name])
+    monkeypatch.setattr(module, "main", called.append)
+    cli.main([name, "a", "--flag"])
+    assert called == [["a", "--flag"]]
+
+
 @pytest.mark.parametrize("words", [["trian", "slipform"], ["train"]])
 def test_a_wrong_command_shows_the_usage(words):
-    with pytest.raises(SystemExit, match="is no command.\nusage: hfcomp train RECIPE"):
+    with pytest.raises(SystemExit, match="is no command.\nusage: hfcomp COMMAND"):
         cli.main(words)
 
 
 def test_version_and_help_are_printed(capsys):
     cli.main(["--version"])
     cli.main([])
-    assert capsys.readouterr().out.startswith(f"{hfcomp.__version__}\nusage: hfcomp train RECIPE")
+    assert capsys.readouterr().out.startswith(f"{hfcomp.__version__}\nusage: hfcomp COMMAND")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_before_a_recipe_is_the_usage(flag, capsys):
     cli.main(["train", flag])
-    assert capsys.readouterr().out.startswith("usage: hfcomp train RECIPE")
+    assert capsys.readouterr().out.startswith("usage: hfcomp COMMAND")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
