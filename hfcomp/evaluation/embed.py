@@ -285,9 +285,18 @@ class Embedder:
             "max_length": self.tokenizer.max_length,
             "full_length": self.tokenizer.pad_to_full,
             "lower": self.tokenizer.lower,
-            "vocabulary": _digest(json.dumps(processor.tokenizer.get_vocab(), sort_keys=True).encode()).hex(),
+            "vocabulary": _digest(_vocabulary(processor.tokenizer).encode()).hex(),
         }
         return {"images": {**shared, "pixels": pixels}, "texts": {**shared, "tokenizer": tokenizer}}
+
+
+def _vocabulary(tokenizer: Any) -> str:
+    """All that decides how a text is cut into tokens; padding and truncation are ours."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    rules = json.loads(backend.to_str())
+    return json.dumps({name: part for name, part in rules.items() if name not in ("padding", "truncation")})
 
 
 def _placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import PooledImages, files_of
 from hfcomp.evaluation.spec import Benchmark, Data, Folders, Items, Origin, Unavailable
 
+LONGEST_REASON = 120
 _COMMIT = re.compile(r"@([0-9a-f]{40})")
 
 
@@ -312,8 +314,8 @@ def _read_commit(rows: Dataset) -> str | None:
 
 def unreachable(place: str, error: Exception) -> str:
     """Why something on the Hub or the web cannot be had, in one line."""
-    said = str(error).strip().splitlines()
-    return f"{place} cannot be read ({type(error).__name__}{': ' + said[0] if said else ''})."
+    said = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
+    return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
 
 
 def gated(repo: str) -> str:

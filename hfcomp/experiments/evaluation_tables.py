@@ -191,7 +191,7 @@ def _values(title: str, lines: Sequence[Line], names: Mapping[str, str], *, with
 
 def _minus(lines: Sequence[Line], names: Mapping[str, str], reference: str | None) -> Sheet:
     """Every other model minus the reference, on the lines that stand for a benchmark."""
-    others = [name for name in names if name != reference] if reference is not None else []
+    others = _compared(lines, names, reference)
     several = len(others) > 1
     rows: list[list[str]] = []
     kept = [line for aspect in ASPECTS for line in standing(of_aspect(lines, aspect))]
@@ -208,8 +208,13 @@ def _minus(lines: Sequence[Line], names: Mapping[str, str], reference: str | Non
                 rows.append([label, *model, *change_cells(change, unit), smallest])
                 label = ""
     header = ["benchmark", *(["model"] if several else []), "points", "95 % interval", "p", "detectable"]
-    title = f"minus {reference}" if several or not others else f"{others[0]} minus {reference}"
+    title = f"{others[0]} minus {reference}" if len(others) == 1 else f"minus {reference}"
     return Sheet(title, header, rows, labels=1 + several)
+
+
+def _compared(lines: Sequence[Line], names: Mapping[str, str], reference: str | None) -> list[str]:
+    """The models with a difference to the reference; blind scorers have none."""
+    return [name for name in names if any(reference in line["differences"].get(name, {}) for line in lines)]
 
 
 def full_tables(lines: Sequence[Line], reference: str | None) -> list[Sheet]:
@@ -243,7 +248,7 @@ def _all_values(title: str, lines: Sequence[Line], names: Mapping[str, str]) -> 
 
 
 def _all_differences(title: str, lines: Sequence[Line], names: Mapping[str, str], reference: str | None) -> Sheet:
-    others = [name for name in names if name != reference] if reference is not None else []
+    others = _compared(lines, names, reference)
     rows = []
     for line in lines if others else ():
         unit = unit_of(line["metric"])
