@@ -23,6 +23,7 @@ from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.results import write_items
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.summary import plain_mean
 from hfcomp.modeling import load_processor
 
 NUMBERS = ["value", "tie"]
@@ -281,8 +282,8 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
 def _mean(part: pd.DataFrame, average: Average, subsets: Sequence[str]) -> pd.Series:
     """Value and ties of one metric, averaged as `hfcomp.evaluation.summary.summarize` does."""
     if average.pooled:
-        return part[part["subset"].isin(_named(average, subsets))][NUMBERS].mean()
-    means = part.groupby("subset", sort=False)[NUMBERS].mean()
+        return plain_mean(part[part["subset"].isin(_named(average, subsets))], NUMBERS)
+    means = pd.DataFrame({name: plain_mean(own, NUMBERS) for name, own in part.groupby("subset", sort=False)}).T
     groups = average.groups or tuple((subset,) for subset in subsets)
     return pd.DataFrame([means.loc[list(group)].mean() for group in groups]).mean()
 

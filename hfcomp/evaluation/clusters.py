@@ -88,54 +88,89 @@ def share_of_subsets(weights: Sequence[float] | None, number: int) -> NDArray[np
     return share / share.sum()
 
 
-def align(
-    parts: Sequence[Part], position: Mapping[Any, int]
-) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
-    """The positions of the I images that any subset has, and over these the sums `[K, I, M]` and sizes `[K, I]`."""
-    places = [np.array([position[name] for name in names], dtype=np.intp) for names, _, _ in parts]
-    used = np.unique(np.concatenate(places))
-    sums = np.zeros((len(parts), len(used), parts[0][1].shape[1]))
-    sizes = np.zeros((len(parts), len(used)))
-    for index, (place, (_, part_sums, part_sizes)) in enumerate(zip(places, parts, strict=True)):
-        where = np.searchsorted(used, place)
-        sums[index, where], sizes[index, where] = part_sums, part_sizes
-    return used, sums, sizes
+class Aligned:
+    """Subsets over the images of a benchmark, ready to be drawn.
 
-
-def mean_and_spread(
-    draws: NDArray[np.float64], sums: NDArray[np.float64], sizes: NDArray[np.float64], share: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """The weighted mean of K ratios for every draw, and its clustered standard error, not corrected for few images.
-
-    With `m_k = S_k / N_k` and weights `c_k`, the residual of image i is `r_i = sum_k c_k (s_ik - m_k n_ik) / N_k` and
-    the variance is `sum_i w_i r_i^2`.
+    Subsets that share no image, such as classes or tasks, are held by image, one after the other: cost and memory grow
+    with the number of images, whatever the number of subsets. Others need a table of images by subsets.
 
     Args:
-        draws: `[B, I]`, how often each image is drawn.
-        sums: `[K, I, M]`.
-        sizes: `[K, I]`.
-        share: `[K]`, sum 1.
+        parts: of `parts_of`.
+        position: of each image among the benchmark's.
+        share: `[K]`, what each subset's mean counts, sum 1.
 
-    Returns:
-        Means `[B, M]`, spreads `[B, M]`, and `[B]`, whether the draw has items of every subset; other rows are not
-        meaningful.
+    Attributes:
+        used: `[I]`, the positions of the images that any subset has.
+        largest: `[M]`, the largest sum of an image.
     """
-    drawn = draws @ sizes.T  # [B, K]
-    number = np.maximum(drawn, 1)
-    ratio = np.tensordot(draws, sums, axes=(1, 1)) / number[:, :, None]  # [B, K, M]
-    if len(sizes) == 1:
-        variance = _variance_of_one(draws, sums[0], sizes[0], ratio[:, 0]) / number**2
-    else:
-        variance = _variance_of_many(draws, sums, sizes, ratio, share / number)
-    return np.tensordot(ratio, share, axes=(1, 0)), np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
 
+    def __init__(self, parts: Sequence[Part], position: Mapping[Any, int], share: NDArray[np.float64]) -> None:
+        places = [np.array([position[name] for name in names], dtype=np.intp) for names, _, _ in parts]
+        together = np.concatenate(places)
+        self._share = share
+        self._disjoint = len(np.unique(together)) == len(together)
+        if self._disjoint:
+            self.used = together
+            self._sums = np.concatenate([sums for _, sums, _ in parts])  # [I, M]
+            self._sizes = np.concatenate([sizes for _, _, sizes in parts])  # [I]
+            self._starts = np.cumsum([0, *map(len, places[:-1])])
+            self.largest = np.abs(self._sums).max(axis=0)
+            return
+        self.used = np.unique(together)
+        self._sums = np.zeros((len(parts), len(self.used), parts[0][1].shape[1]))
+        self._sizes = np.zeros((len(parts), len(self.used)))
+        for index, (place, (_, part_sums, part_sizes)) in enumerate(zip(places, parts, strict=True)):
+            where = np.searchsorted(self.used, place)
+            self._sums[index, where], self._sizes[index, where] = part_sums, part_sizes
+        self.largest = np.abs(self._sums).max(axis=(0, 1))
 
-def _variance_of_one(
-    draws: NDArray[np.float64], sums: NDArray[np.float64], sizes: NDArray[np.float64], ratio: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """`[B, M]`, in units of items squared: the square is multiplied out, so that no `[B, I, M]` is needed."""
-    crossed = draws @ (sums * sizes[:, None])
-    return draws @ sums**2 - 2 * ratio * crossed + ratio**2 * (draws @ sizes**2)[:, None]
+    def mean_and_spread(
+        self, draws: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """The weighted mean of K ratios for every draw, and its clustered standard error, not corrected for few.
+
+        With `m_k = S_k / N_k` and weights `c_k`, the residual of image i is `r_i = sum_k c_k (s_ik - m_k n_ik) / N_k`
+        and the variance is `sum_i w_i r_i^2`.
+
+        Args:
+            draws: `[B, I]`, how often each image in `used` is drawn.
+
+        Returns:
+            Means `[B, M]`, spreads `[B, M]`, and `[B]`, whether the draw has items of every subset; other rows are not
+            meaningful.
+        """
+        drawn = self._drawn(draws)  # [B, K]
+        number = np.maximum(drawn, 1)
+        if self._disjoint:
+            ratio = self._by_subset(draws, self._sums) / number[:, :, None]  # [B, K, M]
+            variance = self._variance_of_disjoint(draws, ratio, self._share / number)
+        else:
+            ratio = np.tensordot(draws, self._sums, axes=(1, 1)) / number[:, :, None]
+            variance = _variance_of_many(draws, self._sums, self._sizes, ratio, self._share / number)
+        mean = np.tensordot(ratio, self._share, axes=(1, 0))
+        return mean, np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
+
+    def _drawn(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self._disjoint:
+            return draws @ self._sizes.T
+        return self._by_subset(draws, self._sizes[:, None])[:, :, 0]
+
+    def _by_subset(self, draws: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`[B, K, M]` sums of values `[I, M]` times draws over each subset's images."""
+        ends = [*self._starts[1:], len(values)]
+        return np.stack(
+            [draws[:, start:end] @ values[start:end] for start, end in zip(self._starts, ends, strict=True)], axis=1
+        )
+
+    def _variance_of_disjoint(
+        self, draws: NDArray[np.float64], ratio: NDArray[np.float64], weight: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """`[B, M]`, with the weight `[B, K]` of an item; multiplied out, so that no `[B, I, M]` is needed."""
+        sizes = self._sizes[:, None]
+        squares = self._by_subset(draws, self._sums**2)
+        squares -= 2 * ratio * self._by_subset(draws, self._sums * sizes)
+        squares += ratio**2 * self._by_subset(draws, sizes**2)
+        return np.einsum("bk,bkm->bm", weight**2, squares)
 
 
 def _variance_of_many(

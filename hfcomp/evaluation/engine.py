@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.cells import Crop, PooledImages, is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.spec import ASPECTS, Benchmark, Items, Measured
+from hfcomp.evaluation.summary import STRATUM
 
 ROWS_AT_A_TIME = 1024
 LEFT_OUT = "left_out"
@@ -39,7 +40,7 @@ class Report:
 
     Attributes:
         items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
-            `value`, `tie`.
+            `value`, `tie`, `stratum`.
         images: distinct images.
         texts: distinct texts.
         truncated: distinct texts that were longer than the text tower.
@@ -258,6 +259,7 @@ def _table(benchmark: Benchmark, items: Items, measured: Measured) -> pd.DataFra
             "image_id": names["image_id"],
             "value": measured.value.astype(np.float64),
             "tie": measured.tie,
+            STRATUM: None if measured.strata is None else measured.strata.astype(str),
         }
     )
 

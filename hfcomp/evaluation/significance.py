@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.clusters import (
-    Images,
-    Subsets,
-    Values,
-    align,
-    mean_and_spread,
-    parts_of,
-    per_image,
-    share_of_subsets,
-)
+from hfcomp.evaluation.clusters import Aligned, Images, Subsets, Values, parts_of, per_image, share_of_subsets
 
 # Up to this many images with a difference, all 2 ** 13 signs are tried instead of a sample of them.
 EXACT_IMAGES = 13
@@ -136,12 +127,13 @@ def macro_smallest_difference(
     found = np.full(parts[0][1].shape[1], np.nan)
     if min(len(names) for names, _, _ in parts) > 1:
         position = {name: index for index, name in enumerate(sorted({name for part in parts for name in part[0]}))}
-        used, sums, sizes = align(parts, position)
-        _, spread, _ = mean_and_spread(np.ones((1, len(used))), sums, sizes, share)
-        error = np.sqrt(len(used) / (len(used) - 1)) * spread[0]
+        aligned = Aligned(parts, position, share)
+        number = len(aligned.used)
+        _, spread, _ = aligned.mean_and_spread(np.ones((1, number)))
+        error = np.sqrt(number / (number - 1)) * spread[0]
         normal = NormalDist()
         factor = normal.inv_cdf(1 - (1 - level) / 2) + normal.inv_cdf(power)
-        least = 1e-12 * np.maximum(1.0, np.abs(sums).max(axis=(0, 1)))
+        least = 1e-12 * np.maximum(1.0, aligned.largest)
         found = np.where(error > least, factor * error, np.nan)
     return float(found[0]) if np.ndim(subsets[0][0]) == 1 else found
 

@@ -150,6 +150,7 @@ class Measured:
         chance: of a random scorer, one for all or `[n]`; NaN where there is none.
         rows: `[n]`, the row of `Items.rows` behind each entry; `None`: entry i is row i.
         items: `[n]`, names where a row has several entries; `None`: the rows' own.
+        strata: `[n]`, where the metric is the mean of the means of these; `None`: the mean over entries.
     """
 
     metric: str
@@ -158,6 +159,7 @@ class Measured:
     chance: float | NDArray[np.floating]
     rows: NDArray[np.integer] | None = None
     items: Sequence[str] | None = None
+    strata: NDArray[Any] | None = None
 
 
 class ScoringProtocol(ABC):

@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.clusters import (
-    Images,
-    Part,
-    Subsets,
-    Values,
-    align,
-    distinct,
-    mean_and_spread,
-    parts_of,
-    share_of_subsets,
-)
+from hfcomp.evaluation.clusters import Aligned, Images, Part, Subsets, Values, distinct, parts_of, share_of_subsets
 from hfcomp.evaluation.significance import (
     BLOCK,
     macro_sign_flip_test,
@@ -157,11 +147,11 @@ class ImageBootstrap:
         unknown = np.full(parts[0][1].shape[1], np.nan)
         if fewest < 2:
             return unknown, unknown
-        used, sums, sizes = self._align(parts)
-        mean, spread, _ = mean_and_spread(np.ones((1, len(used))), sums, sizes, share)
+        aligned = self._align(parts, share)
+        mean, spread, _ = aligned.mean_and_spread(np.ones((1, len(aligned.used))))
         mean, spread = mean[0], spread[0]
-        still = spread <= 1e-12 * np.maximum(1.0, np.abs(sums).max(axis=(0, 1)))  # but for rounding, no spread
-        deviation = self._deviations(used, sums, sizes, share, mean, np.where(still, 1.0, LEAST_SPREAD * spread))
+        still = spread <= 1e-12 * np.maximum(1.0, aligned.largest)  # but for rounding, no spread
+        deviation = self._deviations(aligned, mean, np.where(still, 1.0, LEAST_SPREAD * spread))
         if len(deviation) < FEWEST_DRAWS:
             return unknown, unknown
         tail = (1 - level) / 2
@@ -178,23 +168,17 @@ class ImageBootstrap:
         return low, high
 
     def _deviations(
-        self,
-        used: NDArray[np.intp],
-        sums: NDArray[np.float64],
-        sizes: NDArray[np.float64],
-        share: NDArray[np.float64],
-        mean: NDArray[np.float64],
-        least: NDArray[np.float64],
+        self, aligned: Aligned, mean: NDArray[np.float64], least: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """`[draws, M]`: how far each draw's mean is from the whole set's, in units of the draw's own spread."""
         found = []
         for start in range(0, len(self._weights), BLOCK):
-            weights = self._weights[start : start + BLOCK, used].astype(np.float64)
-            drawn, spread, complete = mean_and_spread(weights, sums, sizes, share)
+            weights = self._weights[start : start + BLOCK, aligned.used].astype(np.float64)
+            drawn, spread, complete = aligned.mean_and_spread(weights)
             found.append(((drawn - mean) / np.maximum(spread, least))[complete])
         return np.concatenate(found)
 
-    def _align(self, parts: list[Part]) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+    def _align(self, parts: list[Part], share: NDArray[np.float64]) -> Aligned:
         for names, _, _ in parts:
             absent = next((name for name in names if name not in self._position), None)
             if absent is not None:
@@ -202,7 +186,7 @@ class ImageBootstrap:
                     f"images: found {absent!r}, which is none of the {len(self._position):,} images that this "
                     "bootstrap draws. Make it from the images of all items of the benchmark."
                 )
-        return align(parts, self._position)
+        return Aligned(parts, self._position, share)
 
 
 def _check_bounds(values: NDArray[np.float64], bounds: tuple[float, float] | None) -> None:

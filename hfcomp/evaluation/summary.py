@@ -22,18 +22,32 @@ if TYPE_CHECKING:  # it imports `datasets`, which whoever only reads results nee
 BASE = "base"
 LINE = ["benchmark", "subset", "metric"]
 COLUMNS = (*LINE, "aspect", "chance", "item", "image_id", "value", "tie", "model")
+STRATUM = "stratum"
+"""A further column that a table may have: where it is filled, a line is the mean of its strata's means."""
 TIE_RULES = {"wrong": 0.0, "half": 0.5, "win": 1.0}
 """What a tie counts, by the name of the rule."""
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """The items of a subset: values and ties `[n, M]`, images and chance `[n]`."""
+    """The items of a subset: values and ties `[n, M]`, images and chance `[n]`; strata `[n]` where it has any."""
 
     values: NDArray[np.float64]
     ties: NDArray[np.bool_]
     images: NDArray[Any]
     chance: NDArray[np.float64]
+    strata: NDArray[Any] | None = None
+
+    def parts(self) -> list[_Scores]:
+        """The items of each stratum."""
+        if self.strata is None:
+            return [self]
+        order = np.argsort(self.strata, kind="stable")
+        _, starts = np.unique(self.strata[order], return_index=True)
+        return [
+            _Scores(self.values[rows], self.ties[rows], self.images[rows], self.chance[rows])
+            for rows in np.split(order, starts[1:])
+        ]
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,18 @@ def summarize(
     return ordered
 
 
+def plain_mean(rows: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
+    """The mean of one subset and metric of one model; where rows have a stratum, the mean of its strata's means.
+
+    Args:
+        rows: as `summarize` takes them.
+        columns: which columns to average.
+    """
+    if STRATUM in rows and len(rows) and rows[STRATUM].notna().all():
+        return rows.groupby(STRATUM, sort=False)[list(columns)].mean().mean()
+    return rows[list(columns)].mean()
+
+
 def missing_averages(items: pd.DataFrame, averages: Averages) -> list[dict[str, Any]]:
     """The averages that `summarize` leaves out, because items of a subset that they name are not there.
 
@@ -173,9 +199,16 @@ def _means(benchmark: pd.DataFrame, models: list[str], averages: Averages) -> It
                 continue
             about = {"subset": average.name, "average": True, "pooled": average.pooled, "groups": groups}
             parts, weights = _averaged(of_subset, groups, average.pooled)
-            yield _Mean(labels[name, subsets[0], metric] | about, parts, weights)
+            yield _stratified(labels[name, subsets[0], metric] | about, parts, weights)
     for key, part in scores.items():
-        yield _Mean(labels[key], [part], [1.0])
+        yield _stratified(labels[key], [part], [1.0])
+
+
+def _stratified(labels: dict[str, Any], subsets: Sequence[_Scores], weights: Sequence[float]) -> _Mean:
+    """A mean over subsets, of which those that have strata are means over these."""
+    strata = [part.parts() for part in subsets]
+    shared = [weight / len(parts) for parts, weight in zip(strata, weights, strict=True) for _ in parts]
+    return _Mean(labels, [part for parts in strata for part in parts], shared)
 
 
 def _averaged(
@@ -189,7 +222,7 @@ def _averaged(
     parts = [of_subset[subset] for subset in weights]
     if not pooled:
         return parts, list(weights.values())
-    columns = ("values", "ties", "images", "chance")
+    columns = ["values", "ties", "images", "chance", *(["strata"] if parts[0].strata is not None else [])]
     return [_Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))], [1.0]
 
 
@@ -277,7 +310,8 @@ def _by_model(part: pd.DataFrame, models: list[str], where: str) -> _Scores:
             raise ValueError(f"{where}: item {first.index[bad][0]!r} of model {name!r} has no finite value.")
     values = np.stack([of_model[name]["value"].to_numpy(dtype=np.float64) for name in models], axis=1)
     ties = np.stack([of_model[name]["tie"].to_numpy(dtype=bool) for name in models], axis=1)
-    return _Scores(values, ties, images, first["chance"].to_numpy(dtype=np.float64))
+    strata = first[STRATUM].to_numpy() if STRATUM in first and first[STRATUM].notna().all() else None
+    return _Scores(values, ties, images, first["chance"].to_numpy(dtype=np.float64), strata)
 
 
 def _check_subset(table: pd.DataFrame, other: pd.DataFrame, has: str, lacks: str, where: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.evaluation.results import RESULTS_SCHEMA_VERSION
-from hfcomp.evaluation.summary import COLUMNS
+from hfcomp.evaluation.summary import COLUMNS, STRATUM
 from hfcomp.experiments.evaluation_report import ITEMS_FILE, RESULTS_FILE
 
 FEWEST = 2
@@ -142,7 +142,7 @@ def _read_items(path: Path) -> pd.DataFrame:
     absent = [column for column in COLUMNS if column not in items]
     if absent:
         raise ValueError(f"{path}: found the columns {list(items.columns)}, expected {absent} too. Evaluate again.")
-    return items[list(COLUMNS)]
+    return items[[*COLUMNS, *([STRATUM] if STRATUM in items else [])]]
 
 
 def model_facts(one: Stored) -> dict[str, Any]:

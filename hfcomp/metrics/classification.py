@@ -1,4 +1,4 @@
-"""Top-k and mean-per-class accuracy as outcomes per item, at any number of images and classes."""
+"""Top-k accuracy as outcomes per item, at any number of images and classes."""
 
 from __future__ import annotations
 
@@ -76,69 +76,6 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
         correct[start:stop] = (~(part < score) & other).sum(axis=1) < k
         wins[start:stop] = (~(part <= score) & other).sum(axis=1) < k
     return ChoiceOutcome(correct=correct, tie=wins & ~correct)
-
-
-def per_class_values(
-    correct: NDArray[np.bool_] | NDArray[np.floating], labels: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    """Values per item whose plain mean is the mean of the classes' accuracies: `n / (C * n_c)` times `correct`.
-
-    An item without an error has the same value in every model, so these are the values to compare two models by: a
-    sign flipped is the two models swapped on that item. For the interval of one model see [`per_class_influence`].
-
-    Args:
-        correct: `[n]`, bool, or a share in [0, 1].
-        labels: `[n]`, from 0. C is the number of classes that occur, `n_c` the items of an item's class.
-
-    Returns:
-        `[n]`, from 0 to `n / (C * min n_c)`: above 1 for small classes, so intervals need `bounds=None`.
-
-    Raises:
-        ValueError: for lengths that differ or labels that are no whole numbers from 0.
-    """
-    weight, _ = _class_weights(correct, labels)
-    return weight * correct
-
-
-def per_class_influence(
-    correct: NDArray[np.bool_] | NDArray[np.floating], labels: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    """First-order values of the mean-per-class accuracy: `macro + n / (C * n_c) * (correct - accuracy_c)`.
-
-    Their plain mean is the macro mean, and their variance over n its sampling variance when the numbers of items per
-    class are drawn too. [`per_class_values`] has the same mean, but its interval counts the spread of class sizes as
-    if it were error: a faultless model of unequal classes would get a wide one.
-
-    Source: the infinitesimal jackknife of a mean of ratios; Davison and Hinkley, "Bootstrap Methods and their
-    Application" (1997), 2.7.2.
-
-    Args:
-        correct: `[n]`, bool, or a share in [0, 1].
-        labels: `[n]`, from 0.
-
-    Returns:
-        `[n]`, outside [0, 1] as well: intervals need `bounds=None`.
-
-    Raises:
-        ValueError: as [`per_class_values`].
-    """
-    weight, index = _class_weights(correct, labels)
-    if not len(index):
-        return np.zeros(0)
-    value = np.asarray(correct, dtype=np.float64)
-    accuracy = np.bincount(index, weights=value) / np.bincount(index)
-    return accuracy.mean() + weight * (value - accuracy[index])
-
-
-def _class_weights(
-    correct: NDArray[np.generic], labels: NDArray[np.integer]
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """`n / (C * n_c)` of each item, and its class counted over those that occur."""
-    labels = _checked(labels)
-    if np.shape(correct) != labels.shape:
-        raise ValueError(f"correct has shape {np.shape(correct)} and labels {labels.shape}: expected [n] of both.")
-    _, index, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    return len(labels) / (max(len(sizes), 1) * sizes[index].astype(np.float64)), index
 
 
 def _checked(labels: NDArray[np.integer]) -> NDArray[np.integer]:

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hfcomp.evaluation.clusters import Aligned
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.evaluation.summary import missing_averages, summarize
+from hfcomp.evaluation.summary import missing_averages, plain_mean, summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
 TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1
@@ -185,3 +186,63 @@ def test_relations_that_share_images_get_one_interval_as_narrow_as_their_items_a
     assert len(lines) == 21
     share = lines["macro"]["models"]["plain"]
     assert share["high"] - share["low"] == pytest.approx(2 * 1.96 * math.sqrt(0.24 / 2000), rel=0.15)
+
+
+def with_classes(model, correct, classes):
+    """One subset whose items have classes of unequal sizes as strata."""
+    names = [f"{number:03}" for number in range(len(correct))]
+    columns = {"item": names, "image_id": names, "value": np.asarray(correct, float), "tie": False, "chance": 0.2}
+    facts = {"benchmark": "pets", "metric": "mean per class", "aspect": "general", "model": model, "subset": "all"}
+    return pd.DataFrame(columns).assign(stratum=[str(one) for one in classes], **facts)
+
+
+def test_a_line_of_strata_is_the_mean_of_their_means():
+    classes, plain, tuned = [0] * 6 + [1] * 3 + [2] * 2, [1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0], [1] * 6 + [1, 1, 0, 0, 0]
+    tables = [with_classes("plain", plain, classes), with_classes("tuned", tuned, classes)]
+    (line,) = summarize(pd.concat(tables), models=["plain", "tuned"], references=["plain"], subject=["tuned"])
+    assert line["models"]["plain"]["value"] == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    assert line["items"] == 11 and line["chance"] == pytest.approx(0.2)
+    difference = line["differences"]["tuned"]["plain"]
+    assert difference["value"] == pytest.approx(1 / 2 / 3)
+    assert difference["p"] == 2 / 2**3  # three images differ, all in the same direction: no p can be lower
+    for table, mean in zip(tables, (7 / 18, 5 / 9), strict=True):
+        assert plain_mean(table, ["value"])["value"] == pytest.approx(mean)
+
+
+def test_an_average_of_subsets_with_strata_counts_every_subset_the_same():
+    parts = []
+    for subset, classes, correct in (("a", [0, 0, 1], [1, 1, 0]), ("b", [0, 1, 2, 3] * 2, [1, 0, 0, 0] * 2)):
+        part = with_classes("plain", correct, classes)
+        parts.append(part.assign(subset=subset, image_id=subset + part["image_id"]))
+    lines = summarize(pd.concat(parts), models=["plain"], references=[], averages={"pets": [MACRO]})
+    found = {line["subset"]: line["models"]["plain"]["value"] for line in lines}
+    assert found == pytest.approx({"a": 1 / 2, "b": 1 / 4, "macro": 3 / 8})
+
+
+def test_the_interval_of_strata_is_the_spread_of_means_over_drawn_images():
+    generator = np.random.default_rng(3)
+    classes = generator.choice(5, size=600, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    correct = generator.random(600) < np.array([0.95, 0.9, 0.8, 0.9, 0.7])[classes]
+    draws = generator.integers(600, size=(1500, 600))
+    means = [np.mean([correct[draw][classes[draw] == one].mean() for one in range(5)]) for draw in draws]
+    (line,) = summarize(with_classes("plain", correct, classes), models=["plain"], references=[])
+    share = line["models"]["plain"]
+    assert share["high"] - share["low"] == pytest.approx(np.subtract(*np.quantile(means, [0.975, 0.025])), rel=0.15)
+    (line,) = summarize(with_classes("plain", np.ones(600), classes), models=["plain"], references=[])
+    assert line["models"]["plain"]["high"] == 1 and 0.8 < line["models"]["plain"]["low"] < 1
+
+
+def test_subsets_without_a_common_image_are_drawn_as_in_a_table_of_all_images():
+    generator = np.random.default_rng(0)
+    subsets = [(generator.random((30, 2)), generator.integers(9, size=30) + 10 * number) for number in range(4)]
+    bootstrap = ImageBootstrap(np.concatenate([images for _, images in subsets]))
+    apart = bootstrap.macro_interval(subsets, weights=[1, 2, 3, 4])
+    clusters_of_all = Aligned.__init__
+
+    def as_if_shared(self, parts, position, share):
+        clusters_of_all(self, [*parts, parts[0]], position, np.append(share * 1.0, 1e-300))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Aligned, "__init__", as_if_shared)
+        shared = bootstrap.macro_interval(subsets, weights=[1, 2, 3, 4])
+    np.testing.assert_allclose(apart, shared)

@@ -15,6 +15,7 @@ from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
+from hfcomp.evaluation.summary import plain_mean
 
 FORMATS = {"webp": {"format": "WEBP", "lossless": True}, "png": {"format": "PNG"}}
 TEST, TRAIN = 0, 255
@@ -121,4 +122,4 @@ def means(benchmark, folder: Path, encoder) -> dict[str, float]:
     """Mean value of each metric on a local folder."""
     items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     table = run_benchmark(benchmark, items, encoder).items
-    return table.groupby("metric", sort=False)["value"].mean().to_dict()
+    return {metric: plain_mean(part, ["value"])["value"] for metric, part in table.groupby("metric", sort=False)}

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.statistics import ImageBootstrap
 from hfcomp.metrics.choice import choose
-from hfcomp.metrics.classification import class_scores, per_class_influence, per_class_values, top_k
+from hfcomp.metrics.classification import class_scores, top_k
 from tests.metrics.scorers import unit
 
 
@@ -97,41 +96,6 @@ def test_equal_class_embeddings_tie_whatever_the_shapes(size, width):
     assert outcome.tie_rate == 1.0
 
 
-def test_the_mean_over_classes_by_hand():
-    labels = np.array([0, 0, 0, 4, 2, 2])  # classes 1 and 3 do not occur
-    correct = np.array([True, False, True, True, False, False])
-    for values in (per_class_values(correct, labels), per_class_influence(correct, labels)):
-        assert values.mean() == pytest.approx((2 / 3 + 1 + 0) / 3)
-    np.testing.assert_allclose(per_class_values(correct, labels), [2 / 3, 0, 2 / 3, 2, 0, 0])
-    np.testing.assert_allclose(per_class_influence(correct, labels)[:2], [5 / 9 + 2 / 9, 5 / 9 - 4 / 9])
-    assert len(per_class_values(correct[:0], labels[:0])) == len(per_class_influence(correct[:0], labels[:0])) == 0
-
-
-def test_classes_of_one_size_give_the_plain_accuracy():
-    labels, correct = np.arange(20) % 5, np.arange(20) % 3 == 0
-    np.testing.assert_allclose(per_class_values(correct, labels), correct)
-
-
-def test_the_interval_is_the_spread_of_means_over_drawn_images():
-    generator = np.random.default_rng(3)
-    labels = generator.choice(5, size=600, p=[0.5, 0.2, 0.15, 0.1, 0.05])
-    correct = generator.random(600) < np.array([0.95, 0.9, 0.8, 0.9, 0.7])[labels]
-    draws = generator.integers(600, size=(2000, 600))
-    means = [np.mean([correct[draw][labels[draw] == one].mean() for one in range(5)]) for draw in draws[:1500]]
-    expected = np.subtract(*np.quantile(means, [0.975, 0.025]))
-    images = np.arange(600)
-    low, high = ImageBootstrap(images).interval(per_class_influence(correct, labels), images, bounds=None)
-    assert high - low == pytest.approx(expected, rel=0.1)
-    low, high = ImageBootstrap(images).interval(per_class_values(correct, labels), images, bounds=None)
-    assert high - low > 1.5 * expected
-
-
-def test_a_faultless_model_of_unequal_classes_has_no_spread():
-    labels = np.array([0] * 50 + [1] * 5)
-    assert np.ptp(per_class_influence(np.ones(55), labels)) == pytest.approx(0, abs=1e-12)
-    assert np.ptp(per_class_values(np.ones(55), labels)) > 1
-
-
 def test_errors_name_what_was_found():
     scores, labels = np.zeros((4, 3)), np.array([0, 1, 2, 0])
     with pytest.raises(ValueError, match="k: found 3 for 3 classes, expected 1 to 2"):
@@ -146,7 +110,5 @@ def test_errors_name_what_was_found():
         top_k(scores, labels[:3])
     with pytest.raises(ValueError, match=r"shape \(1, 3\) for the items 2 to 4, expected 2 rows"):
         top_k(lambda start, stop: scores[: 2 if start == 0 else 1], labels, chunk=2)
-    with pytest.raises(ValueError, match=r"correct has shape \(3,\) and labels \(4,\)"):
-        per_class_values(np.ones(3), labels)
     with pytest.raises(ValueError, match=r"image \(2, 3\) and classes \(4, 2\)"):
         class_scores(np.zeros((2, 3)), np.zeros((4, 2)))

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.spec import Measured
-from hfcomp.metrics.classification import Scores, per_class_influence, top_k
+from hfcomp.metrics.classification import Scores, top_k
 
 
 def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Sequence[int]) -> Iterator[Measured]:
     """The metrics "accuracy", "top-5 accuracy" and "mean per class".
 
-    The values of "mean per class" are first-order ones whose mean is the mean of the classes' accuracies; see
-    `hfcomp.metrics.classification.per_class_influence`.
+    "Mean per class" has the outcomes of "accuracy", with the classes as strata: it is the mean of their accuracies.
 
     Args:
         scores: `[n, C]`, or a function that gives some of its rows.
@@ -28,5 +27,4 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
             outcome = top_k(scores, label, k)
             yield Measured("accuracy" if k == 1 else f"top-{k} accuracy", outcome.correct, outcome.tie, k / classes)
             if k == 1:
-                value = per_class_influence(outcome.correct, label)
-                yield Measured("mean per class", value, np.zeros(len(value), dtype=bool), 1 / classes)
+                yield Measured("mean per class", outcome.correct, outcome.tie, k / classes, strata=label)
