@@ -55,7 +55,7 @@ def _indexed(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArra
             number[key] = len(vectors)
             vectors.append(vector(key, row))
     table = np.stack(vectors) if vectors else np.empty((0, WIDTH), dtype=np.float32)
-    return Indexed(table, np.array([number.get(key, -1) for key in keys], dtype=np.int64), 0, 0)
+    return Indexed(table, np.array([number.get(key, -1) for key in keys], dtype=np.int64), 0, len(table))
 
 
 def _first(_: Any = None) -> NDArray[np.float32]:

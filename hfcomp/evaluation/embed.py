@@ -32,6 +32,8 @@ from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_con
 ENCODING_VERSION = 1
 """Raised when the same model, image or text would get another vector; older cached vectors are then not read."""
 
+NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
+
 
 @dataclass(frozen=True)
 class TextEmbeddings:
@@ -252,13 +254,17 @@ class Embedder:
         try:
             with _eval_mode(self.backbone), torch.inference_mode():
                 for batch, loaded in batches:
-                    part = [keys[number] for number in batch], encode(loaded), np.array([flag for _, flag in loaded])
+                    vectors = encode(loaded)
+                    if not np.isfinite(vectors).all():
+                        raise ValueError(NOT_FINITE)
+                    part = [keys[number] for number in batch], vectors, np.array([flag for _, flag in loaded])
                     store.add(*part, own=True)
                     done.append(part)
                     bar.update(len(batch))
         except Exception as error:  # the other processes wait: they have to hear of it before it is raised
             failure = error
-        store.flush()
+        finally:
+            store.flush()  # whatever stops it, an interrupt too
         if self.split and world_size() > 1:
             for other, (parts, message) in enumerate(gather_objects((done, failure and str(failure)))):
                 if message is not None and failure is None:

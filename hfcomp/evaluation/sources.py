@@ -37,21 +37,23 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Items:
     folder = folders.of(benchmark.name)
     if folder is None and benchmark.folder is not None:
         folder = folders.of(benchmark.folder)
+    forms = "; or ".join(form.layout for form in benchmark.data)
     if folder is not None:
         for form in benchmark.data:
             items = form.local(folder, folders)
             if items is not None:
                 return items
-        forms = "; or ".join(form.layout for form in benchmark.data)
         raise ValueError(f"{benchmark.name}: {folder} does not hold its data. Expected {forms}. {benchmark.obtain}")
-    reasons = []
+    reasons, ways = [], [benchmark.obtain]
     for form in benchmark.data:
         try:
             return form.remote(folders)
         except Unavailable as error:
             reasons.append(error.reason)
+            ways.append(error.way_out)
+    ways.append(f"Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}.")
     said = " ".join(dict.fromkeys(filter(None, reasons)))
-    raise Unavailable(said or "Not on the Hub in a form that can be read.", benchmark.obtain)
+    raise Unavailable(said or "Not on the Hub in a form that can be read.", " ".join(filter(None, ways)))
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ class Pool:
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
         files = {"data_files": {self.split: self.data_files}} if self.data_files else {}
-        rows, origin = hub_rows(self.repo, {"split": self.split, **files}, self.revision)
+        try:
+            rows, origin = hub_rows(self.repo, {"split": self.split, **files}, self.revision)
+        except Unavailable as error:
+            raise Unavailable(f"Its images in {error.reason}", self.obtain) from error
         require(rows, (self.image, self.key), self.repo)
         place = {name: row for row, name in enumerate(rows[self.key])}
         return PooledImages(rows[self.image], [place.get(name) for name in names]), origin

@@ -87,13 +87,16 @@ class Folders:
     Attributes:
         root: a folder with a sub-folder for each benchmark or set of images, by its name.
         own: folders of single ones, by name; they go before the root's.
+        asked: the names that were looked for so far: one of `own` that is not among them is misspelled, or not needed.
     """
 
     root: Path | None = None
     own: Mapping[str, Path] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set, compare=False)
 
     def of(self, name: str) -> Path | None:
         """The folder of a benchmark or a set of images, if there is one."""
+        self.asked.add(name)
         if name in self.own:
             return self.own[name]
         inside = None if self.root is None else self.root / name

@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         stored = read_stored(options.models)
         reference = _reference(options.reference, stored)
-        report = compare(stored, reference=reference, tie=options.tie, benchmarks=wanted, common=options.common)
+        tie = options.tie or _stored_rule(stored)
+        report = compare(stored, reference=reference, tie=tie, benchmarks=wanted, common=options.common)
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
     folder = Path(options.output_dir) if options.output_dir else None
@@ -53,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("models", nargs="+", metavar="FOLDER[:MODEL]", help="all models of a folder, or one of them")
     parser.add_argument("--reference", metavar="MODEL", help="that the others are compared to (default: the first)")
-    parser.add_argument("--tie", choices=list(TIE_RULES), default="wrong", help="what a tie counts (default: wrong)")
+    parser.add_argument(
+        "--tie", choices=list(TIE_RULES), help="what a tie counts (default: what it did in them)"
+    )
     parser.add_argument("--benchmarks", metavar="A,B", help="names or titles (default: all that every model has)")
     parser.add_argument("--common", action="store_true", help="compare on the items that all have; count the others")
     parser.add_argument("--output_dir", metavar="DIR", help="write report.md and results.json there")
@@ -69,6 +72,19 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
         if len(chosen) == 1:
             return chosen[0]
     raise ValueError(f"--reference: {wanted!r} is no single one of {listed([one.name for one in stored])}. Name one.")
+
+
+def _stored_rule(stored: Sequence[Stored]) -> str:
+    """What a tie counts in the folders, where it is the same in all.
+
+    Raises:
+        ValueError: where it is not.
+    """
+    rules = {one.folder: one.results.get("tie_rule") or "wrong" for one in stored}
+    if len(set(rules.values())) > 1:
+        told = ", ".join(f"{rule} in {folder}" for folder, rule in rules.items())
+        raise ValueError(f"ties count {told}. Say what they are to count here: --tie {' or '.join(TIE_RULES)}.")
+    return next(iter(rules.values()))
 
 
 def compare(

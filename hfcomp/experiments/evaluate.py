@@ -18,7 +18,7 @@ from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.protocols import caption_choice as choice
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable
-from hfcomp.experiments.benchmark_data import data_folders, remarks
+from hfcomp.experiments.benchmark_data import check_used, data_folders, remarks
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
 from hfcomp.experiments.recipes import ExperimentConfig
@@ -147,6 +147,7 @@ def _benchmarks(config: ExperimentConfig, tell: Tell) -> Evaluation:
             raise ValueError(f"evaluation: {benchmark.name} cannot be had: {error}") from error
         for remark in remarks(benchmark, items[benchmark.name]):
             tell(remark)
+    check_used(folders, option="evaluation_data")
     tell_cut = {benchmark.name: _once(tell) for benchmark in chosen}
 
     def evaluate(embedder: Embedder) -> pd.DataFrame:

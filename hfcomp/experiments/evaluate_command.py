@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shlex
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from accelerate import PartialState
 
 from hfcomp.evaluation.benchmarks import benchmarks as all_benchmarks
@@ -25,10 +29,11 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
 from hfcomp.evaluation.summary import TIE_RULES
-from hfcomp.experiments.benchmark_data import data_folders, remarks
+from hfcomp.experiments.benchmark_data import check_used, data_folders, is_part, remarks
 from hfcomp.experiments.benchmark_list import benchmark_list
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.stored import BLIND_PATH
 
 FAILED = "failed: "
 PATIENCE = 7 * 24 * 3600  # seconds that the other processes wait for the one that fits probes
@@ -62,13 +67,18 @@ def main(arguments: Sequence[str]) -> None:
         arguments: models and options, see `parser`.
     """
     options = parser().parse_intermixed_args(arguments)
+    options.command = shlex.join(["hfcomp", "evaluate", *arguments])
     try:
         if options.list:
-            print("\n".join(benchmark_list(options.models)))
+            named = [name for text in (*options.models, options.benchmarks) for name in _split(text)]
+            print("\n".join(benchmark_list(named)))
             return
         failed = evaluate(options)
     except ValueError as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        print("interrupted; what was encoded is cached: the same command goes on from there", file=sys.stderr)
+        raise SystemExit(130) from None
     if failed:
         raise SystemExit(1)
 
@@ -112,21 +122,26 @@ def evaluate(options: argparse.Namespace) -> bool:
     Raises:
         ValueError: for options that do not fit, or data that is there and wrong.
     """
+    if options.batch_size < 1:
+        raise ValueError(f"--batch_size: found {options.batch_size}, expected 1 or more.")
     chosen = _benchmarks(options)
     models = _models(options.models)
-    reference = options.reference or next(iter(models))
-    if reference not in models:
-        raise ValueError(f"--reference: {reference!r} is none of the models {', '.join(models)}.")
+    reference = _reference(options.reference, models)
     folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"
     if (folder / "results.json").exists() and not options.overwrite:
         raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
-    blind = _blind(options.blind, models)
-    session = open_session({"use_cpu": options.device == "cpu", "ddp_timeout": PATIENCE})
-    cache = EmbeddingCache(None if options.no_cache else options.cache or default_folder())
+    blind = _blind(options.blind)
+    on_cpu = _check_device(options.device) == "cpu"
+    session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE})
+    place = None if options.no_cache else options.cache or default_folder()
+    cache = EmbeddingCache(None if place is None else _made(place, "--cache"))
     encoders = {name: _encoder(place, options, cache) for name, place in models.items()}
     found = Outcome()
     folders = data_folders(options.data, options.data_dir, option="--data")
     items = _load(chosen, folders, found, session)
+    _check_folders(folders, found, session)
+    fresh = not folder.exists()
+    _made(folder, "--output_dir")
     for name, encoder in {**encoders, **blind}.items():
         found.seconds[name] = {}
         for benchmark in chosen:
@@ -134,20 +149,70 @@ def evaluate(options: argparse.Namespace) -> bool:
                 _run(name, encoder, benchmark, items[benchmark.name], found, session)
     if session.state.is_main_process:
         facts = {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()}
-        facts |= {name: {"path": "blind", "weights": BLIND[name][0]} for name in blind}
+        facts |= {name: {"path": BLIND_PATH, "weights": BLIND[name][0]} for name in blind}
         _report(folder, chosen, facts, reference, found, session, options)
+        if fresh and not any(folder.iterdir()):
+            folder.rmdir()
     session.close()
+    if not found.tables and session.state.is_main_process:
+        raise SystemExit("error: no benchmark could be scored.")
     return any(one["reason"].startswith(FAILED) for one in found.skipped)
 
 
+def _split(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _check_device(device: str | None) -> str:
+    """The kind of device that is used; raises ValueError for one that is not there."""
+    try:
+        kind = torch.device(device).type if device else ("cuda" if torch.cuda.is_available() else "cpu")
+        torch.empty(1, device=device or kind)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device: {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
+    return kind
+
+
+def _made(folder: Path, option: str) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{option}: {folder} cannot be made: {error}") from error
+    return folder
+
+
+def _reference(given: str | None, models: dict[str, str]) -> str:
+    """The name of the model that differences refer to, given by its name or place."""
+    if given is None:
+        return next(iter(models))
+    for name, place in models.items():
+        if given in (name, place):
+            return name
+    raise ValueError(f"--reference: {given!r} is none of the models {', '.join(models)}.")
+
+
+def _check_folders(folders: Folders, found: Outcome, session: Session) -> None:
+    """Where a benchmark was skipped, a folder that nobody looked for may be its own: then it is only told."""
+    try:
+        check_used(folders, option="--data")
+    except ValueError as error:
+        if not found.skipped:
+            raise
+        session.tell(str(error))
+
+
 def _benchmarks(options: argparse.Namespace) -> list[Benchmark]:
-    named = [name.strip() for name in options.benchmarks.split(",") if name.strip()]
+    named = _split(options.benchmarks)
+    if any(":" in name for name in named):
+        sys.path.append(os.getcwd())  # a module beside the user
     if not named and not options.suite:
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
     chosen = [*(suite(options.suite) if options.suite else []), *find_benchmarks(named)]
     if options.suite:
-        costly = [name for name, one in all_benchmarks().items() if not one.in_suites and one not in chosen]
-        print(f"not in a suite, as they fetch or compute too much; name them to run them: {', '.join(costly)}")
+        asked = [one for one in all_benchmarks().values() if options.suite in (one.suite, "all")]
+        costly = dict.fromkeys(one.title for one in asked if not one.in_suites and one not in chosen)
+        if costly:
+            print(f"not in a suite, as they fetch or compute too much: {', '.join(costly)} (see --list)")
     return list({one.name: one for one in chosen}.values())
 
 
@@ -160,7 +225,7 @@ def _models(given: Sequence[str]) -> dict[str, str]:
         name, _, place = text.rpartition("=") if "=" in text and not Path(text).exists() else ("", "", text)
         name = name or _short(place, [other.rpartition("=")[2] for other in given])
         if name in found or name in BLIND:
-            raise ValueError(f"two models are called {name!r}. Name them: {name}-2={place}.")
+            raise ValueError(f"two models are called {name!r}. Name them, as in second={place}.")
         found[name] = place
     return found
 
@@ -179,8 +244,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def _blind(text: str, models: dict[str, str]) -> dict[str, Encoder]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+def _blind(text: str) -> dict[str, Encoder]:
+    names = _split(text)
     unknown = [name for name in names if name not in BLIND]
     if unknown:
         raise ValueError(f"--blind: {unknown[0]!r} is none of {', '.join(BLIND)}.")
@@ -193,7 +258,8 @@ def _encoder(place: str, options: argparse.Namespace, cache: EmbeddingCache) -> 
     try:
         return Embedder(place, device=device, batch_size=options.batch_size, cache=cache, split=True)
     except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
-        raise ValueError(f"{place}: {error}") from error
+        where = "" if Path(place).is_dir() else "is no folder here, and as an id of the Hub: "
+        raise ValueError(f"{place} {where}{error}") from error
 
 
 def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session: Session) -> dict[str, Items]:
@@ -204,11 +270,10 @@ def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session
             with session.state.main_process_first():  # the others find what it downloaded
                 items[benchmark.name] = checked(benchmark, load_items(benchmark, folders))
         except Unavailable as error:
-            found.skip(benchmark.name, error.reason, error.way_out)
-            session.state.print(f"{benchmark.name} is skipped: {error.reason}")
+            found.skip(benchmark.name, error.reason, error.way_out or benchmark.obtain)
             continue
         one = items[benchmark.name]
-        facts = {"title": benchmark.title, "version": benchmark.version, "data": asdict(one.origin)}
+        facts = {"title": _title(benchmark, one), "version": benchmark.version, "data": asdict(one.origin)}
         counts = {"unsolvable": one.unsolvable, "texts_alone": one.texts_alone}
         facts |= {"items": len(one.rows), "left_out": dict(one.left_out), **counts}
         found.benchmarks[benchmark.name] = facts
@@ -222,7 +287,7 @@ def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found:
     start = time.perf_counter()
     main = session.state.is_main_process
     try:
-        report = run_benchmark(benchmark, items, encoder, progress=main, score=main)
+        report = run_benchmark(benchmark, items, encoder, progress=main and sys.stderr.isatty(), score=main)
     except Exception as error:  # the results of other models and benchmarks are not to be lost
         traceback.print_exc(file=sys.stderr)
         found.skip(benchmark.name, f"{FAILED}{name}: {error}", "See the error above; the other benchmarks went on.")
@@ -230,8 +295,12 @@ def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found:
     took = time.perf_counter() - start
     found.seconds[name][benchmark.name] = took
     if main:
-        found.tables[benchmark.name, name] = report.items.assign(model=name)
+        found.tables[benchmark.name, name] = report.items.assign(model=name, benchmark=_title(benchmark, items))
         _tell(name, benchmark, report, took, session)
+
+
+def _title(benchmark: Benchmark, items: Items) -> str:
+    return f"{benchmark.title} (part)" if is_part(items) else benchmark.title
 
 
 def _tell(name: str, benchmark: Benchmark, report: Report, took: float, session: Session) -> None:
@@ -260,7 +329,8 @@ def _report(
     report = evaluation_report(
         items,
         models=models,
-        averages={one.title: one.averages for one in chosen},
+        averages={found.benchmarks[one.name]["title"]: one.averages for one in chosen if one.name in found.benchmarks},
+        config={"command": options.command, "date": datetime.now(UTC).isoformat(timespec="seconds")},
         reference=reference if len(compared) > 1 else None,
         subject=compared,
         tie=options.tie,
@@ -272,5 +342,3 @@ def _report(
     if tables:
         write_evaluation(folder, items, report)
     print_evaluation(report, folder if tables else None)
-    if not tables:
-        raise SystemExit("error: no benchmark could be scored.")

@@ -15,7 +15,7 @@ from hfcomp.evaluation import results as files
 from hfcomp.evaluation.summary import missing_averages, summarize
 from hfcomp.experiments.comparison import Line, has_ties
 from hfcomp.experiments.evaluation_figure import draw_evaluation
-from hfcomp.experiments.evaluation_tables import full_tables, headings, short_tables, standing
+from hfcomp.experiments.evaluation_tables import MOST_INTERVALS, full_tables, headings, short_tables, standing
 from hfcomp.experiments.sheets import (
     NO_TIES,
     TERMINAL_WIDTH,
@@ -60,6 +60,7 @@ class EvaluationReport:
         seconds: model to benchmark to seconds.
         items_hash: of the outcomes.
         versions: what the numbers were made with; by default of this process.
+        config: the command and its date, where they are known.
     """
 
     lines: list[Line]
@@ -73,6 +74,7 @@ class EvaluationReport:
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     items_hash: str | None = None
     versions: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluation_report(
@@ -136,6 +138,8 @@ def print_evaluation(report: EvaluationReport, folder: Path | None = None, conso
     console.print()
     if report.lines:
         say(_legend(report))
+        if len(report.models) > MOST_INTERVALS:
+            say("The intervals of the models' own values are in report.md.")
     for title, texts in _remarks(report):
         say(f"\n{title}", "bold")
         for text in texts:
@@ -145,6 +149,7 @@ def print_evaluation(report: EvaluationReport, folder: Path | None = None, conso
 
 
 def _legend(report: EvaluationReport) -> str:
+    """What the numbers are, and how ties count."""
     said = f"Ties are {TIES[report.tie]}." if has_ties(report.lines) else NO_TIES
     return f"{LEGEND} {said}"
 
@@ -157,7 +162,7 @@ def _remarks(report: EvaluationReport) -> Iterator[tuple[str, list[str]]]:
             rows += [f"{one['benchmark']}: {one['reason']}", f"  -> {one['way_out']}"]
         yield "skipped benchmarks", rows
     if report.missing:
-        yield "missing averages: not all of their subsets are there", [_missing(one) for one in report.missing]
+        yield "missing averages: not all of their subsets are there (report.md names them)", _missing(report.missing)
     if report.notes:
         yield "notes", list(report.notes)
     if report.seconds:
@@ -165,8 +170,12 @@ def _remarks(report: EvaluationReport) -> Iterator[tuple[str, list[str]]]:
         yield "seconds", [f"{name}: {total:,.1f}" for name, total in totals.items()]
 
 
-def _missing(one: Mapping[str, Any]) -> str:
-    return f"{one['benchmark']}, {one['metric']}: {one['average']} needs {', '.join(one['absent'])}"
+def _missing(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each benchmark, whatever its metrics."""
+    found: dict[str, list[str]] = {}
+    for one in entries:
+        found.setdefault(one["benchmark"], []).append(one["average"])
+    return [f"{benchmark}: {', '.join(dict.fromkeys(names))}" for benchmark, names in found.items()]
 
 
 def evaluation_markdown(report: EvaluationReport, *, figure: bool = False) -> str:
@@ -198,8 +207,8 @@ def _all_sheets(report: EvaluationReport) -> Iterator[Sheet]:
     yield _models(report.models)
     yield from _data(report.benchmarks)
     yield _seconds(report.seconds)
-    versions = [[name, str(value)] for name, value in (report.versions or {}).items()]
-    yield Sheet("Versions", ["what", "version"], versions, labels=2)
+    made = [[name, str(value)] for part in (report.config, report.versions) for name, value in part.items()]
+    yield Sheet("How it was made", ["what", "value"], made, labels=2)
 
 
 def _models(models: Mapping[str, Mapping[str, Any]]) -> Sheet:
@@ -271,6 +280,7 @@ def write_report(folder: Path, report: EvaluationReport, *, figure: bool = False
         "missing_averages": list(report.missing),
         "seconds": report.seconds,
         "notes": list(report.notes),
+        "config": report.config,
         "results": report.lines,
     }
     files.write_results(folder / RESULTS_FILE, facts)

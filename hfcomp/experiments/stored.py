@@ -16,6 +16,8 @@ from hfcomp.evaluation.summary import COLUMNS, STRATUM
 from hfcomp.experiments.evaluation_report import ITEMS_FILE, RESULTS_FILE
 
 FEWEST = 2
+BLIND_PATH = "blind"
+"""The path of a blind scorer among the models of results."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
     """The models that folders hold.
 
     Args:
-        arguments: each a folder, for all of its models, or `folder:model`.
+        arguments: each a folder, for all of its models but blind scorers, or `folder:model`.
 
     Raises:
         ValueError: for a folder without results, a model that it lacks, the same model twice, or a single one.
@@ -61,9 +63,11 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
             read[folder] = read_evaluation(folder)
         items, results = read[folder]
         names = list(items["model"].unique())
+        known = {name: facts for name, facts in (results.get("models") or {}).items() if isinstance(facts, Mapping)}
+        blind = {name for name, facts in known.items() if facts.get("path") == BLIND_PATH}
         if model is not None and model not in names:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
-        for name in names if model is None else [model]:
+        for name in [name for name in names if name not in blind] if model is None else [model]:
             own = items[items["model"] == name].drop(columns="model")
             found.append(Stored(name, argument, name, folder, own, results))
     places = Counter((one.folder.resolve(), one.model) for one in found)

@@ -1,8 +1,9 @@
-"""Rows of different lengths as one array and a mask."""
+"""Scores from lists: numbers that are there, and rows of different lengths as one array and a mask."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDAr
         Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
 
     Raises:
-        ValueError: for a row that is no flat list of numbers.
+        ValueError: for a row that is no flat list of numbers, or NaN.
     """
     lengths = np.array([len(row) for row in rows], dtype=np.intp)
     mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
@@ -28,4 +29,17 @@ def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDAr
         if given.ndim != 1:
             raise ValueError(f"row {index} has shape {given.shape}: expected a flat list of numbers.")
         values[index, : len(given)] = given
-    return values, mask
+    return finite(values), mask
+
+
+def finite(scores: Any) -> NDArray[np.float64]:
+    """Scores as an array, none of them NaN: NaN comes of a broken model, which is not the same as a wrong one.
+
+    Raises:
+        ValueError: for NaN, with its row.
+    """
+    found = np.asarray(scores, dtype=np.float64)
+    rows = np.argwhere(np.isnan(found))
+    if len(rows):
+        raise ValueError(f"row {rows[0][0]}: the score is NaN. Look at the model that gave it.")
+    return found

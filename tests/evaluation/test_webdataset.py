@@ -206,7 +206,7 @@ def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):
     monkeypatch.setattr(webdataset, "snapshot_download", download)
     with pytest.raises(Unavailable, match=f"{REPO} {reason}") as raised:
         load_items(benchmark())
-    assert raised.value.way_out == "Get it."
+    assert raised.value.way_out.startswith("Get it. Or pass --data wds_shapes=DIR, a folder with the files of")
 
 
 def test_images_are_read_one_by_one(tmp_path):

@@ -11,6 +11,8 @@ import time
 
 import pandas as pd
 import pytest
+import torch
+from transformers import AutoModel, AutoProcessor
 
 from hfcomp import cli
 from hfcomp.evaluation import engine, sources
@@ -154,7 +156,13 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["--data", "sugarcrepe=nowhere"], "--data: found 'sugarcrepe=nowhere', expected NAME=DIR"),
         (["--data", "sugarcrepe=."], "sugarcrepe: . does not hold its data. Expected the seven JSON files"),
         (["--data_dir", "nowhere"], "nowhere is no folder"),
-        (["extra=nowhere/model"], "nowhere/model"),
+        (["--data", "sugarcrep=."], "has data called 'sugarcrep'. Did you mean 'sugarcrepe'"),
+        (["--data", "val2017=.", "--data", "val2017=.."], "--data: found two folders for 'val2017'"),
+        (["extra=nowhere/model"], "nowhere/model is no folder here, and as an id of the Hub:"),
+        (["--batch_size", "0"], "--batch_size: found 0"),
+        (["--device", "nothing"], "--device: 'nothing' cannot be used here"),
+        (["--cache", "/proc/none"], "--cache: /proc/none cannot be made"),
+        (["--output_dir", "/proc/none"], "--output_dir: /proc/none cannot be made"),
     ],
 )
 def test_mistakes_are_told_with_the_way_out(models, data, tmp_path, change, message, monkeypatch):
@@ -173,6 +181,32 @@ def test_models_are_named_by_the_end_of_their_place(models, data, tmp_path, monk
     shared = ["--benchmarks", "sugarcrepe", "--data_dir", str(data), "--no_cache", "--device", "cpu"]
     main(["a/clip", "b/clip/", *shared])
     assert list(results(tmp_path / "runs" / "evaluation-a-clip-b-clip")["models"]) == ["a/clip", "b/clip"]
+
+
+def test_missing_photographs_make_it_a_part_of_the_benchmark(models, data, tmp_path):
+    (tmp_path / "some").mkdir()
+    for number in range(0, 20, 2):
+        (tmp_path / "some" / f"{number}.png").symlink_to(data / "val2017" / f"{number}.png")
+    main(words(models, data, tmp_path, "--data", f"val2017={tmp_path / 'some'}"))
+    found = results(tmp_path / "out")
+    assert {line["benchmark"] for line in found["results"]} == {"SugarCrepe (part)"}
+    assert found["results"][0]["subset"] == "macro of 7 subsets"
+    assert found["benchmarks"]["sugarcrepe"]["left_out"] == {"image missing": 17}
+
+
+def test_how_it_was_made_is_written_down(done):
+    config = results(done)["config"]
+    assert config["command"].startswith("hfcomp evaluate clip=") and config["date"].startswith("20")
+
+
+def test_weights_that_give_nan_are_told(models, data, tmp_path, capsys):
+    broken = AutoModel.from_pretrained(models["clip"])
+    torch.nn.init.constant_(broken.text_projection.weight, torch.nan)
+    broken.save_pretrained(tmp_path / "broken")
+    AutoProcessor.from_pretrained(models["clip"]).save_pretrained(tmp_path / "broken")
+    with pytest.raises(SystemExit):
+        main(words({"clip": tmp_path / "broken"}, data, tmp_path, names=("clip",)))
+    assert "embeddings are NaN or infinite" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_list_names_every_benchmark(capsys):

@@ -199,9 +199,10 @@ def test_rows_that_cannot_be_scored_are_refused():
         metric("hierarchy").compute(**columns, **options)
 
 
-def test_nan_comes_back_as_wrong():
-    found = metric("caption_choice").compute(true_score=[math.nan, 0.5], other_scores=[[0.1], [0.1, math.nan]])
-    assert (found["accuracy"], found["tie_rate"]) == (0.0, 0.0)
+def test_nan_is_refused_with_its_row():
+    for true, others in (([0.5, math.nan], [[0.1], [0.1]]), ([0.5, 0.5], [[0.1], [0.1, math.nan]])):
+        with pytest.raises(ValueError, match="row 1: the score is NaN"):
+            metric("caption_choice").compute(true_score=true, other_scores=others)
 
 
 @pytest.mark.parametrize("name", MODULES)

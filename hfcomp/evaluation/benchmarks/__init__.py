@@ -54,7 +54,8 @@ def _known(name: str) -> list[Benchmark]:
     group = [one for one in known.values() if one.name.startswith(f"{name}_")]
     if len(group) < 2:
         raise ValueError(
-            f"benchmarks: {name!r} is none.{nearest(name, known)} Known: {', '.join(known)}; or package.module:NAME."
+            f"benchmarks: {name!r} is none.{nearest(name, known)} `hfcomp evaluate --list` names them all; yours is "
+            "package.module:NAME."
         )
     return group
 

@@ -82,6 +82,11 @@ def _as_part(name: str, thousand: bool, items: Items, folders: Folders, beside: 
         rows = rows.add_column(column, values)
     train = items.train
     if thousand:
+        if len(train.rows) < VTAB_IMAGES:
+            raise ValueError(
+                f"vtab1k_{name}: {items.origin.place} has {len(train.rows):,} training images, expected at least "
+                f"{VTAB_IMAGES:,}. Use vtab_{name}, which takes all there are."
+            )
         chosen, _ = vtab_1k(len(train.rows))
         images = {column: PooledImages(cells, chosen) for column, cells in train.images.items()}
         train = replace(train, rows=train.rows.select(chosen), images=images)

@@ -6,10 +6,10 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy as np
 
 from hfcomp.metrics import brittleness
 from hfcomp.metrics.choice import TieRule
+from hfcomp.metrics.ragged import finite
 from hfcomp.metrics.summary import summary
 
 _DESCRIPTION = """
@@ -58,7 +58,7 @@ class Brittleness(evaluate.Metric):
         hard_negative: list[float],
         tie: TieRule = "wrong",
     ) -> dict[str, Any]:
-        found = brittleness.brittleness(*(np.asarray(column) for column in (caption, hard_positive, hard_negative)))
+        found = brittleness.brittleness(*(finite(column) for column in (caption, hard_positive, hard_negative)))
         chance = brittleness.CHANCE
         return {
             **summary(found.original, chance["original"], tie, prefix="original_"),

@@ -6,10 +6,9 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy as np
 
 from hfcomp.metrics.choice import TieRule, choose
-from hfcomp.metrics.ragged import padded
+from hfcomp.metrics.ragged import finite, padded
 from hfcomp.metrics.summary import summary
 
 _DESCRIPTION = """
@@ -56,5 +55,5 @@ class CaptionChoice(evaluate.Metric):
         self, true_score: list[float], other_scores: list[list[float]], tie: TieRule = "wrong"
     ) -> dict[str, Any]:
         others, mask = padded(other_scores)
-        outcome = choose(np.asarray(true_score), others, mask)
+        outcome = choose(finite(true_score), others, mask)
         return summary(outcome, 1 / (1 + mask.sum(axis=1)), tie) | {"num_items": len(true_score)}

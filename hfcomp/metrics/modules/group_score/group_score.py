@@ -6,10 +6,10 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy as np
 
 from hfcomp.metrics import group
 from hfcomp.metrics.choice import TieRule
+from hfcomp.metrics.ragged import finite
 from hfcomp.metrics.summary import summary
 
 _DESCRIPTION = """
@@ -60,7 +60,7 @@ class GroupScore(evaluate.Metric):
         c1_i1: list[float],
         tie: TieRule = "wrong",
     ) -> dict[str, Any]:
-        outcome = group.group_score(*(np.asarray(column) for column in (c0_i0, c0_i1, c1_i0, c1_i1)))
+        outcome = group.group_score(*(finite(column) for column in (c0_i0, c0_i1, c1_i0, c1_i1)))
         result: dict[str, Any] = {}
         for name, chance in group.CHANCE.items():
             result |= summary(getattr(outcome, name), chance, tie, prefix=f"{name}_")

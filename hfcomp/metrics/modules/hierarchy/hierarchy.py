@@ -9,6 +9,7 @@ import evaluate
 import numpy as np
 
 from hfcomp.metrics import hierarchy
+from hfcomp.metrics.ragged import finite
 
 _DESCRIPTION = """
 Four captions of each image from general to specific: which are retrieved when texts are let in by their distance from
@@ -71,9 +72,7 @@ class Hierarchy(evaluate.Metric):
         if levels != {hierarchy.LEVELS}:
             raise ValueError(f"captions: rows of {sorted(levels)} captions, expected {hierarchy.LEVELS} in each.")
         identity = np.unique(np.asarray(captions), return_inverse=True)[1].reshape(-1, hierarchy.LEVELS)
-        found = hierarchy.hierarchy(
-            np.asarray(image), np.asarray(text), np.asarray(root), identity, thresholds=thresholds
-        )
+        found = hierarchy.hierarchy(finite(image), finite(text), finite(root), identity, thresholds=thresholds)
         return {
             "precision": float(found.precision.mean()),
             "recall": float(found.recall.mean()),

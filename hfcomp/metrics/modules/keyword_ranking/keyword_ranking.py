@@ -6,11 +6,10 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy as np
 
 from hfcomp.metrics import keyword_ranking
 from hfcomp.metrics.choice import TieRule
-from hfcomp.metrics.ragged import padded
+from hfcomp.metrics.ragged import finite, padded
 from hfcomp.metrics.summary import summary
 
 _DESCRIPTION = """
@@ -60,7 +59,7 @@ class KeywordRanking(evaluate.Metric):
     def _compute(
         self, true_score: list[float], other_scores: list[list[float]], tie: TieRule = "wrong"
     ) -> dict[str, Any]:
-        found = keyword_ranking.keyword_ranking(np.asarray(true_score), *padded(other_scores))
+        found = keyword_ranking.keyword_ranking(finite(true_score), *padded(other_scores))
         return summary(found.first, found.chance, tie) | {
             "mean_rank": float(found.rank.mean()),
             "reciprocal_rank": float(found.reciprocal_rank.mean()),

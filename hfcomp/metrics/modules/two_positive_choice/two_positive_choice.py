@@ -6,10 +6,10 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy as np
 
 from hfcomp.metrics import two_positive
 from hfcomp.metrics.choice import TieRule
+from hfcomp.metrics.ragged import finite
 from hfcomp.metrics.summary import summary
 
 _DESCRIPTION = """
@@ -67,7 +67,7 @@ class TwoPositiveChoice(evaluate.Metric):
     def _compute(self, tie: TieRule = "wrong", **columns: list[float]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for part in self._parts:
-            outcome = _SCORES[part](*(np.asarray(columns.pop(name)) for name in _COLUMNS[part]))
+            outcome = _SCORES[part](*(finite(columns.pop(name)) for name in _COLUMNS[part]))
             result |= summary(outcome, two_positive.CHANCE, tie, prefix=f"{part}_")
             result["num_items"] = len(outcome.correct)
         if columns:
