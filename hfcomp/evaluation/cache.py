@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 import uuid
@@ -20,8 +21,10 @@ from typing import Any
 import numpy as np
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
+
+logger = logging.getLogger(__name__)
 
 KEY_BYTES = 16
 FLUSH_VECTORS = 8192
@@ -50,8 +53,7 @@ class EmbeddingCache:
         Args:
             fingerprint: everything that vectors depend on beside the content, as JSON.
         """
-        text = json.dumps(fingerprint, sort_keys=True, ensure_ascii=False)
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        text, name = _text(fingerprint), _name(fingerprint)
         if name not in self._stores:
             folder = None if self.folder is None else self.folder / name
             if folder is not None and not (folder / "fingerprint.json").is_file():
@@ -59,6 +61,19 @@ class EmbeddingCache:
                 _write_whole(folder / "fingerprint.json", lambda path: path.write_text(text + "\n", encoding="utf-8"))
             self._stores[name] = VectorStore(folder)
         return self._stores[name]
+
+    def release(self, fingerprint: Mapping[str, Any]) -> None:
+        """Forgets the vectors of one model and preprocessing, if they are on disk."""
+        if self.folder is not None:
+            self._stores.pop(_name(fingerprint), None)
+
+
+def _name(fingerprint: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_text(fingerprint).encode()).hexdigest()[:16]
+
+
+def _text(fingerprint: Mapping[str, Any]) -> str:
+    return json.dumps(fingerprint, sort_keys=True, ensure_ascii=False)
 
 
 class VectorStore:
@@ -74,7 +89,8 @@ class VectorStore:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
         self.unreadable: list[Path] = []
-        self._parts: list[tuple[NDArray[np.float32], NDArray[np.bool_]]] = []
+        # vectors on disk stay there until they are looked up
+        self._parts: list[tuple[NDArray[np.float32] | Path, NDArray[np.bool_]]] = []
         self._place: dict[bytes, tuple[int, int]] = {}
         self._pending: list[tuple[list[bytes], NDArray[np.float32], NDArray[np.bool_]]] = []
         self._flushed = time.monotonic()
@@ -110,7 +126,8 @@ class VectorStore:
         places = np.array([self._place[key] for key in keys], dtype=np.int64).reshape(-1, 2)
         for number in np.unique(places[:, 0]):
             chosen = np.flatnonzero(places[:, 0] == number)
-            part_vectors, part_flags = self._parts[number]
+            part, part_flags = self._parts[number]
+            part_vectors = load_file(part)["vectors"] if isinstance(part, Path) else part
             vectors[chosen], flags[chosen] = part_vectors[places[chosen, 1]], part_flags[places[chosen, 1]]
         return vectors, flags
 
@@ -130,15 +147,15 @@ class VectorStore:
 
     def _read(self, path: Path) -> None:
         try:
-            found = load_file(path)
-            keys, vectors, flags = found["keys"], found["vectors"], found["flags"].astype(bool)
-        except (OSError, SafetensorError, KeyError):
+            with safe_open(path, framework="numpy") as file:
+                content, flags = file.get_tensor("keys").tobytes(), file.get_tensor("flags").astype(bool)
+        except (OSError, SafetensorError) as error:
+            logger.warning(f"{path} cannot be read and counts as absent: {error}")
             self.unreadable.append(path)
             return
-        content = keys.tobytes()
-        self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], vectors, flags)
+        self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], path, flags)
 
-    def _take(self, keys: Sequence[bytes], vectors: NDArray[np.float32], flags: NDArray[np.bool_]) -> None:
+    def _take(self, keys: Sequence[bytes], vectors: NDArray[np.float32] | Path, flags: NDArray[np.bool_]) -> None:
         number = len(self._parts)
         self._parts.append((vectors, flags))
         for row, key in enumerate(keys):

@@ -29,7 +29,7 @@ from hfcomp.evaluation.cells import Crop, box_digest
 from hfcomp.evaluation.identity import identity
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
-ENCODING_VERSION = 1
+ENCODING_VERSION = 2
 """Raised when the same model, image or text would get another vector; older cached vectors are then not read."""
 
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
@@ -133,10 +133,25 @@ class Embedder:
 
     @property
     def backbone(self) -> nn.Module:
-        """The model, loaded on first use."""
+        """The model, loaded on first use, in fp32 whatever the precision of its file.
+
+        Raises:
+            ValueError: when its files have changed since this object was made.
+        """
         if self._backbone is None:
-            self._backbone = load_backbone(self._model).to(self.device)
+            backbone = load_backbone(self._model, dtype=torch.float32).to(self.device)
+            if self._fingerprints and identity(self._model) != self._fingerprints["images"]["weights"]:
+                raise ValueError(f"{self._model}: its files have changed since it was opened. Evaluate it again.")
+            self._backbone = backbone
         return self._backbone
+
+    def release(self) -> None:
+        """Gives the memory of weights and embeddings back; both are loaded again when they are needed."""
+        if not isinstance(self._model, nn.Module):
+            self._backbone = None
+        if self.cache is not None:
+            for fingerprint in self._fingerprints.values():
+                self.cache.release(fingerprint)
 
     def images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> NDArray[np.float32]:
         """Embeddings of images; those of the same bytes, file or pixels are encoded once.
@@ -263,8 +278,13 @@ class Embedder:
                     bar.update(len(batch))
         except Exception as error:  # the other processes wait: they have to hear of it before it is raised
             failure = error
-        finally:
-            store.flush()  # whatever stops it, an interrupt too
+        except KeyboardInterrupt:
+            store.flush()
+            raise
+        try:
+            store.flush()
+        except OSError as error:
+            failure = failure or error
         if self.split and world_size() > 1:
             for other, (parts, message) in enumerate(gather_objects((done, failure and str(failure)))):
                 if message is not None and failure is None:
@@ -283,7 +303,8 @@ class Embedder:
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
         weights = f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
-        shared = {"weights": weights, "device": self.device.type, "encoding": ENCODING_VERSION}
+        precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
+        shared = {"weights": weights, "device": self.device.type, "dtype": precision, "encoding": ENCODING_VERSION}
         settings = json.loads(processor.image_processor.to_json_string())
         pixels = {"class": type(processor.image_processor).__name__, **settings}
         tokenizer = {

@@ -223,16 +223,20 @@ class EmbeddedItems:
 
     def image(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
         """`[b, D]`, L2-normalised; zeros where an optional image is missing."""
-        index = self.images[column].index[rows]
-        vectors = self.images[column].vectors[index]
-        vectors[index < 0] = 0
+        found = self.images[column]
+        index = found.index[rows]
+        vectors = np.zeros((len(index), found.vectors.shape[1]), dtype=np.float32)
+        vectors[index >= 0] = found.vectors[index[index >= 0]]
         return vectors
 
     def text(self, column: str, rows: slice) -> NDArray[np.float32]:
-        """`[b, D]` of a column of texts, the first text of a column of lists."""
+        """`[b, D]` of a column of texts, of a column of lists the first text that is not empty."""
         found = self.columns[column]
-        index = found.index[rows] if found.offsets is None else found.ragged(rows)[:, 0]
-        return self.text_vectors.take(index)
+        if found.offsets is None:
+            return self.text_vectors.take(found.index[rows])
+        lists = found.ragged(rows)
+        first = (lists >= 0).argmax(axis=1)
+        return self.text_vectors.take(lists[np.arange(len(lists)), first])
 
     def texts(self, column: str, rows: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """`[b, K, D]` of a column of lists, and `[b, K]`, which of them exist."""
@@ -302,7 +306,7 @@ def _named(items: Items) -> Items:
     if "image_id" in rows.column_names:
         given = rows["image_id"][:]
     else:
-        given = [_photograph(cell) for cell in _cells(items, "image")]
+        given = _photographs(_cells(items, "image"))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [own if name is None else str(name) for name, own in zip(given, unnamed, strict=True)]
     kept = rows.remove_columns([name for name in columns if name in rows.column_names])
@@ -311,13 +315,19 @@ def _named(items: Items) -> Items:
     return replace(items, rows=kept)
 
 
-def _photograph(cell: Any) -> str | None:
-    """The name of an image's file, else what tells its bytes from others."""
-    cell = cell.cell if isinstance(cell, Crop) else cell
-    path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
-    if isinstance(path, str):
-        return Path(path).name
-    return None if content is None else hashlib.sha256(content).hexdigest()[:16]
+def _photographs(cells: Sequence[Any]) -> list[str | None]:
+    """What tells the photograph of each cell: its file's name, or its bytes where files of one name differ."""
+    names, marks = [], []
+    for cell in cells:
+        cell = cell.cell if isinstance(cell, Crop) else cell
+        path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
+        names.append(Path(path).name if isinstance(path, str) else None)
+        marks.append(path if content is None else hashlib.sha256(content).hexdigest()[:16])
+    of_name: dict[str | None, set[str | None]] = {}
+    for name, mark in zip(names, marks, strict=True):
+        of_name.setdefault(name, set()).add(mark)
+    alone = {name for name, found in of_name.items() if name is not None and len(found) == 1}
+    return [name if name in alone else mark for name, mark in zip(names, marks, strict=True)]
 
 
 def _check_names(benchmark: Benchmark, items: Items) -> None:

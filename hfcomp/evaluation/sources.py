@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -277,9 +278,10 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
     folder = first.parent / f"hfcomp-{first.name[:16]}"
     folder.mkdir(exist_ok=True)
     for name, file in found.items():
-        link = folder / name
-        if not link.exists():
-            link.symlink_to(file)
+        link = folder / f".{name}.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(file)
+        os.replace(link, folder / name)
     return folder
 
 

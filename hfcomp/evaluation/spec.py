@@ -78,6 +78,7 @@ class Items:
     train: Items | None = None
     unsolvable: int = 0
     texts_alone: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import pandas as pd
 import torch
 from accelerate import PartialState
 
+from hfcomp.distributed import gather_objects
 from hfcomp.evaluation.benchmarks import benchmarks as all_benchmarks
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
 from hfcomp.evaluation.blind import BLIND
@@ -36,6 +38,7 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stored import BLIND_PATH
 
 FAILED = "failed: "
+LONGEST_NAME = 100
 PATIENCE = 7 * 24 * 3600  # seconds that the other processes wait for the one that fits probes
 
 
@@ -127,7 +130,7 @@ def evaluate(options: argparse.Namespace) -> bool:
     chosen = _benchmarks(options)
     models = _models(options.models)
     reference = _reference(options.reference, models)
-    folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"
+    folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"[:LONGEST_NAME]
     if (folder / "results.json").exists() and not options.overwrite:
         raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
     blind = _blind(options.blind)
@@ -147,6 +150,8 @@ def evaluate(options: argparse.Namespace) -> bool:
         for benchmark in chosen:
             if benchmark.name in items:
                 _run(name, encoder, benchmark, items[benchmark.name], found, session)
+        if isinstance(encoder, Embedder):
+            encoder.release()
     if session.state.is_main_process:
         facts = {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()}
         facts |= {name: {"path": BLIND_PATH, "weights": BLIND[name][0]} for name in blind}
@@ -176,8 +181,10 @@ def _check_device(device: str | None) -> str:
 def _made(folder: Path, option: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise ValueError(f"{option}: {folder} cannot be made: {error}") from error
+        raise ValueError(f"{option}: {folder} cannot be written to: {error}") from error
     return folder
 
 
@@ -232,12 +239,13 @@ def _models(given: Sequence[str]) -> dict[str, str]:
 
 def _short(place: str, places: Sequence[str]) -> str:
     """The last part of a path or id, with as many before it as tell it from the others."""
-    parts = [part for part in place.split("/") if part not in ("", ".")]
+    whole = [os.path.abspath(one) if Path(one).exists() else one for one in (place, *places)]
+    parts = [part for part in whole[0].split("/") if part]
     for count in range(1, len(parts) + 1):
         tail = "/".join(parts[-count:])
-        if sum(other.rstrip("/").endswith(tail) for other in places) == 1:
+        if sum(f"/{other}".endswith(f"/{tail}") for other in whole[1:]) == 1:
             return tail
-    return "/".join(parts)
+    return parts[-1]
 
 
 def _plain(name: str) -> str:
@@ -262,17 +270,39 @@ def _encoder(place: str, options: argparse.Namespace, cache: EmbeddingCache) -> 
         raise ValueError(f"{place} {where}{error}") from error
 
 
+def _items(benchmark: Benchmark, folders: Folders) -> tuple[Items | None, tuple[str, str] | None]:
+    """The items, or why there are none, with the way to get them.
+
+    Raises:
+        ValueError: when the user's own folder is wrong; the data of others is skipped then.
+    """
+    try:
+        return checked(benchmark, load_items(benchmark, folders)), None
+    except Unavailable as error:
+        return None, (error.reason, error.way_out or benchmark.obtain)
+    except ValueError as error:
+        if folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
+            raise
+        return None, (f"{FAILED}{error}", benchmark.obtain)
+
+
 def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session: Session) -> dict[str, Items]:
     """The items of each benchmark that can be had; what is wrong with data shows before anything is encoded."""
     items: dict[str, Items] = {}
     for benchmark in chosen:
-        try:
-            with session.state.main_process_first():  # the others find what it downloaded
-                items[benchmark.name] = checked(benchmark, load_items(benchmark, folders))
-        except Unavailable as error:
-            found.skip(benchmark.name, error.reason, error.way_out or benchmark.obtain)
+        wrong: ValueError | None = None
+        with session.state.main_process_first():  # the others find what it downloaded
+            try:
+                one, reason = _items(benchmark, folders)
+            except ValueError as error:  # raised out here: the others wait where this block ends
+                wrong = error
+        if wrong is not None:
+            raise wrong
+        reasons = [told for told in gather_objects(reason) if told is not None]  # all processes do the same
+        if reasons:
+            found.skip(benchmark.name, *reasons[0])
             continue
-        one = items[benchmark.name]
+        items[benchmark.name] = one
         facts = {"title": _title(benchmark, one), "version": benchmark.version, "data": asdict(one.origin)}
         counts = {"unsolvable": one.unsolvable, "texts_alone": one.texts_alone}
         facts |= {"items": len(one.rows), "left_out": dict(one.left_out), **counts}
@@ -324,6 +354,7 @@ def _report(
 ) -> None:
     failed = {one["benchmark"] for one in found.skipped if one["reason"].startswith(FAILED)}
     tables = [table for (name, _), table in found.tables.items() if name not in failed]
+    every = list(found.tables.values())  # what a benchmark that failed for one model gave for the others is kept
     items = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     compared = [name for name in models if name not in BLIND]
     report = evaluation_report(
@@ -339,6 +370,6 @@ def _report(
         seconds=found.seconds,
         notes=session.notes,
     )
-    if tables:
-        write_evaluation(folder, items, report)
     print_evaluation(report, folder if tables else None)
+    if tables:
+        write_evaluation(folder, pd.concat(every, ignore_index=True), report)

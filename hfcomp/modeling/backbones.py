@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -48,18 +48,33 @@ def load_config(model: str | Path) -> Any:
     Raises:
         ValueError: for a model that is no dual encoder that hfcomp knows; NaFlex SigLIP 2 is refused by name.
     """
-    config = AutoConfig.from_pretrained(base_of_adapter(model) or model)
+    base = base_of_adapter(model)
+    place, options = (base.place, {"revision": base.revision}) if base else (model, {})
+    config = AutoConfig.from_pretrained(place, **options)
     check_model_type(config)
     return config
 
 
-def base_of_adapter(model: str | Path) -> str | None:
+class Base(NamedTuple):
+    """The model that an adapter is for.
+
+    Attributes:
+        place: Hub id or folder.
+        revision: branch, tag or commit.
+    """
+
+    place: str
+    revision: str
+
+
+def base_of_adapter(model: str | Path) -> Base | None:
     """The model that an adapter's id or folder is for; `None` for what is no adapter."""
     if find_adapter_config_file(str(model)) is None:
         return None
     from peft import PeftConfig
 
-    return PeftConfig.from_pretrained(str(model)).base_model_name_or_path
+    adapter = PeftConfig.from_pretrained(str(model))
+    return Base(adapter.base_model_name_or_path, adapter.revision or "main")
 
 
 def check_model_type(config: Any) -> None:
@@ -137,7 +152,7 @@ def _processor_of(place: str | Path) -> Any:
         base = base_of_adapter(place)
         if base is None:
             raise
-        return AutoProcessor.from_pretrained(base)
+        return AutoProcessor.from_pretrained(base.place, revision=base.revision)
 
 
 def _pooled(output: Any) -> torch.Tensor:

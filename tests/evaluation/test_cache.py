@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.evaluation.cache import KEY_BYTES, EmbeddingCache, VectorStore
@@ -109,6 +110,42 @@ def test_other_weights_other_pixels_or_another_tokenizer_are_other_embeddings(cl
     model.logit_scale.data += 1
     model.save_pretrained(moved)
     assert encoded(moved) == (1, 1)
+
+
+def test_another_configuration_of_the_same_weights_is_another_model(clip, tmp_path):
+    folder = shutil.copytree(clip, tmp_path / "model")
+    one = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    before = one.texts(TEXTS).vectors
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["hidden_act"] = "gelu"
+    (folder / "config.json").write_text(json.dumps(config))
+    two = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    assert not np.allclose(two.texts(TEXTS).vectors, before) and two.encoded_texts == len(TEXTS)
+
+
+def test_files_that_change_under_an_open_model_do_not_reach_the_cache(clip, tmp_path):
+    folder = shutil.copytree(clip, tmp_path / "model")
+    embedder = Embedder(folder, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
+    model = AutoModel.from_pretrained(folder)
+    model.logit_scale.data += 1
+    model.save_pretrained(folder)
+    with pytest.raises(ValueError, match="its files have changed since it was opened"):
+        embedder.texts(TEXTS)
+
+
+def test_half_precision_weights_are_encoded_in_fp32(tmp_path):
+    folder = tiny.clip(tmp_path / "half", dtype=torch.float16)
+    found = Embedder(folder, device="cpu").texts(TEXTS).vectors
+    full = Embedder(AutoModel.from_pretrained(folder, dtype=torch.float32)).texts(TEXTS).vectors
+    assert (found == full).all()
+
+
+def test_released_memory_comes_back_when_it_is_needed(clip, tmp_path):
+    embedder = Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path))
+    before = embedder.texts(TEXTS).vectors
+    embedder.release()
+    assert embedder._backbone is None and not embedder.cache._stores
+    assert (embedder.texts(TEXTS).vectors == before).all() and embedder.encoded_texts == len(TEXTS)
 
 
 def test_a_module_is_not_cached_on_disk(clip, tmp_path):

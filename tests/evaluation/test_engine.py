@@ -11,7 +11,7 @@ import pytest
 
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, checked, run_benchmark
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, checked, embed, run_benchmark
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Items, Origin
 from tests import tiny
@@ -117,6 +117,29 @@ def test_lists_of_unequal_length_are_masked():
     assert table.distinct == ["a", "b", "c"]
     assert column.ragged(slice(0, 4)).tolist() == [[0, 1, -1], [2, -1, -1], [-1, -1, -1], [1, -1, 0]]
     assert column.ragged(slice(1, 2)).tolist() == [[2]]
+
+
+def test_the_first_text_of_a_list_is_the_first_that_is_not_empty(tmp_path):
+    items = rows(3, tmp_path)
+    table = items.rows.to_dict()
+    table["negative_captions"] = [["", "one"], ["two", ""], ["", "", "three"]]
+    encoder = Counting()
+    embedded = embed(CHOICE, checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table))), encoder)
+    found = embedded.text("negative_captions", slice(0, 3))
+    places = [encoder.texts.index(text) for text in ("one", "two", "three")]
+    assert (found == embedded.text_vectors.vectors[places]).all()
+
+
+def test_files_of_one_name_that_differ_are_different_photographs(tmp_path):
+    cells = []
+    for index in range(4):
+        file = tmp_path / str(index) / "image.jpg"
+        file.parent.mkdir()
+        tiny.image(index % 2).save(file)
+        cells.append({"bytes": file.read_bytes(), "path": "image.jpg"})
+    items = rows(4, tmp_path)
+    found = checked(CHOICE, replace(items, images={"image": cells}))
+    assert len(set(found.rows["image_id"])) == 2
 
 
 def test_memory_does_not_grow_with_the_items_but_by_their_own_outcomes(tmp_path):

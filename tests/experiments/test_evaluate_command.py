@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoProcessor
 from hfcomp import cli
 from hfcomp.evaluation import engine, sources
 from hfcomp.evaluation.benchmarks import benchmarks
+from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.experiments.evaluate_command import main
@@ -161,8 +162,8 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["extra=nowhere/model"], "nowhere/model is no folder here, and as an id of the Hub:"),
         (["--batch_size", "0"], "--batch_size: found 0"),
         (["--device", "nothing"], "--device: 'nothing' cannot be used here"),
-        (["--cache", "/proc/none"], "--cache: /proc/none cannot be made"),
-        (["--output_dir", "/proc/none"], "--output_dir: /proc/none cannot be made"),
+        (["--cache", "/proc/none"], "--cache: /proc/none cannot be written to"),
+        (["--output_dir", "/proc/none"], "--output_dir: /proc/none cannot be written to"),
     ],
 )
 def test_mistakes_are_told_with_the_way_out(models, data, tmp_path, change, message, monkeypatch):
@@ -181,6 +182,9 @@ def test_models_are_named_by_the_end_of_their_place(models, data, tmp_path, monk
     shared = ["--benchmarks", "sugarcrepe", "--data_dir", str(data), "--no_cache", "--device", "cpu"]
     main(["a/clip", "b/clip/", *shared])
     assert list(results(tmp_path / "runs" / "evaluation-a-clip-b-clip")["models"]) == ["a/clip", "b/clip"]
+    monkeypatch.chdir(tmp_path / "a" / "clip")
+    main([".", *shared, "--output_dir", str(tmp_path / "here")])
+    assert list(results(tmp_path / "here")["models"]) == ["clip"]
 
 
 def test_missing_photographs_make_it_a_part_of_the_benchmark(models, data, tmp_path):
@@ -254,8 +258,29 @@ def test_unavailable_is_told_apart_from_wrong(models, data, tmp_path, monkeypatc
         main(words(models, data, tmp_path))
 
 
+def test_texts_alone_are_scored_where_no_image_can_be_had(models, tmp_path):
+    (tmp_path / "data" / "sugarcrepe_pp").mkdir(parents=True)
+    for subset in SUBSETS:
+        row = {
+            "id": 0,
+            "filename": "1.jpg",
+            "caption": "a red cube",
+            "caption2": "a cube",
+            "negative_caption": "a ball",
+        }
+        (tmp_path / "data" / "sugarcrepe_pp" / f"{subset}.json").write_text(json.dumps([row]))
+    main(words(models, tmp_path / "data", tmp_path, benchmarks="sugarcrepe_pp", names=("clip",)))
+    found = results(tmp_path / "out")
+    assert {line["metric"] for line in found["results"]} == {"text only"}
+    assert any(
+        "COCO-Caption2017 cannot be read" in note and "--data val2017=FOLDER" in note for note in found["notes"]
+    )
+
+
 def launched(models, data, folder, *launcher: str) -> subprocess.Popen:
-    command = [sys.executable, *launcher, "-m", "hfcomp.cli", "evaluate", *words(models, data, folder)]
+    given = words(models, data, folder, benchmarks="magic,sugarcrepe")  # one is skipped
+    given = [word for at, word in enumerate(given) if "--device" not in (word, given[at - 1])]
+    command = [sys.executable, *launcher, "-m", "hfcomp.cli", "evaluate", *given]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

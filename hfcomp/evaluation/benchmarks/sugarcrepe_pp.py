@@ -36,9 +36,9 @@ def with_photographs(items: Items, folders: Folders, beside: Path | None) -> Ite
     """Items with COCO's images where these can be had; the texts alone are a task of their own."""
     try:
         return with_images(items, COCO_VAL2017, folders, beside)
-    except Unavailable:
+    except Unavailable as error:
         named = items.rows.rename_column("image", "image_id")
-        return replace(items, rows=named, images={"image": [None] * len(named)})
+        return replace(items, rows=named, images={"image": [None] * len(named)}, notes=(str(error),))
 
 
 # The five files are the same, byte for byte, in the authors' repository, at github.com/Sri-Harsha/scpp, and on the Hub

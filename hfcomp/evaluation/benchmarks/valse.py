@@ -107,7 +107,8 @@ def with_images_of_all(items: Items, folders: Folders, beside: Path | None) -> I
         raise Unavailable(" ".join(error.reason for error in missing), " ".join(error.way_out for error in missing))
     named = items.rows.remove_columns(["image", "left_out"]).add_column("left_out", reasons)
     origin = replace(items.origin, pools=tuple(origins))
-    return replace(items, rows=named, origin=origin, images={"image": Joined(places)})
+    notes = tuple(map(str, missing))
+    return replace(items, rows=named, origin=origin, images={"image": Joined(places)}, notes=notes)
 
 
 _EACH = tuple((name,) for name in INSTRUMENTS)
