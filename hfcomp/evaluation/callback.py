@@ -60,7 +60,8 @@ class EvaluateBenchmarks(TrainerCallback):
     Args:
         trainer: whose model is a CLIP- or SigLIP-like `PreTrainedModel`, a `PeftModel` of one, or a module with one of
             these as its `backbone`, such as `DualEncoder`.
-        benchmarks: names as on the command line (also `package.module:NAME` of your own), or `Benchmark` objects.
+        benchmarks: names as on the command line (also `package.module:NAME` of your own, and the name of a group,
+            such as `vtab`, for all of it), or `Benchmark` objects.
         folders: where data lies on this machine: one folder with a sub-folder for each benchmark and set of images, or
             a folder for each by name. What is not there comes from the Hub.
         steps: score every so many steps and after the last one, instead of at the trainer's evaluations.
@@ -265,7 +266,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
             called the same.
     """
     values: dict[str, float] = {}
-    for metric, part in items.groupby("metric", sort=False):
+    for metric, part in items.groupby("metric", sort=False) if len(items) else ():
         key = f"{_key(benchmark.name)}_{_word(metric)}"
         part = part.astype(dict.fromkeys(NUMBERS, np.float64))
         subsets = list(part["subset"].unique())
@@ -317,10 +318,11 @@ def _is_processor(value: Any) -> bool:
 def _found(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     if isinstance(benchmarks, str | Benchmark):
         raise TypeError("benchmarks: found one, expected a list. Put it into one.")
-    found = [one if isinstance(one, Benchmark) else find_benchmarks([one])[0] for one in benchmarks]
+    found = [own for one in benchmarks for own in ([one] if isinstance(one, Benchmark) else find_benchmarks([one]))]
     names = [_word(one.name) for one in found]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"benchmarks: found {names}, expected at least one, and each name once.")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if not names or twice:
+        raise ValueError(f"benchmarks: found {twice or 'none'}, expected at least one, and each name once.")
     return found
 
 

@@ -150,7 +150,8 @@ class ImageBootstrap:
         aligned = self._align(parts, share)
         mean, spread, _ = aligned.mean_and_spread(np.ones((1, len(aligned.used))))
         mean, spread = mean[0], spread[0]
-        still = spread <= 1e-12 * np.maximum(1.0, aligned.largest)  # but for rounding, no spread
+        # but for rounding, no spread: sums are centred, so that it is not the root of a rounding error
+        still = spread <= 1e-12 * np.maximum(1.0, aligned.largest)
         deviation = self._deviations(aligned, mean, np.where(still, 1.0, LEAST_SPREAD * spread))
         if len(deviation) < FEWEST_DRAWS:
             return unknown, unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,9 @@ COLUMNS = (*LINE, "aspect", "chance", "item", "image_id", "value", "tie", "model
 STRATUM = "stratum"
 """A further column that a table may have: where it is filled, a line is the mean of its strata's means."""
 TIE_RULES = {"wrong": 0.0, "half": 0.5, "win": 1.0}
-"""What a tie counts, by the name of the rule."""
+"""What a tie counts, by the name of the rule; see `summarize` for where."""
+SIGNED = ("correlation", "kendall", "tau")
+"""Words in the names of metrics that go from -1 to 1."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ def summarize(
         averages: means over subsets, by benchmark, or by benchmark and metric. Each becomes a line of every metric, or
             of that one. One that names a subset that the metric lacks is left out, see `missing_averages`; so is a
             mean over all subsets where there is but one.
-        tie: what a tie counts, see `TIE_RULES`.
+        tie: what a tie counts, see `TIE_RULES`. It counts so only for an item whose value is 0, of a metric of this
+            benchmark whose values are all 0 or 1: what a tie could add to a fraction is not known, so there it is
+            shown and counts nothing.
 
     Returns:
         Lines in order of appearance, those of averages before the others of their benchmark: `benchmark`, `subset` (of
@@ -108,10 +113,11 @@ def summarize(
     of_averages: dict[str, list[dict[str, Any]]] = {}
     for name, benchmark in items.groupby("benchmark", sort=False):
         images = np.unique(benchmark["image_id"].to_numpy(), return_inverse=True)[1]
-        benchmark = benchmark.assign(image=images)  # numbers in the order of the names: quicker than names
+        # numbers in the order of the images' names: quicker than names
+        benchmark = benchmark.assign(image=images, value=_credited(benchmark, TIE_RULES[tie]))
         bootstrap = ImageBootstrap(images)
         means = list(_means(benchmark, models, averages or {}))
-        found = [_line(mean, models, compared, bootstrap, TIE_RULES[tie]) for mean in means]
+        found = [_line(mean, models, compared, bootstrap) for mean in means]
         of_averages[name] = [line for line in found if line["average"]]
         lines |= {tuple(line[key] for key in LINE): line for line in found if not line["average"]}
     ordered: list[dict[str, Any]] = []
@@ -226,13 +232,24 @@ def _averaged(
     return [_Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))], [1.0]
 
 
-def _line(
-    mean: _Mean, models: list[str], compared: dict[str, list[str]], bootstrap: ImageBootstrap, of_a_tie: float
-) -> dict[str, Any]:
-    values = [part.values + of_a_tie * part.ties for part in mean.subsets]
+def _credited(benchmark: pd.DataFrame, of_a_tie: float) -> pd.Series:
+    """The values, with what ties add to them."""
+    value = benchmark["value"].astype(np.float64)
+    whole = value.isin([0.0, 1.0]).groupby(benchmark["metric"]).transform("all")
+    return value.mask(whole & (value == 0) & benchmark["tie"].astype(bool), of_a_tie)
+
+
+def _bounds(metric: str, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
+    """What an item can have at least and at most; `None` where some values say that it is something else."""
+    low = -1.0 if set(SIGNED) & set(re.findall(r"[a-z]+", metric.lower())) else 0.0
+    inside = min(part.min() for part in values) >= low and max(part.max() for part in values) <= 1
+    return (low, 1.0) if inside else None
+
+
+def _line(mean: _Mean, models: list[str], compared: dict[str, list[str]], bootstrap: ImageBootstrap) -> dict[str, Any]:
+    values = [part.values for part in mean.subsets]
     images = [part.images for part in mean.subsets]
-    inside = min(part.min() for part in values) >= 0 and max(part.max() for part in values) <= 1
-    bounds = (0.0, 1.0) if inside else None
+    bounds = _bounds(mean.labels["metric"], values)
     subsets = list(zip(values, images, strict=True))
     low, high = bootstrap.macro_interval(subsets, weights=mean.weights, bounds=bounds)
     share = _weighted([part.mean(axis=0) for part in values], mean.weights)

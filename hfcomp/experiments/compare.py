@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # it imports `datasets`, for which nobody should wait who mis
     from hfcomp.evaluation.spec import Average
 
 ITEM = ["benchmark", "subset", "metric", "item", "image_id"]
+Facts = Mapping[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,9 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("models", nargs="+", metavar="FOLDER[:MODEL]", help="all models of a folder, or one of them")
     parser.add_argument("--reference", metavar="MODEL", help="that the others are compared to (default: the first)")
-    parser.add_argument(
-        "--tie", choices=list(TIE_RULES), help="what a tie counts (default: what it did in them)"
-    )
+    parser.add_argument("--tie", choices=list(TIE_RULES), help="what a tie counts (default: what it did in them)")
     parser.add_argument("--benchmarks", metavar="A,B", help="names or titles (default: all that every model has)")
     parser.add_argument("--common", action="store_true", help="compare on the items that all have; count the others")
     parser.add_argument("--output_dir", metavar="DIR", help="write report.md and results.json there")
@@ -153,30 +152,49 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
 def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: list[str]) -> None:
     """What scored and what was read must be the same as far as it is known; other places are told of."""
     first = stored[0]
+    ours = benchmark_facts(first, title)
     for one in stored[1:]:
-        facts, others = benchmark_facts(first, title), benchmark_facts(one, title)
-        for key in ("version", "evaluation"):
-            if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
-                raise ValueError(
-                    f"{title}: {key} {facts[key]} in {first.folder}, {others[key]} in {one.folder}: items are not "
-                    "scored alike. Evaluate both with the same hfcomp on the same data, or leave it out with "
-                    "--benchmarks."
-                )
-        places, their_places = dict(commits(facts.get("data"))), dict(commits(others.get("data")))
-        for place, commit in places.items():
-            theirs = their_places.get(place)
-            if None in (commit, theirs) or commit == theirs:
-                continue
-            said = f"{title}: {place} was read at commit {commit} for {first.folder}, {theirs} for {one.folder}"
-            if not common:
-                raise ValueError(
-                    f"{said}. Evaluate one of them again, or compare the items that are the same by name and image "
-                    "with --common."
-                )
-            notes.append(said)
-        if places.keys() != their_places.keys():
-            read = " and from ".join(listed(names) or "an unknown place" for names in (places, their_places))
-            notes.append(f"{title}: read from {read}; items are the same by name and image")
+        theirs = benchmark_facts(one, title)
+        # where no name is shared, as with a recipe, which has none, the first of each; a benchmark that only one of
+        # them has is found by its items
+        pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
+        for name, other_name in pairs:
+            label = title if len(pairs) == 1 else f"{title}, {name}"
+            facts, others = (first, ours[name]), (one, theirs[other_name])
+            _check_version(label, facts, others)
+            _check_places(label, facts, others, common, notes)
+
+
+def _check_version(label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts]) -> None:
+    (model, facts), (other_model, others) = one, other
+    for key in ("version", "evaluation"):
+        if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
+            raise ValueError(
+                f"{label}: {key} {facts[key]} in {model.folder}, {others[key]} in {other_model.folder}: items are not "
+                "scored alike. Evaluate both with the same hfcomp on the same data, or leave it out with "
+                "--benchmarks."
+            )
+
+
+def _check_places(
+    label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts], common: bool, notes: list[str]
+) -> None:
+    (model, facts), (other_model, others) = one, other
+    places, their_places = dict(commits(facts.get("data"))), dict(commits(others.get("data")))
+    for place, commit in places.items():
+        theirs = their_places.get(place)
+        if None in (commit, theirs) or commit == theirs:
+            continue
+        said = f"{label}: {place} was read at commit {commit} for {model.folder}, {theirs} for {other_model.folder}"
+        if not common:
+            raise ValueError(
+                f"{said}. Evaluate one of them again, or compare the items that are the same by name and image "
+                "with --common."
+            )
+        notes.append(said)
+    if places.keys() != their_places.keys():
+        read = " and from ".join(listed(names) or "an unknown place" for names in (places, their_places))
+        notes.append(f"{label}: read from {read}; items are the same by name and image")
 
 
 def _aligned(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Stored]:

@@ -161,13 +161,19 @@ def benchmarks_of(one: Stored) -> dict[str, dict[str, Any]]:
     return {name: {**facts, "title": facts.get("title") or name} for name, facts in known.items()}
 
 
-def benchmark_facts(one: Stored, title: str) -> Mapping[str, Any]:
-    """Of `hfcomp evaluate`, `version` and `data` of a benchmark; of a recipe, the `evaluation` of its whole run."""
-    known = next((facts for facts in benchmarks_of(one).values() if facts["title"] == title), None)
-    if known is not None:
+def benchmark_facts(one: Stored, title: str) -> dict[str, dict[str, Any]]:
+    """What is known of where the items of a title are from, by name of the benchmark: several may have one title.
+
+    Returns:
+        Of `hfcomp evaluate`, with `version` and `data` of each benchmark; of a recipe, a single entry by the title
+        with the `evaluation` of its whole run.
+    """
+    known = {name: facts for name, facts in benchmarks_of(one).items() if facts["title"] == title}
+    if known:
         return known
     source = (one.results.get("data") or {}).get("evaluation") or {}
-    return {"evaluation": " ".join(str(source[key]) for key in ("name", "dataset") if source.get(key)) or None}
+    said = " ".join(str(source[key]) for key in ("name", "dataset") if source.get(key)) or None
+    return {title: {"evaluation": said}}
 
 
 def commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:

@@ -310,6 +310,10 @@ def test_a_benchmark_without_averages_is_the_mean_over_items(root):
     assert macro["eval_own_text_to_image_recall@1"] == pytest.approx(1 / 3)
 
 
+def test_a_set_too_small_for_any_metric_has_no_values(root):
+    assert benchmark_values(own_benchmark(protocol=Retrieval()), pd.DataFrame()) == {}
+
+
 def test_steps_that_are_equally_good_have_the_same_value():
     """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1: by it a later checkpoint would seem the better."""
     benchmark = own_benchmark(averages=(Average("macro"),))
@@ -396,7 +400,7 @@ def idle(clip, pairs, tmp_path_factory):
         ("sugarcrepe", {}, TypeError, "found one, expected a list"),
         ([], {}, ValueError, "at least one"),
         (["sugarcrep"], {}, ValueError, "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
-        (["sugarcrepe", SUGARCREPE], {}, ValueError, "each name once"),
+        (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], expected .* each name once"),
         (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0, expected at least 1"),
         (["sugarcrepe"], {"folders": {"sugarcrepe": "nowhere"}}, ValueError, "nowhere is no folder"),
         (["sugarcrepe"], {"processing_class": tiny}, ValueError, "expected a processor with a tokenizer"),
@@ -407,6 +411,16 @@ def idle(clip, pairs, tmp_path_factory):
 def test_what_cannot_be_scored_is_refused_at_once(benchmarks, scoring, error, message, idle, root):
     with pytest.raises(error, match=message):
         EvaluateBenchmarks(idle, benchmarks, **{"folders": root, **scoring})
+
+
+def test_a_name_of_a_group_stands_for_all_of_it(idle, root, monkeypatch):
+    group = [own_benchmark(f"group_{name}", folder="own") for name in ("a", "b", "c")]
+    known = {one.name: one for one in (*group, SUGARCREPE)}
+    monkeypatch.setattr("hfcomp.evaluation.benchmarks.benchmarks", lambda: known)
+    found = EvaluateBenchmarks(idle, ["group", "sugarcrepe"], folders=root)
+    assert found.benchmarks == [*group, SUGARCREPE]
+    with pytest.raises(ValueError, match=r"found \['group_b'\]"):
+        EvaluateBenchmarks(idle, ["group", group[1]], folders=root)
 
 
 @pytest.mark.parametrize(

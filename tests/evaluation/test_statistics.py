@@ -201,6 +201,31 @@ def test_all_items_right_is_no_certainty():
     assert bootstrap.interval(np.full(100, 3.7), names, bounds=None) == (pytest.approx(3.7), pytest.approx(3.7))
 
 
+@pytest.mark.parametrize("value", [1 / 4, 1 / 3, 0.1, 1 / 7])
+@pytest.mark.parametrize("images", [12, 50_000])
+def test_equal_values_have_no_spread_whatever_their_digits(value, images):
+    unseen = 1 - 0.025 ** (1 / images)
+    expected = value - unseen * value, value + unseen * (1 - value)
+    names = np.arange(images)
+    bootstrap = ImageBootstrap(names, resamples=100)
+    assert bootstrap.interval(np.full(images, value), names) == pytest.approx(expected, abs=1e-9)
+    several = np.repeat(names, 1 + names % 4)  # images of one to four items
+    both = [(np.full(len(several), value), several), (np.full(images, value), names)]
+    assert bootstrap.macro_interval(both) == pytest.approx(expected, abs=1e-9)
+    assert np.isnan(smallest_difference(np.full(images, value), names))
+
+
+def test_a_single_item_that_differs_is_a_spread():
+    names = np.arange(50_000)
+    for value, other in ((0.0, 1.0), (1 / 3, 1 / 3 + 1e-3)):
+        values = np.full(50_000, value)
+        values[7] = other
+        low, high = ImageBootstrap(names, resamples=200).interval(values, names)
+        error = (other - value) / 50_000
+        assert error < high - low < 20 * error
+        assert smallest_difference(values, names) == pytest.approx(2.8016 * error, rel=1e-3)
+
+
 def test_errors_name_what_was_found():
     bootstrap = ImageBootstrap(["a", "b"])
     with pytest.raises(ValueError, match="values, item 1: found nan"):

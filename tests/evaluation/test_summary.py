@@ -166,6 +166,46 @@ def test_a_tie_counts_what_the_rule_says(rule, a, average):
         lines_of(*tables, averages=[], tie="lose")
 
 
+def test_a_tie_adds_nothing_to_fractions():
+    values = {"a": [0.5, 0.25, 0.0, 1.0], "b": [1.0, 0.0], "c": [1, 0]}
+    tie = {"a": [1, 1, 1, 1], "b": [1, 1], "c": [0, 1]}
+    whole = rows("plain", PLAIN, tie={"a": [1, 1, 0, 0], "b": [0, 0], "c": [0, 0]})
+    tables = [rows("plain", values, tie=tie, metric="precision"), whole]
+    items = pd.concat(tables, ignore_index=True)
+    found = {
+        rule: summarize(items, models=["plain"], references=[], averages={"crepe": [MICRO]}, tie=rule)
+        for rule in ("wrong", "win")
+    }
+    for wrong, win in zip(found["wrong"], found["win"], strict=True):
+        if wrong["metric"] == "precision":
+            assert win == wrong  # its subsets b and c too: the rule is of the metric, not of chance in a subset
+    ties = {line["subset"]: line["models"]["plain"]["tie_rate"] for line in found["win"] if line["metric"] != "choice"}
+    assert ties == pytest.approx({"micro": 7 / 8, "a": 1.0, "b": 1.0, "c": 0.5})
+    choice = {line["subset"]: line["models"]["plain"]["value"] for line in found["win"] if line["metric"] == "choice"}
+    assert choice == pytest.approx({"micro": 5 / 8, "a": 2 / 4, "b": 1.0, "c": 1 / 2})  # a right item is right once
+
+
+@pytest.mark.parametrize("metric", ["rank correlation", "Kendall's tau"])
+def test_a_correlation_may_be_below_0_where_no_item_is(metric):
+    generator = np.random.default_rng(4)
+    images = {"a": np.arange(8)}
+    tables = [
+        rows(model, {"a": generator.choice([0, 0, 0.1, 1], size=8)}, metric=metric, images=images, chance={"a": 0})
+        for model in ("plain", "tuned")
+    ]
+    (line,) = lines_of(*tables, averages=[]).values()
+    values = tables[0]["value"].to_numpy()
+    low, high = ImageBootstrap(images["a"]).interval(values, images["a"], bounds=(-1.0, 1.0))
+    assert low < 0
+    share = line["models"]["plain"]
+    assert (share["low"], share["high"]) == pytest.approx((low, high))
+    perfect = rows("plain", {"a": np.ones(8)}, metric=metric, images=images, chance={"a": 0})
+    (line,) = summarize(perfect, models=["plain"], references=[])
+    assert line["models"]["plain"]["low"] == pytest.approx(
+        1 - 2 * (1 - 0.025 ** (1 / 8))
+    )  # what is not seen may be -1
+
+
 def test_values_that_are_no_shares_get_intervals_without_bounds():
     generator = np.random.default_rng(1)
     images = {"a": np.arange(30), "b": np.arange(30)}

@@ -155,6 +155,32 @@ def test_data_of_another_version_or_commit_is_refused(folders, tmp_path):
     assert any("read from somebody/crepe, coco and from data/crepe" in note for note in report.notes)
 
 
+def vtab(**changes):
+    """Two benchmarks of one title; changes are of the second."""
+    data = {"place": "somebody/svhn", "commit": "c" * 40, "pools": []}
+    first = benchmark_facts(title="VTAB")["sugarcrepe"]
+    return {"vtab_dtd": first, "vtab_svhn": {**first, "data": data, **changes}}
+
+
+def test_every_benchmark_of_a_title_is_checked(tmp_path):
+    def folder(name, **changes):
+        tables = [outcomes(name, np.arange(20) < 10, benchmark="VTAB", subset=subset) for subset in ("dtd", "svhn")]
+        return stored(tmp_path / name, *tables, benchmarks=vtab(**changes))
+
+    base, newer = folder("base"), folder("newer", version=2)
+    moved = folder("moved", data={"place": "somebody/svhn", "commit": "d" * 40, "pools": []})
+    refused("VTAB, vtab_svhn: version 1 in .*base, 2 in .*newer", base, newer)
+    refused("VTAB, vtab_svhn: somebody/svhn was read at commit c{40} for .*base, d{40} for .*moved", base, moved)
+    local = folder("local", data={"place": "data/svhn"})
+    report = compare(read_stored([str(base), str(local)]), reference="base")
+    (note,) = report.notes
+    assert note.startswith("VTAB, vtab_svhn: read from somebody/svhn and from data/svhn")
+    results = json.loads((base / "results.json").read_text())
+    results["benchmarks"] = dict(reversed(results["benchmarks"].items()))
+    (base / "results.json").write_text(json.dumps(results))
+    assert compare(read_stored([str(base), str(folder("same"))]), reference="base").notes == []
+
+
 def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path):
     def run(name, dataset):
         folder = stored(tmp_path / name, outcomes(name, np.arange(20) < 10, benchmark="own"))

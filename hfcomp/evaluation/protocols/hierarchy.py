@@ -23,7 +23,11 @@ class Hierarchy(ScoringProtocol):
         return [""]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The authors' precision, recall and rank correlation, per image."""
+        """The authors' precision, recall and rank correlation, per image.
+
+        Within some radius a tie is shown; what it took from a fraction is not known, so that no rule of what ties
+        count adds to precision and recall, see `hfcomp.evaluation.summary.summarize`.
+        """
         everyone = slice(None)
         text, _ = embedded.texts("captions", everyone)
         identity = embedded.columns["captions"].ragged(everyone)

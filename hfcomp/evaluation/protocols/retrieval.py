@@ -21,7 +21,8 @@ class Retrieval(ScoringProtocol):
     field); captions that read the same as one of another image tie with it.
 
     Attributes:
-        k: of recall@k.
+        k: of recall@k. In a direction where some query has fewer than `k` wrong keys, as every text has for recall@5
+            among five images, nobody could miss it and recall@k is left out; of a single image nothing is left.
     """
 
     texts = ("captions",)
@@ -29,7 +30,7 @@ class Retrieval(ScoringProtocol):
     k: tuple[int, ...] = (1, 5, 10)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """Recall@k in both directions; chance is that of a random order."""
+        """Recall@k in both directions, of each `k` that can be missed; chance is that of a random order."""
         image = embedded.image("image", slice(None))
         column = embedded.columns["captions"]
         there = column.index >= 0
@@ -42,11 +43,11 @@ class Retrieval(ScoringProtocol):
         to_image = rank_bounds(text, image, lambda start, stop: owner[start:stop, None] == np.arange(len(image)))
         to_text = rank_bounds(image, text, lambda start, stop: np.arange(start, stop)[:, None] == owner)
         own = np.bincount(owner, minlength=len(image))
-        for k in self.k:
+        for k in [k for k in self.k if k < len(image)]:
             found = to_image.within(k)
-            chance = min(1.0, k / len(image))
+            chance = k / len(image)
             yield Measured(f"text-to-image recall@{k}", found.correct, found.tie, chance, rows=owner, items=queries)
-        for k in self.k:
+        for k in [k for k in self.k if k <= len(text) - own.max()]:
             found = to_text.within(k)
             yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, chance_of_any(own, len(text), k))
 

@@ -12,6 +12,7 @@ from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, rows
 from hfcomp.evaluation.engine import NO_IMAGE, checked
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
+from hfcomp.evaluation.summary import summarize
 from tests.evaluation.benchmarks.oracle import Fake, constant, means, photo, random, run
 
 IMAGES = 40
@@ -70,6 +71,23 @@ def test_scorers_against_chance(folder):
     found = run(HIERARCAPS, folder, random(IMAGES)).items
     for _, line in found.groupby("metric"):
         assert line["value"].mean() == pytest.approx(line["chance"].mean(), abs=4 * line["value"].std() / IMAGES**0.5)
+
+
+@pytest.mark.parametrize("rule", ["half", "win"])
+def test_a_tie_never_lifts_precision_or_recall(folder, rule):
+    def text(words: str) -> np.ndarray:
+        """The third and the fourth text of an image are the same, so that they tie once both are within."""
+        number, level = LEVEL.get(words, (0, 0))
+        return np.eye(IMAGES)[number] * min(level, 3)
+
+    items = run(HIERARCAPS, folder, Fake(IMAGES, lambda number: np.eye(IMAGES)[number], text)).items.assign(model="m")
+    tied = items[items["metric"] != "rank correlation"]
+    assert (tied["tie"] & (tied["value"] > 0.25)).any()
+    lines = [summarize(items, models=["m"], references=[], tie=name) for name in ("wrong", rule)]
+    assert lines[0] == lines[1]
+    shares = {line["metric"]: line["models"]["m"] for line in lines[1]}
+    assert max(share["high"] for share in shares.values()) <= 1
+    assert shares["precision"]["tie_rate"] == tied["tie"].mean()
 
 
 def test_images_of_val2017_by_number_give_the_same(folder, tmp_path):

@@ -84,6 +84,31 @@ def test_scorers_against_chance(benchmark, tmp_path):
         assert statistics.mean(values) == pytest.approx(of_seed[0]["chance"].mean(), abs=4 * error), metric
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([1, 1, 1, 1, 1], {"text-to-image recall@1", "image-to-text recall@1"}),
+        ([2, 2, 2, 2, 2], {"text-to-image recall@1", "image-to-text recall@1", "image-to-text recall@5"}),
+        ([6, 2], {"text-to-image recall@1", "image-to-text recall@1"}),  # the first image has two wrong texts
+        ([8], set()),
+    ],
+)
+def test_a_k_that_nobody_can_miss_is_left_out(texts, expected, tmp_path):
+    truth = {number: [f"caption {place} of {number}" for place in range(own)] for number, own in enumerate(texts)}
+    (tmp_path / "flickr30k-images").mkdir()
+    for number in truth:
+        (tmp_path / "flickr30k-images" / f"{number}.jpg").write_bytes(photo(number))
+    rows = [{"image": f"flickr30k-images/{number}.jpg", "caption": own} for number, own in truth.items()]
+    (tmp_path / "flickr30k_test.json").write_text(json.dumps(rows))
+    report = run(FLICKR30K, tmp_path, constant(len(texts)))
+    if not expected:
+        assert report.items.empty
+        return
+    assert means(report) == {("all", metric): 0.0 for metric in expected}
+    assert means(run(FLICKR30K, tmp_path, knowing(truth))) == {("all", metric): 1.0 for metric in expected}
+    assert report.items["chance"].max() < 1
+
+
 @BOTH
 def test_each_layout_gives_the_same(benchmark, tmp_path, monkeypatch):
     _, file, pool, repo = SETS[benchmark.name]
