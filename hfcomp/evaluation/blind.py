@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.cells import is_missing
-from hfcomp.evaluation.embed import Indexed, image_key, text_key
+from hfcomp.evaluation.content import image_key, text_key
+from hfcomp.evaluation.embed import Indexed
 
 WIDTH = 64
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,8 +22,8 @@ from hfcomp.data.collators import TextTokenizer
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.distributed import gather_objects, rank, world_size
-from hfcomp.evaluation.cache import KEY_BYTES, EmbeddingCache, VectorStore
-from hfcomp.evaluation.cells import Crop, box_digest
+from hfcomp.evaluation.cache import EmbeddingCache, VectorStore
+from hfcomp.evaluation.content import decoded, distinct, image_key, processor_facts, text_key
 from hfcomp.evaluation.identity import identity
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
@@ -189,13 +187,13 @@ class Embedder:
 
         No more than two batches of images are in memory at a time.
         """
-        keys, index, first = _distinct(
+        keys, index, first = distinct(
             image_key(value, f"column '{column}', row {row}") for row, value in enumerate(images)
         )
 
         def load(number: int) -> tuple[torch.Tensor, bool]:
             where = f"column '{column}', row {first[number]}"
-            image = _decoded(images[first[number]], where)
+            image = decoded(images[first[number]], where)
             return self.transform([image], where=[where]), is_tiny(image)
 
         def encode(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
@@ -217,7 +215,7 @@ class Embedder:
             raise TypeError(
                 f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
             )
-        keys, index, first = _distinct(text_key(text, row) for row, text in enumerate(texts))
+        keys, index, first = distinct(text_key(text, row) for row, text in enumerate(texts))
         store = self._store("texts")
         missing = self._missing(store, keys)
         ids, truncated = self.tokenizer([texts[first[number]] for number in missing])
@@ -305,25 +303,14 @@ class Embedder:
         weights = f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
         shared = {"weights": weights, "device": self.device.type, "dtype": precision, "encoding": ENCODING_VERSION}
-        settings = json.loads(processor.image_processor.to_json_string())
-        pixels = {"class": type(processor.image_processor).__name__, **settings}
+        facts = processor_facts(processor)
         tokenizer = {
-            "class": type(processor.tokenizer).__name__,
+            **facts["tokenizer"],
             "max_length": self.tokenizer.max_length,
             "full_length": self.tokenizer.pad_to_full,
             "lower": self.tokenizer.lower,
-            "vocabulary": _digest(_vocabulary(processor.tokenizer).encode()).hex(),
         }
-        return {"images": {**shared, "pixels": pixels}, "texts": {**shared, "tokenizer": tokenizer}}
-
-
-def _vocabulary(tokenizer: Any) -> str:
-    """All that decides how a text is cut into tokens; padding and truncation are ours."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return json.dumps(tokenizer.get_vocab(), sort_keys=True)
-    rules = json.loads(backend.to_str())
-    return json.dumps({name: part for name, part in rules.items() if name not in ("padding", "truncation")})
+        return {"images": {**shared, "pixels": facts["pixels"]}, "texts": {**shared, "tokenizer": tokenizer}}
 
 
 def _placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
@@ -365,55 +352,3 @@ def _loaded_ahead(
         current = waiting or [pool.submit(load, number) for number in batch]
         waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
         yield batch, [future.result() for future in current]
-
-
-def _distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int64], list[int]]:
-    """The distinct keys, which of them each row has (-1 for none), and the row where each stands first."""
-    number: dict[bytes, int] = {}
-    index, first = [], []
-    for row, key in enumerate(keys):
-        if key is None:
-            index.append(-1)
-            continue
-        if key not in number:
-            number[key] = len(first)
-            first.append(row)
-        index.append(number[key])
-    return list(number), np.array(index, dtype=np.int64), first
-
-
-def _digest(content: Any) -> bytes:
-    return hashlib.sha256(content).digest()[:KEY_BYTES]
-
-
-def text_key(text: Any, row: int) -> bytes:
-    """What tells that two texts are the same.
-
-    Raises:
-        TypeError: for what is no text, with its row.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Leave such entries out.")
-    return _digest(text.encode("utf-8", "surrogatepass"))
-
-
-def _decoded(value: Any, where: str) -> Image.Image:
-    if isinstance(value, Crop):
-        return decode_image(value.cell, where=where).crop(value.box)
-    return decode_image(value, where=where)
-
-
-def image_key(value: Any, where: str) -> bytes | None:
-    """What tells that two images are the same: the bytes of a file, else the pixels; of a part, its box too."""
-    if isinstance(value, Crop):
-        return box_digest(image_key(value.cell, where), value.box)
-    if isinstance(value, dict):
-        value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
-    if value is None:
-        return None
-    if isinstance(value, bytes | bytearray | memoryview):
-        return _digest(value)
-    if isinstance(value, str | os.PathLike) and Path(value).is_file():
-        return _digest(Path(value).read_bytes())
-    image = decode_image(value, where=where)
-    return _digest(b"%d %d " % image.size + image.tobytes())

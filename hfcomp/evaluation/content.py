@@ -1,0 +1,91 @@
+"""What tells images, texts and the rules of a processor from others, by content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hfcomp.data.images import decode_image
+from hfcomp.evaluation.cache import KEY_BYTES
+from hfcomp.evaluation.cells import Crop, box_digest
+
+
+def processor_facts(processor: Any) -> dict[str, Any]:
+    """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
+    settings = json.loads(processor.image_processor.to_json_string())
+    vocabulary = digest(_vocabulary(processor.tokenizer).encode()).hex()
+    return {
+        "pixels": {"class": type(processor.image_processor).__name__, **settings},
+        "tokenizer": {"class": type(processor.tokenizer).__name__, "vocabulary": vocabulary},
+    }
+
+
+def _vocabulary(tokenizer: Any) -> str:
+    """All that decides how a text is cut into tokens; padding and truncation are ours."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    rules = json.loads(backend.to_str())
+    return json.dumps({name: part for name, part in rules.items() if name not in ("padding", "truncation")})
+
+
+def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int64], list[int]]:
+    """The distinct keys, which of them each row has (-1 for none), and the row where each stands first."""
+    number: dict[bytes, int] = {}
+    index, first = [], []
+    for row, key in enumerate(keys):
+        if key is None:
+            index.append(-1)
+            continue
+        if key not in number:
+            number[key] = len(first)
+            first.append(row)
+        index.append(number[key])
+    return list(number), np.array(index, dtype=np.int64), first
+
+
+def digest(content: Any) -> bytes:
+    """`KEY_BYTES` bytes that tell bytes from others."""
+    return hashlib.sha256(content).digest()[:KEY_BYTES]
+
+
+def text_key(text: Any, row: int) -> bytes:
+    """What tells that two texts are the same.
+
+    Raises:
+        TypeError: for what is no text, with its row.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Leave such entries out.")
+    return digest(text.encode("utf-8", "surrogatepass"))
+
+
+def decoded(value: Any, where: str) -> Image.Image:
+    """The image of a cell, or the part of it that is meant."""
+    if isinstance(value, Crop):
+        return decode_image(value.cell, where=where).crop(value.box)
+    return decode_image(value, where=where)
+
+
+def image_key(value: Any, where: str) -> bytes | None:
+    """What tells that two images are the same: the bytes of a file, else the pixels; of a part, its box too."""
+    if isinstance(value, Crop):
+        return box_digest(image_key(value.cell, where), value.box)
+    if isinstance(value, dict):
+        value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return digest(value)
+    if isinstance(value, str | os.PathLike) and Path(value).is_file():
+        return digest(Path(value).read_bytes())
+    image = decode_image(value, where=where)
+    return digest(b"%d %d " % image.size + image.tobytes())
