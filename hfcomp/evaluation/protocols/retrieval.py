@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
-from hfcomp.metrics.retrieval import rank_bounds
+from hfcomp.metrics.retrieval import rank_bounds, recall_chance
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,4 @@ class Retrieval(ScoringProtocol):
             yield Measured(f"text-to-image recall@{k}", found.correct, found.tie, chance, rows=owner, items=queries)
         for k in [k for k in self.k if k <= len(text) - own.max()]:
             found = to_text.within(k)
-            yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, chance_of_any(own, len(text), k))
-
-
-def chance_of_any(own: NDArray[np.integer], total: int, k: int) -> NDArray[np.float64]:
-    """How likely one of `own` right keys is among the first `k` of `total` in random order, `[n]`."""
-    missed = np.ones(len(own))
-    for drawn in range(min(k, total)):
-        missed *= np.maximum(total - own - drawn, 0) / (total - drawn)
-    return 1 - missed
+            yield Measured(f"image-to-text recall@{k}", found.correct, found.tie, recall_chance(own, len(text), k))
