@@ -6,6 +6,7 @@
 | `positive_captions` | list of string | other true captions |
 | `negative_captions`, `negative_kinds`, `negative_keywords`, `negative_categories`, `negative_concreteness` | lists of
 equal length; an empty string is masked; concreteness is 1 to 5 or null | text hard negatives, Cement |
+| `negative_spans` | for each negative a list of `[start, end)` in the caption: what was changed | reports |
 | `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; shows the first negative caption |
 | `neighbour_ids` | list of string | NegCLIP's hard images |
 | `concepts`, `concept_spans` | lists | C2LIP; none = the caption itself |
@@ -28,6 +29,7 @@ COLUMNS = (
     "negative_keywords",
     "negative_categories",
     "negative_concreteness",
+    "negative_spans",
     "negative_image",
     "mask",
     "neighbour_ids",

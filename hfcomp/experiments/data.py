@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from datasets import Dataset, Image, LargeList, List, Value
+from datasets import Dataset, Image, LargeList, List
 
 from hfcomp.data.columns import rename_columns
+from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
 from hfcomp.negatives.keyword_matching import MATCHINGS
@@ -102,7 +103,7 @@ def _with_keyword_negatives(dataset: Dataset, config: ExperimentConfig, seed: in
         tell(f"keyword negatives take the place of the data set's own, with its columns {', '.join(replaced)}")
         dataset = dataset.remove_columns(replaced)
     for name, values in columns.items():
-        dataset = dataset.add_column(name, values, feature=List(Value("string")))
+        dataset = dataset.add_column(name, values, feature=NEGATIVE_FEATURES[name])
     made = sum(bool(texts[0]) for texts in columns["negative_captions"])
     tell(f"{made:,} captions have a keyword and got a negative; {len(dataset) - made:,} take part without")
     return dataset.add_column("negative_image", [None] * len(dataset), feature=Image())
@@ -120,6 +121,6 @@ def _with_concreteness(dataset: Dataset, path: str, tell: Tell) -> Dataset:
     values, coverage = concreteness_column(dataset["negative_keywords"], ConcretenessRatings.from_file(path))
     if "negative_concreteness" in dataset.column_names:
         dataset = dataset.remove_columns("negative_concreteness")
-    dataset = dataset.add_column("negative_concreteness", values, feature=List(Value("float64")))
+    dataset = dataset.add_column("negative_concreteness", values, feature=NEGATIVE_FEATURES["negative_concreteness"])
     tell(f"concreteness of negatives' keywords: {coverage}")
     return dataset

@@ -22,10 +22,9 @@ What the paper leaves open, and what is done here:
 
 from __future__ import annotations
 
-import hashlib
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hfcomp.negatives.keyword_matching import (
     PAPER,
@@ -36,29 +35,7 @@ from hfcomp.negatives.keyword_matching import (
     replace_keyword,
 )
 from hfcomp.negatives.keyword_tables import CATEGORIES, CONCEPTS, REPLACEMENTS
-
-
-@dataclass(frozen=True)
-class KeywordNegative:
-    """A caption with one keyword replaced.
-
-    Attributes:
-        text: The negative caption.
-        kind: `keyword_object`, `keyword_color`, `keyword_location` or `keyword_size`.
-        keyword: The keyword that was replaced, as Table 6 writes it.
-        replacement: What took its place, as Table 6 writes it.
-        category: `attribute` for color and size, `relation` for location, `object` for object.
-        start: Index of the keyword's first character in the original caption.
-        end: Index after the keyword's last character in the original caption.
-    """
-
-    text: str
-    kind: str
-    keyword: str
-    replacement: str
-    category: str
-    start: int
-    end: int
+from hfcomp.negatives.negative import Negative, as_columns, caption_rng
 
 
 @dataclass(frozen=True)
@@ -76,12 +53,6 @@ class KeywordPermutations:
     match: KeywordMatch
 
 
-def _caption_rng(seed: int, caption: str) -> random.Random:
-    # hash() differs between processes; a digest gives a caption the same negatives wherever and whenever it is read.
-    digest = hashlib.blake2b(f"{seed}\n{caption}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    return random.Random(int.from_bytes(digest, "big"))
-
-
 def keyword_negatives(
     caption: str,
     *,
@@ -89,7 +60,7 @@ def keyword_negatives(
     num_negatives: int = 1,
     seed: int = 0,
     matching: Matching = PAPER,
-) -> list[KeywordNegative]:
+) -> list[Negative]:
     """Draws hard negatives of one caption by keyword permutation (section 3.1).
 
     The paper trains on one concept at a time and is silent on captions with several keywords. Our choice: draw one of
@@ -122,8 +93,8 @@ def keyword_negatives(
         if concept in concepts
         for match in find_keywords(caption, concept, matching)
     ]
-    rng = _caption_rng(seed, caption)
-    negatives: list[KeywordNegative] = []
+    rng = caption_rng(seed, caption)
+    negatives: list[Negative] = []
     seen = {caption}
     while places and len(negatives) < num_negatives:
         index = rng.randrange(len(places))
@@ -147,15 +118,14 @@ def _check_request(concepts: Sequence[str], num_negatives: int) -> None:
         raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
 
 
-def _negative(text: str, match: KeywordMatch, replacement: str) -> KeywordNegative:
-    return KeywordNegative(
+def _negative(text: str, match: KeywordMatch, replacement: str) -> Negative:
+    return Negative(
         text=text,
         kind=f"keyword_{match.concept}",
         keyword=match.keyword,
         replacement=replacement,
         category=CATEGORIES[match.concept],
-        start=match.start,
-        end=match.end,
+        spans=((match.start, match.end),),
     )
 
 
@@ -204,7 +174,7 @@ def negative_columns(
     num_negatives: int = 1,
     seed: int = 0,
     matching: Matching = PAPER,
-) -> dict[str, list[list[str]]]:
+) -> dict[str, list[Any]]:
     """Builds the negative columns of a training set, `num_negatives` entries in every row.
 
     Made for `dataset.map(lambda batch: negative_columns(batch["caption"], num_negatives=3), batched=True)`; batch size
@@ -220,8 +190,7 @@ def negative_columns(
         matching: `PAPER` or `EXTENDED`.
 
     Returns:
-        `negative_captions`, `negative_kinds`, `negative_keywords` (the keyword that was replaced) and
-        `negative_categories`, aligned entry by entry.
+        The columns of `hfcomp.negatives.negative.as_columns`.
 
     Raises:
         TypeError: A caption is not a string; names the row.
@@ -230,21 +199,11 @@ def negative_columns(
     if isinstance(captions, str):
         raise TypeError(f"captions is the one string {captions!r}; expected a sequence of captions.")
     _check_request(concepts, num_negatives)
-    columns: dict[str, list[list[str]]] = {
-        "negative_captions": [],
-        "negative_kinds": [],
-        "negative_keywords": [],
-        "negative_categories": [],
-    }
+    rows: list[list[Negative]] = []
     for row, caption in enumerate(captions):
         if not isinstance(caption, str):
             raise TypeError(f"the caption in row {row} is a {type(caption).__name__}; expected a string.")
-        negatives = keyword_negatives(
-            caption, concepts=concepts, num_negatives=num_negatives, seed=seed, matching=matching
+        rows.append(
+            keyword_negatives(caption, concepts=concepts, num_negatives=num_negatives, seed=seed, matching=matching)
         )
-        padding = [""] * (num_negatives - len(negatives))
-        columns["negative_captions"].append([negative.text for negative in negatives] + padding)
-        columns["negative_kinds"].append([negative.kind for negative in negatives] + padding)
-        columns["negative_keywords"].append([negative.keyword for negative in negatives] + padding)
-        columns["negative_categories"].append([negative.category for negative in negatives] + padding)
-    return columns
+    return as_columns(rows, num_negatives)

@@ -297,7 +297,7 @@ def test_a_negative_says_what_it_is():
     assert negative.text == "a dog right of it"
     assert (negative.kind, negative.category) == ("keyword_location", "relation")
     assert (negative.keyword, negative.replacement) == ("left", "right")
-    assert caption[negative.start : negative.end] == "left"
+    assert caption[slice(*negative.spans[0])] == "left"
 
 
 def test_categories_follow_the_column_contract():
@@ -471,6 +471,8 @@ def test_columns_are_aligned_and_padded():
     assert columns["negative_kinds"][0] == ["keyword_location", ""]
     assert columns["negative_keywords"][0] == ["left", ""]
     assert columns["negative_categories"][0] == ["relation", ""]
+    assert columns["negative_spans"][0] == [[[6, 10]], []]
+    assert columns.pop("negative_spans")[1] == [[], []]
     assert all(column[1] == ["", ""] for column in columns.values())
     assert columns["negative_kinds"][2] == ["keyword_color", "keyword_color"]
     assert set(columns) == {"negative_captions", "negative_kinds", "negative_keywords", "negative_categories"}

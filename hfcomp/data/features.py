@@ -1,0 +1,14 @@
+"""The Arrow types of the columns of hard negatives, for sets that are written or joined: an empty list has none."""
+
+from __future__ import annotations
+
+from datasets import List, Value
+
+NEGATIVE_FEATURES = {
+    "negative_captions": List(Value("string")),
+    "negative_kinds": List(Value("string")),
+    "negative_keywords": List(Value("string")),
+    "negative_categories": List(Value("string")),
+    "negative_concreteness": List(Value("float64")),
+    "negative_spans": List(List(List(Value("int32")))),
+}
