@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, concatenate_datasets
 
-from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
-from hfcomp.evaluation.benchmarks.entries import entries
+from hfcomp.evaluation.benchmarks.coco import COCO2017_CAPTIONS
 from hfcomp.evaluation.benchmarks.retrieval import FLICKR30K_IMAGES
 from hfcomp.evaluation.cells import PooledImages, is_missing
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE
@@ -194,18 +193,6 @@ class KeywordItems:
         }
 
 
-def coco_captions(folder: Path) -> list[dict[str, Any]]:
-    """COCO's images, each with its captions in the order of `captions_val2017.json`."""
-    file = folder / "captions_val2017.json"
-    captions: dict[int, list[str]] = defaultdict(list)
-    for _, one in entries(file, ("image_id", "caption"), inside="annotations"):
-        captions[one["image_id"]].append(one["caption"])
-    return [
-        {"item": one["file_name"], "image": one["file_name"], "captions": captions[one["id"]]}
-        for _, one in entries(file, ("id", "file_name"), inside="images")
-    ]
-
-
 def flickr30k_captions(folder: Path) -> list[dict[str, Any]]:
     """All of Flickr30k's images, each with its captions, of the authors' file of lines `name#number<tab>caption`."""
     captions: dict[str, list[str]] = defaultdict(list)
@@ -236,19 +223,7 @@ def by_product(rows: Dataset) -> Dataset:
 
 KEYWORDS_COCO = keyword_benchmark(
     "keywords_coco",
-    (
-        RawFiles(
-            marks=("captions_val2017.json",),
-            read=coco_captions,
-            layout="captions_val2017.json of COCO's annotations and a folder val2017/ with its images",
-            pool=COCO_VAL2017,
-        ),
-        HubData(
-            "lmms-lab/COCO-Caption2017",
-            {"image": "image", "captions": "answer", "item": "question_id"},
-            {"all": {"split": "val", "data_files": {"val": "data/val-*"}}},
-        ),
-    ),
+    COCO2017_CAPTIONS,
     title="Keywords, COCO",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
     obtain="It comes by itself from the Hub.",

@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from hfcomp.evaluation.benchmarks.coco import COCO_VAL2014
+from hfcomp.evaluation.benchmarks.coco import COCO2017_CAPTIONS, COCO_VAL2014
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import HubData, Pool, RawFiles
@@ -80,6 +80,17 @@ COCO_RETRIEVAL = Benchmark(
     protocol=Retrieval(),
     data=_forms(COCO_VAL2014, "dataset_coco.json", "coco_karpathy_test.json", "clip-benchmark/wds_mscoco_captions"),
     paper="Chen et al. 2015, arXiv:1504.00325; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
+    licence="captions CC BY 4.0; images of Flickr, a licence each",
+    obtain="It comes by itself from the Hub.",
+)
+COCO2017_RETRIEVAL = Benchmark(
+    name="coco2017_retrieval",
+    title="COCO 2017 retrieval",
+    suite=GENERAL,
+    in_suites=False,  # another split of COCO retrieval, for models that were trained on train2017
+    protocol=Retrieval(),
+    data=COCO2017_CAPTIONS,
+    paper="Chen et al. 2015, arXiv:1504.00325; on val2017: Rösch et al. 2024, arXiv:2403.02875, section 5.1",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
     obtain="It comes by itself from the Hub.",
 )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.benchmarks import find_benchmarks, suite
 from hfcomp.evaluation.benchmarks.docci import DOCCI, sentences
 from hfcomp.evaluation.benchmarks.imageinwords import IMAGEINWORDS, IMAGEINWORDS_400
-from hfcomp.evaluation.benchmarks.retrieval import COCO_RETRIEVAL, FLICKR30K
+from hfcomp.evaluation.benchmarks.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR30K
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked
 from hfcomp.evaluation.sources import load_items
@@ -66,6 +66,15 @@ def archive(folder: Path) -> Path:
     (folder / "test" / "nshards.txt").write_text("1")
     (folder / "dataset_type.txt").write_text("retrieval")
     return folder
+
+
+def test_coco_2017_is_read_from_its_annotations(tmp_path):
+    images(tmp_path / "val2017")
+    files = [{"id": number, "file_name": f"{number}.jpg"} for number in TRUTH]
+    captions = [{"image_id": number, "caption": text} for number, texts in TRUTH.items() for text in texts]
+    (tmp_path / "captions_val2017.json").write_text(json.dumps({"images": files, "annotations": captions[::-1]}))
+    assert means(run(COCO2017_RETRIEVAL, tmp_path, knowing(TRUTH))) == dict.fromkeys(METRICS, 1.0)
+    assert COCO2017_RETRIEVAL not in suite("general")
 
 
 @BOTH
