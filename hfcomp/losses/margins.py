@@ -1,11 +1,12 @@
-"""Margins in logit units as functions of a keyword's concreteness, for the Cement loss."""
+"""Margins in logits as functions of a keyword's concreteness, for Cement; a threshold kept from step to step."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hfcomp.losses.precision import full_type
+from hfcomp.losses.shapes import check_shape
 
 
 def fermi_dirac_margin(
@@ -86,6 +87,41 @@ def static_margin(concreteness: Tensor, *, value: float = 1.0) -> Tensor:
         Concrete Jungle (arXiv 2604.13313), Sec. 3.3, which sets 1.
     """
     return torch.full_like(_full(concreteness), value)
+
+
+class RunningThreshold(nn.Module):
+    """A threshold for each kind of hard negative, kept from step to step and saved with the model; it starts at 0.
+
+    `forward` gives a copy without gradient, so that autograd and other processes never see an `update` midway.
+
+    Args:
+        kinds: number of kinds of negatives, at least 1.
+        maximum: upper bound, above 0, in the unit of the thresholds (cosine for `adaptive_threshold`); may be inf.
+
+    Raises:
+        ValueError: if kinds or maximum is too small.
+    """
+
+    value: Tensor
+
+    def __init__(self, kinds: int, *, maximum: float) -> None:
+        super().__init__()
+        if kinds < 1:
+            raise ValueError(f"kinds is {kinds}, expected at least 1")
+        if not maximum > 0:
+            raise ValueError(f"maximum is {maximum}, expected above 0")
+        self.maximum = maximum
+        self.register_buffer("value", torch.zeros(kinds))
+
+    def forward(self) -> Tensor:
+        """Return the thresholds, [kinds]."""
+        return self.value.clone()
+
+    @torch.no_grad()
+    def update(self, value: Tensor) -> None:
+        """Take new thresholds [kinds], clamped to [0, maximum]; a kind given as NaN keeps its own."""
+        check_shape("value", value, kinds=len(self.value))
+        self.value.copy_(torch.where(value.isnan(), self.value, value.clamp(0, self.maximum)))
 
 
 def _sigmoid_margin(

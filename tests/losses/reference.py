@@ -118,3 +118,61 @@ def cement(image, text, negative_image, negative_text, *, logit_scale, margin, i
 def fermi_dirac(rating, *, minimum, maximum, threshold, temperature):
     """Eq. 4 for one rating."""
     return (maximum - minimum) / (1 + math.exp((threshold - rating) / temperature)) + minimum
+
+
+def negative_margin(image, text, negative_text, *, threshold, negative_kind, negative_mask):
+    """AHNPL, Eq. 9: sums over own negatives, as a mean over images that have one."""
+    total, count = zero(image, text), 0
+    for i in range(len(image)):
+        valid = [k for k in range(negative_text.shape[1]) if negative_mask[i][k]]
+        count += bool(valid)
+        for k in valid:
+            lead = (image[i] * text[i]).sum() - (image[i] * negative_text[i, k]).sum()
+            shortfall = float(threshold[int(negative_kind[i][k])]) - lead
+            if float(shortfall.detach()) > 0:
+                total = total + shortfall
+    return total / max(count, 1)
+
+
+def adaptive_threshold(image, text, negative_text, *, previous, negative_kind, negative_mask):
+    """AHNPL, Eq. 10, per kind over the valid negatives; an absent kind keeps its own."""
+    leads = [[] for _ in previous]
+    for i in range(len(image)):
+        for k in range(negative_text.shape[1]):
+            if negative_mask[i][k]:
+                lead = (image[i] * text[i]).sum() - (image[i] * negative_text[i, k]).sum()
+                leads[int(negative_kind[i][k])].append(float(lead.detach()))
+    return [sum(lead) / len(lead) if lead else float(kept) for lead, kept in zip(leads, previous, strict=True)]
+
+
+def intra_modal(image, text, negative_text, *, logit_scale, negative_mask):
+    """Cross-entropy of the own pair against own text-text similarities, a mean over texts with a negative."""
+    total, count = zero(image, text, logit_scale), 0
+    for i in range(len(image)):
+        positive = logit_scale * (image[i] * text[i]).sum()
+        entries = [positive]
+        for k in range(negative_text.shape[1]):
+            if negative_mask[i][k]:
+                entries.append(logit_scale * (text[i] * negative_text[i, k]).sum())
+        if len(entries) > 1:
+            total, count = total + log_sum(entries) - positive, count + 1
+    return total / max(count, 1)
+
+
+def triplet_clip(image, text, negative_image, negative_text, *, logit_scale, image_mask, text_mask):
+    """Two NegCLIP losses over a list of rows each; the second one's anchors need both halves."""
+    total = zero(image, text, logit_scale)
+    everyone = [True] * len(image)
+    halves = (
+        (image, text, negative_text, everyone, everyone, text_mask),
+        (negative_image, negative_text, text, image_mask, text_mask, everyone),
+    )
+    for x, y, other, x_valid, y_valid, other_valid in halves:
+        anchors = [i for i in range(len(image)) if x_valid[i] and y_valid[i]]
+        for i in anchors:
+            own = logit_scale * (x[i] * y[i]).sum()
+            to_text = [logit_scale * (x[i] * y[j]).sum() for j in range(len(y)) if y_valid[j]]
+            to_text += [logit_scale * (x[i] * other[j]).sum() for j in range(len(y)) if other_valid[j]]
+            to_image = [logit_scale * (x[j] * y[i]).sum() for j in range(len(x)) if x_valid[j]]
+            total = total + (log_sum(to_text) + log_sum(to_image) - 2 * own) / len(anchors) / 2
+    return total

@@ -1,0 +1,87 @@
+"""CE-CLIP: InfoNCE with negative texts, an intra-modal contrast and a cross-modal rank loss."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hfcomp.losses.contrast import log_sum_exp
+from hfcomp.losses.directions import Direction, cross_entropy
+from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.pairs import own_negative_logits
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.ranking import negative_margin_loss
+from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar
+
+
+@full_precision
+def ce_clip_loss(
+    image: Tensor,
+    text: Tensor,
+    negative_text: Tensor,
+    *,
+    logit_scale: Tensor,
+    threshold: Tensor,
+    negative_kind: Tensor,
+    negative_mask: Tensor | None = None,
+    rank_weight: float = 5.0,
+    intra_modal_weight: float = 0.3,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the CE-CLIP loss: contrastive + rank_weight * rank + intra_modal_weight * intra-modal.
+
+    Contrastive is `info_nce_loss` with negative_text, rank is `negative_margin_loss`. Intra-modal is the mean, over
+    texts with an unmasked negative, of log(1 + sum_k exp(logit_scale * (<text_i, negative_text_ik> - <image_i,
+    text_i>))) over the text's own unmasked negatives: the cross-entropy of the own image-text pair against what the
+    text encoder alone finds similar. A text without a negative is not counted; with none in the batch the rank and
+    intra-modal terms are 0 with a zero gradient.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        threshold: [kinds], cosine; `adaptive_threshold` of the step before.
+        negative_kind: [N, K] long, positions in threshold. Ignored where masked.
+        negative_mask: [N, K] bool, True = valid; None means all are.
+        rank_weight: weight of the rank loss, which is in cosine.
+        intra_modal_weight: weight of the intra-modal contrast, which is in nats.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
+            global counts, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does: those of
+        `info_nce_loss` with negatives, those of `negative_margin_loss`, and `loss_intra_modal` (nats). The parts are
+        not weighted.
+
+    Raises:
+        ValueError: if a shape or a type does not fit.
+
+    Source:
+        CE-CLIP (Zhang et al. 2024, arXiv 2306.08832) and its code, whose commits differ in the intra-modal term: here
+        the positive is the own image-text pair (2d07821), later commits have a negative as target. That code sets the
+        negatives of all samples, masked ones too, against each text; here they are the text's own, as AHNPL's Eq. 6
+        sums them. The default weights are those of the released run, 0.2 for ranking and 0.3. Its hinge is in logits
+        and a mean over four negatives, so that 0.2 is 0.2 * 100 / 4 = 5 here, at a logit scale of 100.
+    """
+    size, width = check_pairs(image, text)
+    mask = check_negatives(negative_text, negative_mask, size, width)
+    scale = check_scalar("logit_scale", logit_scale)
+    contrastive, metrics = info_nce_loss(
+        image, text, logit_scale=scale, negative_text=negative_text, negative_mask=mask, rows=rows
+    )
+    rank, rank_metrics = negative_margin_loss(
+        image, text, negative_text, threshold=threshold, negative_kind=negative_kind, negative_mask=mask, rows=rows
+    )
+    part = slice(None) if rows is None else rows
+    total = _intra_modal(image[part], text[part], negative_text[part], mask[part], scale)
+    intra_modal = total / mask.any(1).sum().clamp(min=1)
+    loss = contrastive + rank_weight * rank + intra_modal_weight * intra_modal
+    return loss, {**metrics, **rank_metrics, "loss_intra_modal": intra_modal.detach()}
+
+
+def _intra_modal(image: Tensor, text: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor) -> Tensor:
+    """Return the sum over texts with a negative of the cross-entropy of their own pair ([R, D], [R, K, D], [R, K])."""
+    positive = scale * (image * text).sum(-1, keepdim=True)
+    negatives = own_negative_logits(text, negative_text, mask, scale)
+    # a text without negatives has a log-sum-exp of -inf, which is a term of 0
+    return cross_entropy(Direction(log_sum_exp(negatives), negatives.detach().amax(1), positive))

@@ -1,0 +1,134 @@
+"""TripletCLIP: InfoNCE with negative texts, once for the originals and once for their hard negatives."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.directions import cross_entropy, direction_metrics, hard_negative_accuracy
+from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.pairs import both_directions, own_negative_logits, select, with_all_negatives
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
+
+
+@full_precision
+def triplet_clip_loss(
+    image: Tensor,
+    text: Tensor,
+    negative_image: Tensor,
+    negative_text: Tensor,
+    *,
+    logit_scale: Tensor,
+    negative_image_mask: Tensor | None = None,
+    negative_text_mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the TripletCLIP loss, L(image, text, negative_text) + L(negative_image, negative_text, text).
+
+    L(x, y, y') averages two directions. Image to text: x_i against all texts y and y', N x 2N. Text to image: y_i
+    against all images x, N x N. So images and negative images never meet in one softmax, texts of both sides do.
+
+    Masks: the first half has all N originals as anchors, and the valid negative texts as further keys. Row i of the
+    second half is an anchor, in both directions, only if its negative image and its negative text are valid; its keys
+    are the valid negative texts and all original texts for an image, the valid negative images for a text, whether
+    their own other half is valid or not. The first half divides by N, the second by the count of its anchors; without
+    any it is 0 with a zero gradient.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_image: [N, D], L2-normalised; hard negative of image i.
+        negative_text: [N, D], L2-normalised; hard negative of text i, and describes negative image i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        negative_image_mask: [N] bool, True = valid; None means all are.
+        negative_text_mask: [N] bool, True = valid; None means all are.
+        rows: this process's slice of N, which selects rows of both halves; None is the whole loss. Given a slice, only
+            its anchors are summed, over the global counts, so that the slices of a partition add up to the whole in
+            value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does.
+        `loss_image_to_text`, `loss_text_to_image`: nats, the first half, the mean of the two.
+        `loss_negative_image_to_text`, `loss_negative_text_to_image`: nats, the second half likewise.
+        `accuracy_...` of the same four names: 0 to 1, own pair strictly above every other key.
+        `hard_negative_accuracy`, `hard_negative_accuracy_negative_image`: 0 to 1, the own text scores strictly above
+        its counterpart, among anchors whose counterpart is valid.
+
+    Raises:
+        ValueError: if a shape or a mask's type does not fit.
+
+    Source:
+        TripletCLIP (Patel et al. 2024, arXiv 2411.02545), as in its released code, which adds the two halves. Without
+        masks each half is `info_nce_loss` with one negative text a row. Masks are ours: there, every row has both a
+        negative image and a negative text.
+    """
+    size, width = check_pairs(image, text)
+    check_shape("negative_image", negative_image, N=size, D=width)
+    check_shape("negative_text", negative_text, N=size, D=width)
+    image_valid = _valid("negative_image_mask", negative_image_mask, image)
+    text_valid = _valid("negative_text_mask", negative_text_mask, image)
+    scale = check_scalar("logit_scale", logit_scale)
+    originals, metrics = info_nce_loss(
+        image,
+        text,
+        logit_scale=scale,
+        negative_text=negative_text.unsqueeze(1),
+        negative_mask=text_valid.unsqueeze(1),
+        rows=rows,
+    )
+    negatives, negative_metrics = _negative_half(
+        negative_image.masked_fill(~image_valid.unsqueeze(1), 0),
+        negative_text.masked_fill(~text_valid.unsqueeze(1), 0),
+        text,
+        scale,
+        image_valid,
+        text_valid,
+        select(size, rows, image.device),
+    )
+    return originals + negatives, metrics | negative_metrics
+
+
+def _negative_half(
+    image: Tensor,
+    text: Tensor,
+    other_text: Tensor,
+    scale: Tensor,
+    image_valid: Tensor,
+    text_valid: Tensor,
+    anchors: Tensor | None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return L(negative image, negative text, text) and its metrics; masked rows of image and text hold zeros."""
+    part = slice(None) if anchors is None else anchors
+    own = torch.arange(len(image), device=image.device).unsqueeze(1)
+    out = image.new_full(own.shape, -torch.inf)
+    to_text, to_image = both_directions(
+        image,
+        text,
+        scale,
+        positions=own,
+        additions=out,
+        anchors=anchors,
+        image_mask=image_valid,
+        text_mask=text_valid,
+    )
+    other, everyone = other_text.unsqueeze(1), torch.ones_like(own, dtype=torch.bool)
+    to_text = with_all_negatives(to_text, image[part], other, everyone, scale)
+    both = image_valid & text_valid
+    counted, count = both[part], both.sum().clamp(min=1)
+    loss_to_text, loss_to_image = (cross_entropy(way, counted) / count for way in (to_text, to_image))
+    counterpart = own_negative_logits(image[part].detach(), other[part].detach(), counted.unsqueeze(1), scale.detach())
+    hard = hard_negative_accuracy(to_text.entries[:, 0], counterpart, both.sum())
+    return (loss_to_text + loss_to_image) / 2, {
+        **direction_metrics("negative_image_to_text", loss_to_text, to_text, to_text.top, counted, count),
+        **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, count),
+        "hard_negative_accuracy_negative_image": hard,
+    }
+
+
+def _valid(name: str, mask: Tensor | None, image: Tensor) -> Tensor:
+    """Return the mask [N]; without one, all are valid."""
+    if mask is None:
+        return torch.ones(len(image), dtype=torch.bool, device=image.device)
+    check_mask(name, mask, N=len(image))
+    return mask
