@@ -123,6 +123,18 @@ class TrainingRows(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def column(self, name: str) -> list[Any]:
+        """A column of all rows.
+
+        Raises:
+            ValueError: when it is not among those that are read.
+        """
+        if name not in self.dataset.column_names:
+            raise ValueError(
+                f"the training rows have no column {name!r}; they have: {', '.join(self.dataset.features)}."
+            )
+        return self.dataset[name][:]
+
     def __getitem__(self, index: int) -> dict[str, Any]:
         return self.__getitems__([index])[0]
 

@@ -65,6 +65,8 @@ class CompositionalTrainer(Trainer):
     # Config fields that make the objective plain InfoNCE on its own batch, for the control `same-batch`; {} where it
     # is InfoNCE. A class says it for itself: it is not inherited.
     as_info_nce: dict[str, Any] | None = None
+    # The class that `as_info_nce` is meant for, where no setting of this one makes it InfoNCE.
+    info_nce_class: type[CompositionalTrainer] | None = None
     # Every loss is a mean over the batch: the Trainer divides it by the number of accumulation steps, once.
     loss_is_scaled_for_ga = False
 
@@ -115,7 +117,7 @@ class CompositionalTrainer(Trainer):
         super().__init__(
             model=encoder,
             args=args,
-            train_dataset=self._rows(train_dataset, args),
+            train_dataset=self.training_rows(train_dataset, args),
             eval_dataset={name: self._rows(part, args) for name, part in eval_dataset.items()}
             if isinstance(eval_dataset, dict)
             else self._rows(eval_dataset, args),
@@ -144,6 +146,10 @@ class CompositionalTrainer(Trainer):
     def objective_state(self, args: CompositionalConfig) -> dict[str, nn.Module]:
         """Learned modules of the objective by name; `forward()` of each returns what `Features.learned` holds."""
         return {}
+
+    def training_rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
+        """The rows of the training set; evaluation sets do not come here."""
+        return self._rows(dataset, args)
 
     # The two verbs
 
@@ -231,10 +237,10 @@ class CompositionalTrainer(Trainer):
             if not value and field_name in self.uses:
                 raise ValueError(f"{type(self).__name__} needs {name} of at least 1, found {value}.")
 
-    def _rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
+    def _rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
         if dataset is None or isinstance(dataset, TrainingRows):
             return dataset
-        columns = [COLUMNS_OF_FIELD[name] for name in self.uses if name in COLUMNS_OF_FIELD]
+        columns = [*(COLUMNS_OF_FIELD[name] for name in self.uses if name in COLUMNS_OF_FIELD), *further]
         if not hasattr(dataset, "select_columns"):
             return TrainingRows(dataset, columns)
         dataset = rename_columns(dataset, args.column_names)
@@ -318,6 +324,12 @@ class CompositionalTrainer(Trainer):
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Matrices only: no weight decay on scalars and vectors (scale, bias, norms, class embedding)."""
         return [name for name, parameter in model.named_parameters() if parameter.ndim >= 2]
+
+    @staticmethod
+    def get_optimizer_cls_and_kwargs(args: CompositionalConfig, model: nn.Module | None = None) -> tuple[Any, Any]:
+        """As transformers chooses it; Adam in place of AdamW with `decoupled_weight_decay=False`."""
+        optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, model)
+        return (optimizer_class if args.decoupled_weight_decay else torch.optim.Adam), settings
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         self._stop_if_not_finite()

@@ -9,6 +9,8 @@ from transformers import TrainingArguments
 
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 
+TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
+
 
 @dataclass
 class CompositionalConfig(TrainingArguments):
@@ -42,6 +44,13 @@ class CompositionalConfig(TrainingArguments):
             "inf switches it off."
         },
     )
+    decoupled_weight_decay: bool = field(
+        default=True,
+        metadata={
+            "help": "AdamW. With false Adam (Kingma and Ba 2015), whose weight decay is part of the gradient (L2); it "
+            "needs optim adamw_torch or adamw_torch_fused."
+        },
+    )
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
@@ -70,6 +79,11 @@ class CompositionalConfig(TrainingArguments):
                 raise ValueError(f"{name} is not supported yet: checkpoints would hold shards. Use DDP (the default).")
         if self.max_logit_scale is not None and not self.max_logit_scale >= 1:
             raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")
+        if not self.decoupled_weight_decay and self.optim not in TORCH_ADAMW:
+            raise ValueError(
+                f"decoupled_weight_decay=False makes Adam of AdamW, but optim is {str(self.optim.value)!r}. Set optim "
+                f"to {' or '.join(TORCH_ADAMW)}, or leave decoupled_weight_decay out."
+            )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]

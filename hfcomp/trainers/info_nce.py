@@ -8,12 +8,15 @@ from typing import Any
 from torch import nn
 
 from hfcomp.losses import info_nce_loss, sigmoid_loss
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.drawn_batch import DrawnBatchConfig, DrawnBatchTrainer
 
 
 @dataclass
-class InfoNCEConfig(CompositionalConfig):
-    """Arguments of [`InfoNCETrainer`]. With `num_negatives` the negative captions join the image-to-text rows."""
+class InfoNCEConfig(DrawnBatchConfig):
+    """Arguments of [`InfoNCETrainer`]. With `num_negatives` the negative captions join the image-to-text rows.
+
+    NegCLIP (Yuksekgonul et al. 2022) is `num_negatives=1, draw_negatives=True, num_neighbours=1`.
+    """
 
     sigmoid: bool | None = field(
         default=None,
@@ -21,7 +24,7 @@ class InfoNCEConfig(CompositionalConfig):
     )
 
 
-class InfoNCETrainer(CompositionalTrainer):
+class InfoNCETrainer(DrawnBatchTrainer):
     """Contrastive fine-tuning on image-caption pairs, with or without negative captions.
 
     CLIP: InfoNCE (Radford et al. 2021), the mean of both directions; with `num_negatives` every image is also scored

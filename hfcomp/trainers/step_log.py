@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +19,14 @@ REMEMBERED_BATCHES = 4096
 
 
 class StepLog:
-    """Sums over the steps since the last line of the log. Only `drain` and `first_not_finite` wait for the device."""
+    """Sums over the steps since the last line of the log. Only `drain` and `first_not_finite` wait for the device.
 
-    def __init__(self) -> None:
+    Args:
+        entries: for a vector among the values, by its name, a name for each entry; NaN entries are not logged.
+    """
+
+    def __init__(self, entries: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._entries = entries or {}
         self._sums: dict[str, torch.Tensor] = {}
         self._counts: dict[str, torch.Tensor | int] = {}
         self._values: dict[str, torch.Tensor] = {}
@@ -62,10 +69,15 @@ class StepLog:
         for key, logged in (("tiny", "tiny_images"), ("cut_concepts", "cut_concepts")):
             logs |= {logged: summed[key]} if summed.get(key) else {}
         for name, value in self._values.items():
-            flat = value.flatten().tolist()
-            logs |= {name: flat[0]} if len(flat) == 1 else {f"{name}_{i}": part for i, part in enumerate(flat)}
-        self.__init__()
+            logs |= self._named(name, value.flatten().tolist())
+        self.__init__(self._entries)
         return logs
+
+    def _named(self, name: str, values: list[float]) -> dict[str, float]:
+        if name in self._entries:
+            pairs = zip(self._entries[name], values, strict=True)
+            return {f"{name}_{entry}": value for entry, value in pairs if not math.isnan(value)}
+        return {name: values[0]} if len(values) == 1 else {f"{name}_{i}": value for i, value in enumerate(values)}
 
     def first_not_finite(self) -> tuple[int, float, list[int]] | None:
         """The oldest batch since the last line of the log whose loss is NaN or infinite.

@@ -20,12 +20,25 @@ from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum
 from hfcomp.evaluation import callback
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.losses import cement_loss, info_nce_loss, sigmoid_loss
+from hfcomp.losses import (
+    ce_clip_loss,
+    cement_loss,
+    dcl_loss,
+    info_nce_loss,
+    replaced_negative_loss,
+    sigmoid_loss,
+    triplet_clip_loss,
+)
 from hfcomp.modeling import encode_images, encode_texts
 from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.dcl import DCLTrainer
+from hfcomp.trainers.hard_negatives import HardNegativesTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.metrics import embedding_metrics
+from hfcomp.trainers.slots import draw_slots
+from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
 from tests.trainers.own_objective import Offset, OwnTrainer
@@ -33,7 +46,7 @@ from tests.trainers.own_objective import Offset, OwnTrainer
 GLOBAL_BATCH = 8
 STEPS = 4
 EVALUATED = (21, 17, 3)
-LOSSES = ("info_nce", "sigmoid", "cement", "joint")
+LOSSES = ("info_nce", "sigmoid", "cement", "joint", "dcl", "hard_negatives", "ce_clip", "triplet_clip")
 NAN_STEP = 3
 NOT_COMPARED = ("runtime", "per_second", "epoch", "total_flos")
 
@@ -165,6 +178,31 @@ def cement(models: Path, folder: Path) -> Found:
 @case
 def cement_siglip(models: Path, folder: Path) -> Found:
     return train(trainer_of(CementTrainer, models / "siglip", folder))
+
+
+@case
+def dcl(models: Path, folder: Path) -> Found:
+    return train(trainer_of(DCLTrainer, models / "clip", folder, num_negatives=2))
+
+
+@case
+def hard_negatives(models: Path, folder: Path) -> Found:
+    """As the paper trains: Adam with L2. Two batches to a step, each with its own slots."""
+    adam = {"decoupled_weight_decay": False, "weight_decay": 0.1, "gradient_accumulation_steps": 2}
+    return train(trainer_of(HardNegativesTrainer, models / "clip", folder, num_negatives=2, **adam))
+
+
+@case
+def ce_clip(models: Path, folder: Path) -> Found:
+    trainer = trainer_of(CEClipTrainer, models / "clip", folder, num_negatives=2)
+    tensors, facts = train(trainer)
+    trainer.save_model(str(folder / "saved"))
+    return tensors | {"threshold": trainer.model.objective_state["threshold"]()}, facts
+
+
+@case
+def triplet_clip(models: Path, folder: Path) -> Found:
+    return train(trainer_of(TripletClipTrainer, models / "clip", folder))
 
 
 @case
@@ -408,13 +446,29 @@ def loss_of(name: str, f: dict[str, torch.Tensor], rows: slice | None) -> torch.
         # autograd hands one and the same gradient to both terms of a sum
         joint = (f["image"] + f["text"])[slice(None) if rows is None else rows]
         return F.softplus(f["scale"] * joint @ f["negative_image"].T).sum() / len(f["image"])
+    if name in ("dcl", "hard_negatives", "ce_clip"):
+        return loss_with_negative_texts(name, f, rows)
     negatives = [f["negative_image"], f["negative_text"][:, 0]]
     masks = {
         "negative_image_mask": f["negative_image_mask"],
         "negative_text_mask": f["negative_text_mask"][:, 0],
     }
     scale, margin = f["scale"], f["margin"]
+    if name == "triplet_clip":
+        return triplet_clip_loss(f["image"], f["text"], *negatives, logit_scale=scale, **masks, rows=rows)[0]
     return cement_loss(f["image"], f["text"], *negatives, logit_scale=scale, margin=margin, **masks, rows=rows)[0]
+
+
+def loss_with_negative_texts(name: str, f: dict[str, torch.Tensor], rows: slice | None) -> torch.Tensor:
+    texts, mask = (f["image"], f["text"], f["negative_text"]), f["negative_text_mask"]
+    settings = {"logit_scale": f["scale"], "rows": rows}
+    if name == "dcl":
+        return dcl_loss(*texts[:2], negative_text=texts[2], negative_mask=mask, **settings)[0]
+    if name == "hard_negatives":
+        slots = draw_slots(*mask.shape, seed=(0,)).masked_fill(~mask, -1)
+        return replaced_negative_loss(*texts, slots=slots, **settings)[0]
+    kinds = {"negative_kind": torch.arange(14).view(7, 2) % 3, "negative_mask": mask}
+    return ce_clip_loss(*texts, threshold=torch.tensor([0.0, 0.1, 0.2]).double(), **kinds, **settings)[0]
 
 
 @case

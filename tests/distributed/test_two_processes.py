@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModel
 
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
@@ -25,6 +26,10 @@ SCALARS = {
     "info_nce_siglip2": {"logit_scale", "logit_bias"},
     "cement": {"logit_scale"},
     "cement_siglip": {"logit_scale"},
+    "dcl": {"logit_scale"},
+    "hard_negatives": {"logit_scale"},
+    "ce_clip": {"logit_scale"},
+    "triplet_clip": {"logit_scale"},
 }
 LOGGED = {
     "info_nce": {"accuracy_image_to_text", "accuracy_text_to_image"},
@@ -33,6 +38,10 @@ LOGGED = {
     "info_nce_siglip2": {"accuracy_image_to_text", "positive_accuracy", "logit_bias"},
     "cement": {"hard_negative_accuracy_image_to_text", "gradient_hard_negative", "margin"},
     "cement_siglip": {"hard_negative_accuracy_image_to_text", "gradient_hard_negative", "margin"},
+    "dcl": {"accuracy_image_to_text", "hard_negative_accuracy"},
+    "hard_negatives": {"accuracy_image_to_text", "hard_negative_accuracy"},
+    "ce_clip": {"hard_negative_accuracy", "loss_rank", "loss_intra_modal", "threshold_swap_att"},
+    "triplet_clip": {"hard_negative_accuracy", "loss_negative_image_to_text"},
 }
 
 
@@ -146,6 +155,15 @@ def test_an_own_objective_learns_the_same_on_two_processes(two, one):
     assert first.tensors[f"weight/{name}"].item() == pytest.approx(one["own_objective"][0].tensors[f"weight/{name}"])
     # logged as the loss saw it, before the last step
     assert 0.5 > first.facts["log"][1]["offset"] > first.tensors[f"weight/{name}"].item()
+
+
+def test_thresholds_are_those_of_the_global_batch_on_both_processes(two, one):
+    (single,), (first, second) = one["ce_clip"], two["ce_clip"]
+    assert single.tensors["threshold"].any()
+    assert torch.equal(first.tensors["threshold"], second.tensors["threshold"])
+    torch.testing.assert_close(first.tensors["threshold"], single.tensors["threshold"], rtol=1e-5, atol=1e-7)
+    saved = load_file(first.folder / "saved" / OBJECTIVE_STATE_FILE)
+    assert torch.equal(saved["objective_state.threshold.value"], first.tensors["threshold"])
 
 
 def test_what_two_processes_save_is_a_plain_model(two):

@@ -1,0 +1,173 @@
+"""Hard images of NegCLIP: every row of a batch brings rows along that show something near to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+NEIGHBOUR_COLUMNS = ("neighbour_ids", "image_id")
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Which rows stand beside which: the columns `neighbour_ids`, `image_id` and `caption` as numbers.
+
+    Attributes:
+        near: `[n, m]`, the images near to each row, the nearest first; -1 where there are fewer.
+        image: `[n]`, the image of each row.
+        caption: `[n]`, equal for equal captions.
+        unknown: number of entries of `neighbour_ids` that no row's `image_id` is, which are left out.
+    """
+
+    near: NDArray[np.int64]
+    image: NDArray[np.int64]
+    caption: NDArray[np.int64]
+    unknown: int
+
+    @classmethod
+    def from_columns(
+        cls, neighbour_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[str]
+    ) -> Neighbours:
+        """From the columns of a training set; a row's own image and repeated ones are left out.
+
+        Args:
+            neighbour_ids: for each row the `image_id` of others, the nearest first.
+            image_ids: equal for rows of one image.
+            captions: of each row.
+
+        Raises:
+            ValueError: for a row without `image_id`, an entry of `neighbour_ids` that is no list, or when no row has a
+                neighbour in the set.
+        """
+        if None in image_ids:
+            row = list(image_ids).index(None)
+            raise ValueError(
+                f"column 'image_id', row {row}: found nothing, expected what tells its image from others. Give every "
+                "row one, the same for rows of one image."
+            )
+        images = _numbers(map(str, image_ids))
+        image = np.array([images[str(one)] for one in image_ids], dtype=np.int64)
+        near, unknown = [], 0
+        for row, ids in enumerate(neighbour_ids):
+            if ids is not None and not isinstance(ids, list | tuple):
+                raise ValueError(f"column 'neighbour_ids', row {row}: found {ids!r}, expected a list of image_id.")
+            known = dict.fromkeys(images[str(one)] for one in ids or () if str(one) in images)
+            unknown += sum(str(one) not in images for one in ids or ())
+            known.pop(int(image[row]), None)
+            near.append(list(known))
+        if not any(near):
+            example = next((ids[0] for ids in neighbour_ids if ids), None)
+            raise ValueError(
+                "column 'neighbour_ids': no row has a neighbour in the training set. Expected lists of values of the "
+                f"column 'image_id', such as {image_ids[0]!r}; found {example!r}."
+            )
+        table = np.full((len(near), max(map(len, near))), -1, dtype=np.int64)
+        for row, found in enumerate(near):
+            table[row, : len(found)] = found
+        texts = _numbers(captions)
+        return cls(table, image, np.array([texts[one] for one in captions], dtype=np.int64), unknown)
+
+    @property
+    def without(self) -> int:
+        """Number of rows that have no neighbour in the set."""
+        return int((self.near < 0).all(axis=1).sum())
+
+
+def _numbers(values: Iterable[Any]) -> dict[Any, int]:
+    numbers: dict[Any, int] = {}
+    for value in values:
+        numbers.setdefault(value, len(numbers))
+    return numbers
+
+
+class NeighbourOrder(torch.utils.data.Sampler[int]):
+    """An order of rows in which each row is followed by rows that are drawn from its neighbours.
+
+    What a row brings along depends on `seed`, the epoch and the rows of the global batch, so that it is the same on
+    any number of processes and workers. An image that is in the global batch already, or a caption, would be a
+    negative of itself: another neighbour is drawn then, and when none is left, any row whose image is not in the
+    batch. Of an image with several rows one is drawn.
+
+    Args:
+        order: of the rows, with `set_epoch` if epochs differ.
+        neighbours: of each row.
+        number: rows that each row brings along.
+        batch_size: rows of `order` in a global batch.
+        seed: of the draws.
+
+    Attributes:
+        brought: rows that were brought along so far.
+        unrelated: how many of them are no neighbours.
+
+    Raises:
+        ValueError: when there are fewer images than in a global batch with what it brings along.
+    """
+
+    def __init__(
+        self, order: torch.utils.data.Sampler[int], neighbours: Neighbours, *, number: int, batch_size: int, seed: int
+    ) -> None:
+        self.order, self.neighbours, self.number, self.batch_size = order, neighbours, number, batch_size
+        self.seed, self.epoch = seed, 0
+        self.brought = self.unrelated = 0
+        images = int(neighbours.image.max()) + 1
+        if images < batch_size * (1 + number):
+            raise ValueError(
+                f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
+                f"{batch_size} rows that bring {number} along each. Lower per_device_train_batch_size."
+            )
+        self._rows = np.argsort(neighbours.image, kind="stable")
+        self._start = np.searchsorted(neighbours.image[self._rows], np.arange(images + 1))
+
+    def __len__(self) -> int:
+        return len(self.order) * (1 + self.number)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch begins."""
+        self.epoch = epoch
+        if hasattr(self.order, "set_epoch"):
+            self.order.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        epoch, rows = self.epoch, iter(self.order)
+        while batch := list(islice(rows, self.batch_size)):
+            yield from self._with_neighbours(batch, epoch)
+
+    def _with_neighbours(self, batch: list[int], epoch: int) -> Iterator[int]:
+        images = set(self.neighbours.image[batch].tolist())
+        captions = set(self.neighbours.caption[batch].tolist())
+        for row in batch:
+            yield row
+            draw = random.Random(f"neighbours {self.seed} {epoch} {row}")
+            near = [image for image in self.neighbours.near[row].tolist() if image >= 0]
+            near = draw.sample(near, len(near))
+            for _ in range(self.number):
+                other = self._neighbour(draw, near, images, captions)
+                self.brought += 1
+                if other is None:
+                    self.unrelated += 1
+                    other = self._any(draw, images)
+                images.add(int(self.neighbours.image[other]))
+                captions.add(int(self.neighbours.caption[other]))
+                yield other
+
+    def _neighbour(self, draw: random.Random, near: list[int], images: set[int], captions: set[int]) -> int | None:
+        """A row of the next image of `near` that is not in the batch."""
+        for image in near:
+            if image not in images:
+                rows = self._rows[self._start[image] : self._start[image + 1]]
+                free = [row for row in rows.tolist() if int(self.neighbours.caption[row]) not in captions]
+                if free:
+                    return draw.choice(free)
+        return None
+
+    def _any(self, draw: random.Random, images: set[int]) -> int:
+        while int(self.neighbours.image[row := draw.randrange(len(self._rows))]) in images:
+            pass
+        return row

@@ -1,0 +1,92 @@
+"""CE-CLIP: InfoNCE with negative captions, an intra-modal contrast, a rank loss whose thresholds follow the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from hfcomp.data.columns import NEGATIVE_KINDS
+from hfcomp.losses import RunningThreshold, adaptive_threshold, ce_clip_loss
+from hfcomp.modeling import Features
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.step_log import StepLog
+
+
+@dataclass
+class CEClipConfig(CompositionalConfig):
+    """Arguments of [`CEClipTrainer`]. Weights and bound are those of the released run, in the units of our losses."""
+
+    num_negatives: int = field(default=4, metadata={"help": "Negative captions read per row."})
+    rank_weight: float = field(default=5.0, metadata={"help": "Of the rank loss, which is in cosine."})
+    intra_modal_weight: float = field(default=0.3, metadata={"help": "Of the intra-modal contrast, in nats."})
+    threshold_maximum: float = field(
+        default=0.1,
+        metadata={"help": "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100."},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rank_weight", "intra_modal_weight"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}={getattr(self, name)}: expected at least 0, which switches the term off.")
+        if not self.threshold_maximum > 0:
+            raise ValueError(f"threshold_maximum={self.threshold_maximum}: expected above 0 (cosine), or inf.")
+
+
+class CEClipTrainer(CompositionalTrainer):
+    """Trains with the CE-CLIP loss (Zhang et al. 2024).
+
+    Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. It starts at 0,
+    and each batch sets it for the next from the similarities of the global batch; it is saved beside the model,
+    resumed and, unlike in the released code, not reset between epochs. Evaluation leaves it as it is. The log holds
+    `threshold_<kind>`, in cosine, for the kinds of the line's last batch.
+    """
+
+    config_class = CEClipConfig
+    as_info_nce = {"rank_weight": 0.0, "intra_modal_weight": 0.0}
+    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
+    # without kinds all negatives would share one threshold, in silence
+    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
+
+    def objective_state(self, args: CEClipConfig) -> dict[str, nn.Module]:
+        """The thresholds, one for each kind of negative."""
+        return {"threshold": RunningThreshold(len(NEGATIVE_KINDS), maximum=args.threshold_maximum)}
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The CE-CLIP loss of the global batch; in training also the thresholds of the next one."""
+        f = self.encode(model, inputs)
+        threshold = f.learned["threshold"]
+        negatives = {"negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
+        loss, metrics = ce_clip_loss(
+            f.image,
+            f.text,
+            f.negative_text,
+            logit_scale=f.logit_scale,
+            threshold=threshold,
+            rank_weight=self.args.rank_weight,
+            intra_modal_weight=self.args.intra_modal_weight,
+            rows=f.rows,
+            **negatives,
+        )
+        if self.model.training:
+            following = adaptive_threshold(f.image, f.text, f.negative_text, previous=threshold, **negatives)
+            self.model.objective_state["threshold"].update(following)
+        return self.report(loss, metrics, _with_present_kinds(f), return_outputs)
+
+
+def _with_present_kinds(features: Features) -> Features:
+    """Features whose thresholds are NaN, which the log leaves out, for kinds of which the batch has no negative."""
+    threshold = features.learned["threshold"]
+    kinds = torch.arange(len(threshold), device=threshold.device)
+    member = features.negative_kind.unsqueeze(-1) == kinds
+    present = (member & features.negative_text_mask.unsqueeze(-1)).any(1).any(0)
+    return Features(**dict(features) | {"learned": {"threshold": threshold.masked_fill(~present, torch.nan)}})

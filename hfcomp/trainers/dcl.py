@@ -1,0 +1,50 @@
+"""Decoupled contrastive learning: InfoNCE without the positive in its denominator (Yeh et al. 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from hfcomp.losses import dcl_loss
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+
+
+@dataclass
+class DCLConfig(CompositionalConfig):
+    """Arguments of [`DCLTrainer`]. With `num_negatives` the negative captions join the image-to-text rows."""
+
+
+class DCLTrainer(CompositionalTrainer):
+    """Trains the decoupled contrastive loss on image-caption pairs, with or without negative captions.
+
+    The positive is left out of the denominator, so that its gradient does not fade when it scores high. With
+    `num_negatives` every image is also scored against all negative captions of the global batch, which the paper does
+    not do.
+    """
+
+    config_class = DCLConfig
+    as_info_nce = {"sigmoid": False}
+    info_nce_class = InfoNCETrainer
+
+    def select_uses(self, args: DCLConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """With the negatives when there are any."""
+        negatives = ("negative_text", "negative_text_mask") if args.num_negatives else ()
+        return (*type(self).uses, *negatives)
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The decoupled contrastive loss of the global batch."""
+        f = self.encode(model, inputs)
+        loss, metrics = dcl_loss(
+            f.image,
+            f.text,
+            logit_scale=f.logit_scale,
+            negative_text=f.negative_text,
+            negative_mask=f.negative_text_mask,
+            rows=f.rows,
+        )
+        return self.report(loss, metrics, f, return_outputs)

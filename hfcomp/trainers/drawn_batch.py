@@ -1,0 +1,113 @@
+"""Batches that are drawn: negatives anew in each epoch, and rows of hard images that other rows bring along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from accelerate.data_loader import SeedableRandomSampler
+from torch.utils.data import RandomSampler, Sampler
+from transformers.utils import logging
+
+from hfcomp.data.loading import TrainingRows
+from hfcomp.data.negative_draws import DrawnNegatives, EpochOrder
+from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class DrawnBatchConfig(CompositionalConfig):
+    """Arguments of every trainer whose batches can be drawn."""
+
+    draw_negatives: bool = field(
+        default=False,
+        metadata={"help": "Draw num_negatives of a row's negative captions in each epoch; otherwise the first ones."},
+    )
+    num_neighbours: int = field(
+        default=0,
+        metadata={
+            "help": "Rows that each row brings along in training, drawn from the images that its neighbour_ids name. "
+            "per_device_train_batch_size counts rows without them: the contrastive batch is 1 + num_neighbours times "
+            "as large."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_neighbours < 0:
+            raise ValueError(f"num_neighbours={self.num_neighbours}: expected 0 (none) or more.")
+        if self.draw_negatives and not self.num_negatives:
+            raise ValueError("draw_negatives=True draws num_negatives of each row, which is 0. Set num_negatives.")
+
+
+class DrawnBatchTrainer(CompositionalTrainer):
+    """Base of objectives whose batches can be drawn.
+
+    With `num_neighbours` each row of the training set brings rows of hard images along (NegCLIP, Yuksekgonul et al.
+    2022), which needs the columns `neighbour_ids` and `image_id`; [`NeighbourOrder`] says which. The authors draw at
+    each access, here a draw is of the epoch, so that it does not depend on processes or workers. Evaluation sets bring
+    nothing along, and their negatives are the first ones.
+    """
+
+    config_class = DrawnBatchConfig
+
+    def training_rows(self, dataset: Any, args: DrawnBatchConfig) -> TrainingRows | None:
+        """With negatives in the order of a draw, and what is needed to bring neighbours along."""
+        self.neighbours = None
+        rows = self._rows(dataset, args, NEIGHBOUR_COLUMNS if args.num_neighbours else ())
+        if rows is None:
+            return None
+        if args.num_neighbours:
+            self.neighbours = Neighbours.from_columns(*map(rows.column, (*NEIGHBOUR_COLUMNS, "caption")))
+            _tell_missing(self.neighbours)
+        return DrawnNegatives(rows, seed=_seed(args)) if args.draw_negatives else rows
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
+        if self.neighbours is None and not self.args.draw_negatives:
+            return super()._get_train_sampler(train_dataset)
+        if self.args.train_sampling_strategy not in ("random", "sequential"):
+            raise ValueError(
+                f"train_sampling_strategy={str(self.args.train_sampling_strategy)!r} is not supported with "
+                "num_neighbours or draw_negatives. Take 'random' or 'sequential'."
+            )
+        order = super()._get_train_sampler(train_dataset)
+        if isinstance(order, RandomSampler):  # the order that accelerate makes of it where nothing is drawn
+            order = SeedableRandomSampler(data_source=order.data_source, data_seed=_seed(self.args))
+        if self.neighbours is not None:
+            batch_size = self._train_batch_size * self.args.world_size
+            number, seed = self.args.num_neighbours, _seed(self.args)
+            order = NeighbourOrder(order, self.neighbours, number=number, batch_size=batch_size, seed=seed)
+            self.neighbour_order = order
+        return EpochOrder(order) if self.args.draw_negatives else order
+
+    def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
+        if not is_training or (self.neighbours is None and not self.args.draw_negatives):
+            return super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
+        kwargs["batch_size"] *= 1 + self.args.num_neighbours
+        loader = super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
+        # as accelerate does with a sampler of its own: else a run that goes on within an epoch, on several processes,
+        # would not tell the order which epoch it is
+        loader.set_sampler(getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler).sampler)
+        return loader
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Adds which share of the rows that were brought along are no neighbours."""
+        if self.neighbours is not None and "loss" in logs:
+            logs["unrelated_neighbour_share"] = self.neighbour_order.unrelated / max(self.neighbour_order.brought, 1)
+        super().log(logs, start_time)
+
+
+def _seed(args: DrawnBatchConfig) -> int:
+    return args.data_seed if args.data_seed is not None else args.seed
+
+
+def _tell_missing(neighbours: Neighbours) -> None:
+    without, unknown = neighbours.without, neighbours.unknown
+    if without:
+        logger.warning(
+            f"{without} of {len(neighbours.image)} rows have no neighbour in the set; they bring any row along."
+        )
+    if unknown:
+        logger.warning(f"{unknown} entries of neighbour_ids are no image_id of the training set; they are left out.")

@@ -1,0 +1,75 @@
+"""InfoNCE with hard negative texts in place of other texts of the batch (Rösch et al. 2024, HN1 to HN3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from hfcomp.losses import replaced_negative_loss
+from hfcomp.modeling import Features
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.slots import BatchInStep, draw_slots, to_device
+
+TRAINING, EVALUATION = 0, 1
+
+
+@dataclass
+class HardNegativesConfig(CompositionalConfig):
+    """Arguments of [`HardNegativesTrainer`]. The paper's Adam is `decoupled_weight_decay=False`."""
+
+    num_negatives: int = field(
+        default=1, metadata={"help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3."}
+    )
+
+
+class HardNegativesTrainer(CompositionalTrainer):
+    """Trains InfoNCE whose images meet their own hard negatives in place of randomly chosen other texts (section 3).
+
+    Needs `negative_captions`. Which texts give way is drawn anew for every batch, from the seed, the step and the
+    batch within the step, on all processes alike. The paper leaves open which ones and how images are chosen for a
+    text: here any other text with the same probability, and text to image stays plain. A row's missing negatives
+    replace nothing. Evaluation uses one draw for all batches, so that `eval_loss` can be had again.
+    """
+
+    config_class = HardNegativesConfig
+    as_info_nce = {"sigmoid": False}
+    info_nce_class = InfoNCETrainer
+    uses = ("image", "text", "negative_text", "negative_text_mask", "logit_scale")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.batch_in_step = BatchInStep()
+        self.add_callback(self.batch_in_step)
+
+    def get_train_dataloader(self) -> Any:
+        """The training batches; refuses more negatives than a row has other texts."""
+        batch = self._train_batch_size * self.args.world_size
+        if self.args.num_negatives >= batch:
+            raise ValueError(
+                f"num_negatives={self.args.num_negatives}, but an image of a batch of {batch} rows has {batch - 1} "
+                "other texts to replace. Lower num_negatives or raise per_device_train_batch_size."
+            )
+        return super().get_train_dataloader()
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of the global batch."""
+        f = self.encode(model, inputs)
+        loss, metrics = replaced_negative_loss(
+            f.image, f.text, f.negative_text, logit_scale=f.logit_scale, slots=self.slots(f), rows=f.rows
+        )
+        return self.report(loss, metrics, f, return_outputs)
+
+    def slots(self, features: Features) -> torch.Tensor:
+        """This batch's slots `[N, K]`, -1 where a negative is missing; the same on every process."""
+        mask = features.negative_text_mask
+        of_batch = (EVALUATION, 0, 0)
+        if self.model.training:
+            of_batch = (TRAINING, self.state.global_step, self.batch_in_step.number)
+        slots = draw_slots(*mask.shape, seed=(self.args.seed, *of_batch))
+        return to_device(slots, mask.device).masked_fill(~mask, -1)

@@ -1,0 +1,65 @@
+"""TripletCLIP: InfoNCE with negative captions, once for the originals and once for the hard negative pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from hfcomp.losses import triplet_clip_loss
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.cement import CementTrainer
+
+
+@dataclass
+class TripletClipConfig(CompositionalConfig):
+    """Arguments of [`TripletClipTrainer`]."""
+
+    num_negatives: int = field(default=1, metadata={"help": "Must be 1: one negative pair stands beside each row."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_negatives != 1:
+            raise ValueError(f"num_negatives={self.num_negatives}: TripletCLIP sets exactly 1 negative beside a row.")
+
+
+class TripletClipTrainer(CompositionalTrainer):
+    """Trains with the TripletCLIP loss (Patel et al. 2024) on captions, images, and a hard negative pair for each.
+
+    Needs `negative_captions`, of which the first is read, and `negative_image`, which shows it. A row whose negative
+    image is missing takes part with its negative caption only.
+    """
+
+    config_class = TripletClipConfig
+    # InfoNCE over the doubled batch
+    as_info_nce = {"margin": "none"}
+    info_nce_class = CementTrainer
+    uses = (
+        "image",
+        "text",
+        "negative_image",
+        "negative_text",
+        "negative_image_mask",
+        "negative_text_mask",
+        "logit_scale",
+    )
+    # without the column it would be InfoNCE with negative captions, in silence
+    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_image")
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The TripletCLIP loss of the global batch."""
+        f = self.encode(model, inputs)
+        loss, metrics = triplet_clip_loss(
+            f.image,
+            f.text,
+            f.negative_image,
+            f.negative_text[:, 0],
+            logit_scale=f.logit_scale,
+            negative_image_mask=f.negative_image_mask,
+            negative_text_mask=f.negative_text_mask[:, 0],
+            rows=f.rows,
+        )
+        return self.report(loss, metrics, f, return_outputs)
