@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe, split_options
-from hfcomp.experiments.sweep import read_sweep, run_sweep
+from hfcomp.experiments.sweep import find_report, is_sweep, read_sweep, run_sweep
+from hfcomp.experiments.tradeoff import read_tradeoff, run_tradeoff
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs a recipe, or with `--report` one of its sweeps.
+    """Runs a recipe, or with `--report` one of its sweeps or studies.
 
     Args:
         name: recipe that is run unless `--config` names another.
@@ -25,11 +28,17 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         if options.help:
             print(recipe_help(name, arguments))
             return
-        sweep = read_sweep(name, arguments) if options.report is not None else None
-        recipe = read_recipe(name, arguments) if sweep is None else None
+        go = _read(name, arguments, options.report)
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"error: {error}") from error
-    if sweep is None:
-        run(recipe)
-    else:
-        run_sweep(sweep)
+    go()
+
+
+def _read(name: str, arguments: list[str], report: str | None) -> Callable[[], Path]:
+    """What is to be run, all of it read and checked."""
+    if report is None:
+        return partial(run, read_recipe(name, arguments))
+    path = find_report(name, report)
+    if is_sweep(path):
+        return partial(run_sweep, read_sweep(name, arguments))
+    return partial(run_tradeoff, read_tradeoff(name, arguments, path))

@@ -21,10 +21,14 @@ from hfcomp.evaluation.spec import Unavailable
 from hfcomp.experiments.benchmark_data import check_used, data_folders, remarks
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
-from hfcomp.experiments.recipes import ExperimentConfig
-from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation
+from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
+from hfcomp.experiments.sandbox_concepts import SandboxConcepts
+from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation, retrieval_rows
+from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 
 Evaluation = Callable[[Embedder], pd.DataFrame]
+ConceptEvaluation = Callable[[Embedder, str], pd.DataFrame]
 
 
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluation:
@@ -43,7 +47,55 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
         return _benchmarks(config, tell)
     if config.evaluation == "own":
         return _own(config, column_names, tell)
-    return SandboxEvaluation(config.evaluation_items, seed)
+    sandbox = SandboxEvaluation(config.evaluation_items, seed)
+    if config.dataset != SANDBOX or not config.keyword_negatives:
+        return sandbox
+    concepts, keywords = config.keyword_negatives, _sandbox_concepts(config, seed)
+
+    def evaluate(embedder: Embedder) -> pd.DataFrame:
+        return pd.concat([sandbox(embedder), keywords.keywords(embedder, concepts)], ignore_index=True)
+
+    return evaluate
+
+
+def prepare_concepts(
+    config: ExperimentConfig, concepts: tuple[str, ...], *, seed: int, tell: Tell
+) -> ConceptEvaluation:
+    """Loads the items of an evaluation of concepts, one at a time.
+
+    Args:
+        config: the experiment.
+        concepts: all that will be asked for.
+        seed: of the sandbox's scenes.
+        tell: receives what was left out.
+
+    Returns:
+        A function from an embedder and a concept to one row per item and metric: on the sandbox that concept's items
+        alone, else all items of the benchmarks.
+
+    Raises:
+        ValueError: for an evaluation that has no concepts, or a concept that the keywords do not have.
+    """
+    if config.evaluation == SANDBOX:
+        asked = _sandbox_concepts(config, seed)
+        asked.check(concepts)
+        return lambda embedder, concept: asked(embedder, [concept])
+    if config.evaluation != "benchmarks":
+        raise ValueError(
+            f"evaluation={config.evaluation!r} has no concepts. Use sandbox, or benchmarks with keywords_*."
+        )
+    evaluate = _benchmarks(config, tell)
+    return lambda embedder, concept: evaluate(embedder)
+
+
+def _sandbox_concepts(config: ExperimentConfig, seed: int) -> SandboxConcepts:
+    return SandboxConcepts(
+        items=config.evaluation_items,
+        retrieval=retrieval_rows(config.evaluation_items),
+        seed=seed,
+        table=read_keyword_table(config.keyword_table) if config.keyword_table else PAPER_TABLE,
+        matching=MATCHINGS[config.keyword_matching],
+    )
 
 
 def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDArray[np.bool_]:

@@ -18,7 +18,8 @@ TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...).
 --config NAME_OR_PATH
     Another recipe.
 --report NAME_OR_PATH
-    A sweep of this recipe over settings, variants and seeds, such as margins.
+    A sweep of this recipe over settings, variants and seeds, such as slipform's margins, or a study of concepts, such
+    as hard_negatives' tradeoff.
 
 A run that was killed goes on when the same command is given again."""
 

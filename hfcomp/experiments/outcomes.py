@@ -53,28 +53,29 @@ def evaluate_models(
         session: is told again what was told when a stored model was evaluated.
     """
     device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
-    settings = _settings(recipe)
+    settings = evaluation_settings(recipe)
     tables, weights = [], {}
     for name, place in models.items():
         weights[name] = identity(place)
         path = folder / FOLDER / f"{name}.parquet"
         stamp = {"weights": weights[name], **settings}
-        table = _stored(path, stamp, session.tell)
+        table = read_stored(path, stamp, session.tell)
         if table is None:
             told = len(session.notes)
             table = evaluate(Embedder(place, device=device, cache=EmbeddingCache()))
-            _store(path, table, {**stamp, "notes": session.notes[told:]})
+            store(path, table, {**stamp, "notes": session.notes[told:]})
         tables.append(table.assign(model=name))
     return Outcomes(pd.concat(tables, ignore_index=True), weights)
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
+def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
+    """What stored outcomes are of, beside the weights: another evaluation or version scores anew."""
     fields = asdict(recipe.experiment)
     chosen = {name: value for name, value in fields.items() if name in FIELDS or name.startswith("evaluation")}
     return {**chosen, "column_names": recipe.trainer_arguments.get("column_names"), "hfcomp_version": __version__}
 
 
-def _stored(path: Path, stamp: dict[str, Any], tell: Callable[[str], None]) -> pd.DataFrame | None:
+def read_stored(path: Path, stamp: dict[str, Any], tell: Callable[[str], None]) -> pd.DataFrame | None:
     """The outcomes in a file, if they are of these weights and this evaluation."""
     if not path.is_file():
         return None
@@ -87,7 +88,8 @@ def _stored(path: Path, stamp: dict[str, Any], tell: Callable[[str], None]) -> p
     return pq.read_table(path).to_pandas()
 
 
-def _store(path: Path, table: pd.DataFrame, stamp: dict[str, Any]) -> None:
+def store(path: Path, table: pd.DataFrame, stamp: dict[str, Any]) -> None:
+    """Writes outcomes and what they are of, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = pa.Table.from_pandas(table, preserve_index=False)
     columns = columns.replace_schema_metadata({**columns.schema.metadata, STAMP: json.dumps(stamp).encode()})

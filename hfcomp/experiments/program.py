@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,18 @@ def output_folder(recipe: Recipe) -> Path:
 
 def prepare(recipe: Recipe, session: Session) -> Evaluation:
     """Looks for the base and loads what is evaluated, before anything is written."""
+    prepare_base(recipe)
+    names = recipe.trainer_arguments.get("column_names")
+    return prepare_evaluation(recipe.experiment, column_names=names, seed=0, tell=session.tell)
+
+
+def prepare_base(recipe: Recipe) -> None:
+    """Looks for the base, so that a mistyped name costs nothing."""
     config = recipe.experiment
     if config.model:
         AutoProcessor.from_pretrained(config.model)
     elif config.fresh_model not in SANDBOX_MODELS:
         check_vocabulary(config.clip_vocabulary)
-    names = recipe.trainer_arguments.get("column_names")
-    return prepare_evaluation(config, column_names=names, seed=0, tell=session.tell)
 
 
 def load_rows(recipe: Recipe, session: Session) -> Dataset:
@@ -80,7 +86,11 @@ def load_rows(recipe: Recipe, session: Session) -> Dataset:
     arguments = recipe.trainer_arguments
     with PartialState().main_process_first():  # the others find what it cached
         return training_rows(
-            recipe.experiment, column_names=arguments.get("column_names"), seed=_seed(recipe), tell=session.tell
+            recipe.experiment,
+            column_names=arguments.get("column_names"),
+            seed=_seed(recipe),
+            tell=session.tell,
+            num_negatives=_num_negatives(recipe),
         )
 
 
@@ -102,6 +112,12 @@ def base_model(recipe: Recipe, folder: Path) -> Path | str:
     else:
         make_base(base, partial(write_vit_b32, vocabulary=config.clip_vocabulary, seed=_seed(recipe)))
     return base
+
+
+def _num_negatives(recipe: Recipe) -> int:
+    """Entries of a row's negatives: as many as the trainer reads, and one for the controls of one that reads none."""
+    default = {field.name: field.default for field in fields(recipe.trainer_class.config_class)}["num_negatives"]
+    return max(1, int(recipe.trainer_arguments.get("num_negatives", default)))
 
 
 def _seed(recipe: Recipe) -> int:

@@ -72,7 +72,7 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
         FileNotFoundError: naming the sweeps that exist.
     """
     options, words = split_options(arguments)
-    path = find_sweep(name, options.report)
+    path = find_report(name, options.report)
     values = _checked(yaml.safe_load(path.read_text()), path)
     recipe = read_recipe(name, arguments)
     if "output_dir" not in overridden_fields(words):
@@ -90,21 +90,32 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     return Sweep(recipe, plan, parts)
 
 
-def find_sweep(recipe: str, name: str) -> Path:
-    """The YAML file of a sweep: a path, or a name beside the recipe's files.
+def find_report(recipe: str, name: str) -> Path:
+    """The YAML file of a sweep or a study of concepts: a path, or a name beside the recipe's files.
 
     Raises:
-        FileNotFoundError: naming the sweeps of the recipe.
+        FileNotFoundError: naming the reports of the recipe.
     """
     if Path(name).is_file():
         return Path(name)
     folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    known = [path for path in sorted(folder.glob("*.yaml")) if "variants" in (yaml.safe_load(path.read_text()) or {})]
+    known = [path for path in sorted(folder.glob("*.yaml")) if {"variants", "accuracy"} & _keys(path)]
     for path in known:
         if path.stem == name.removesuffix(".yaml"):
             return path
     names = [path.stem for path in known]
-    raise FileNotFoundError(f"no sweep {name!r} of {recipe}.{nearest(name, names)} Known: {', '.join(names)}.")
+    listed = f"Known: {', '.join(names)}." if names else "It has none."
+    raise FileNotFoundError(f"no report {name!r} of {recipe}.{nearest(name, names)} {listed}")
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a file is a sweep, and no study of concepts."""
+    return "accuracy" not in _keys(path)
+
+
+def _keys(path: Path) -> set[str]:
+    values = yaml.safe_load(path.read_text())
+    return set(values) if isinstance(values, dict) else set()
 
 
 def _checked(values: Any, path: Path) -> dict[str, Any]:

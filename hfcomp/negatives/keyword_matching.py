@@ -1,28 +1,24 @@
-"""Finding the keywords of Table 6 in a caption, and writing another in the place of one (Rösch et al. 2024)."""
+"""Finding the keywords of a table in a caption, and writing another in the place of one (Rösch et al. 2024)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
-from hfcomp.negatives.keyword_tables import CONCEPTS, OBJECTS, REPLACEMENTS
+from hfcomp.negatives.keyword_tables import PAPER_TABLE, Concept, KeywordTable, Plurals
 
-IRREGULAR_PLURALS = {
-    "person": "people",
-    "mouse": "mice",
-    "knife": "knives",
-    "sheep": "sheep",
-    "skis": "skis",
-    "scissors": "scissors",
-    "broccoli": "broccoli",
-}
-_ALWAYS_PLURAL = frozenset({"skis", "scissors"})
 # For "sheep": one word between, because with two "a man with sheep" and "a person feeding sheep" come in.
 _SINGULAR_BEFORE = re.compile(r"\b(?:a|an|one|another|each|this|that)(?: (?!of |few )[^ ]+)? $", re.IGNORECASE)
 _ARTICLE_BEFORE = re.compile(r"(?<![^ ])an?(?= $)", re.IGNORECASE)
-# `$` on purpose: it also stands before a final newline, which some COCO captions carry.
-_BOUNDED = r"""(?<![^ ])(?:{})(?=[ .,;:!?)'"]|$)"""
+_WORD = r"""[^ .,;:!?)'"]+"""
+# Captions are searched with a space before them: for a pattern that begins with one letter, a regular expression looks
+# at nothing else. `$` on purpose: it also stands before a final newline, which some COCO captions carry.
+_BOUNDED = r""" (?:{})(?=[ .,;:!?)'"]|$)"""
+
+Place = tuple[int, int, str, int]
+"""Start, end and keyword of a match, and the number of its concept."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +29,13 @@ class Matching:
     `. , ; : ! ? ) ' "`; so not inside "red-brick" or "(red".
 
     Attributes:
-        any_case: Match "Red" and "RED" too; the replacement takes over a leading capital or full capitals.
-        plurals: Match the plurals of objects too, and write the replacement in the number that was found ("two dogs",
-            "two cats"). Other concepts have none. "skis" and "scissors" count as plural, "broccoli" as singular,
-            "sheep" as plural unless "a", "one" or the like stands before it, with one word between at most. Words
-            without a singular are not mended: "a dog" can become "a scissors".
-        articles: Write "a" or "an", when it stands directly before the keyword, to fit the replacement.
+        any_case: Match "Red" and "RED" too (the letters A to Z); the replacement takes over a leading capital or full
+            capitals.
+        plurals: Match plurals too, where the concept has them, and write the replacement in the number that was found
+            ("two dogs", "two cats"). A word that is its own plural ("sheep") counts as plural unless "a", "one" or the
+            like stands before it, with one word between at most; the table says which words always or never are.
+            Words without a singular are not mended: "a dog" can become "a scissors".
+        articles: Write "a" or "an", when it stands directly before the keyword, to fit the replacement's first letter.
     """
 
     any_case: bool = False
@@ -56,10 +53,10 @@ class KeywordMatch:
     """A keyword found in a caption.
 
     Attributes:
-        keyword: As Table 6 writes it, whatever case and number the caption uses.
+        keyword: As the table writes it, whatever case and number the caption uses.
         start: Index of its first character in the caption.
         end: Index after its last character.
-        concept: `object`, `color`, `location` or `size`.
+        concept: Name of the concept: `object`, `color`, `location` or `size`, or one of your table.
     """
 
     keyword: str
@@ -68,45 +65,24 @@ class KeywordMatch:
     concept: str
 
 
-def check_concept(concept: str) -> None:
-    """Raises `ValueError` for a concept that Table 6 does not have."""
-    if concept not in REPLACEMENTS:
-        raise ValueError(f"concept {concept!r} is not known. The concepts are {', '.join(CONCEPTS)}.")
+def check_concept(concept: str, *, table: KeywordTable = PAPER_TABLE) -> None:
+    """Raises `ValueError` for a concept that the table does not have."""
+    if concept not in table.concepts:
+        raise ValueError(f"concept {concept!r} is not known. The concepts are {', '.join(table.names)}.")
 
 
-def _plural(word: str) -> str:
-    if word in IRREGULAR_PLURALS:
-        return IRREGULAR_PLURALS[word]
-    if word.endswith(("s", "x", "z", "ch", "sh")):
-        return word + "es"
-    return word + "s"
-
-
-@cache
-def _surface_forms(concept: str, plurals: bool) -> dict[str, str]:
-    forms = {keyword: keyword for keyword in REPLACEMENTS[concept]}
-    if plurals and concept == "object":
-        forms.update({_plural(keyword): keyword for keyword in OBJECTS})
-    return forms
-
-
-@cache
-def _pattern(concept: str, matching: Matching) -> re.Pattern[str]:
-    longest_first = sorted(_surface_forms(concept, matching.plurals), key=len, reverse=True)
-    # Without ASCII, IGNORECASE also takes letters such as the long s, which lower() does not bring back to the table.
-    flags = re.ASCII | (re.IGNORECASE if matching.any_case else 0)
-    return re.compile(_BOUNDED.format("|".join(map(re.escape, longest_first))), flags)
-
-
-def find_keywords(caption: str, concept: str, matching: Matching = PAPER) -> list[KeywordMatch]:
+def find_keywords(
+    caption: str, concept: str, matching: Matching = PAPER, *, table: KeywordTable = PAPER_TABLE
+) -> list[KeywordMatch]:
     """Finds the replaceable keywords of one concept, from left to right.
 
     The training and test sets of the paper are the captions for which this is not empty (section 3.3, Table 8).
 
     Args:
         caption: One caption.
-        concept: `object`, `color`, `location` or `size`.
+        concept: `object`, `color`, `location` or `size`, or one of your table.
         matching: `PAPER` or `EXTENDED`.
+        table: The keywords.
 
     Returns:
         The matches; they do not overlap. Empty if the caption holds no keyword.
@@ -114,18 +90,152 @@ def find_keywords(caption: str, concept: str, matching: Matching = PAPER) -> lis
     Raises:
         ValueError: The concept is not known.
     """
-    check_concept(concept)
-    forms = _surface_forms(concept, matching.plurals)
-    return [
-        KeywordMatch(keyword=forms[found.group().lower()], start=found.start(), end=found.end(), concept=concept)
-        for found in _pattern(concept, matching).finditer(caption)
-    ]
+    places = matcher((concept,), matching, table).find(caption)
+    return [KeywordMatch(keyword, start, end, concept) for start, end, keyword, _ in places]
 
 
-def _is_plural(caption: str, match: KeywordMatch) -> bool:
-    if match.keyword == "sheep":
-        return _SINGULAR_BEFORE.search(caption[: match.start]) is None
-    return match.keyword in _ALWAYS_PLURAL or caption[match.start : match.end].lower() != match.keyword
+def replace_keyword(
+    caption: str,
+    match: KeywordMatch,
+    replacement: str,
+    matching: Matching = PAPER,
+    *,
+    table: KeywordTable = PAPER_TABLE,
+) -> str:
+    """Writes another word in the place of a keyword and leaves the rest of the caption as it is.
+
+    Args:
+        caption: The caption in which the match was found.
+        match: From `find_keywords` with the same matching and table.
+        replacement: Lower case and singular, as the table writes it; the matching's flags decide what is made of it.
+        matching: `PAPER` writes the replacement as it is; see `Matching` for case, number and article.
+        table: The keywords.
+
+    Returns:
+        The new caption.
+
+    Raises:
+        ValueError: The caption does not hold the match's keyword at that place, or the replacement is empty.
+    """
+    found = matcher((match.concept,), matching, table)
+    surface = caption[match.start : match.end]
+    if found.keyword_of(surface) != match.keyword:
+        raise ValueError(
+            f"characters {match.start} to {match.end} of caption {caption!r} are {surface!r}, not the keyword "
+            f"{match.keyword!r}. Pass the caption and the matching with which the match was found."
+        )
+    if not replacement:
+        raise ValueError(f"the replacement of {match.keyword!r} in caption {caption!r} is empty.")
+    return found.write(caption, (match.start, match.end, match.keyword, 0), replacement)
+
+
+class Matcher:
+    """The keywords of some concepts, ready to be found and written in the way of one matching.
+
+    Args:
+        concepts: Where a caption holds the same word for several, each has a place there.
+        matching: How they are found and written.
+    """
+
+    def __init__(self, concepts: Sequence[Concept], matching: Matching) -> None:
+        self.concepts = tuple(concepts)
+        self.matching = matching
+        self._forms = [_forms(concept, matching) for concept in self.concepts]
+        # Without ASCII, IGNORECASE also takes letters such as the long s, which lower() does not bring back.
+        flags = re.ASCII | (re.IGNORECASE if matching.any_case else 0)
+        self._passes = [(re.compile(_pattern(meanings), flags), meanings) for meanings in _passes(self._forms)]
+
+    def find(self, caption: str) -> list[Place]:
+        """The places of keywords in a caption, from left to right."""
+        places: list[Place] = []
+        for pattern, meanings in self._passes:
+            for found in pattern.finditer(" " + caption):
+                start, end = found.start(), found.end() - 1
+                for keyword, concept in meanings[found.group()[1:].lower()]:
+                    places.append((start, end, keyword, concept))
+        places.sort()
+        return places
+
+    def keyword_of(self, surface: str) -> str | None:
+        """The keyword of the first concept that a piece of a caption spells, if any."""
+        return self._forms[0].get(surface.lower() if self.matching.any_case else surface)
+
+    def write(self, caption: str, place: Place, replacement: str) -> str:
+        """The caption with a replacement for the keyword at a place from `find`."""
+        start, end, keyword, concept = place
+        word, before = replacement, caption[:start]
+        plurals = self.concepts[concept].plurals if self.matching.plurals else None
+        if plurals and _is_plural(caption, start, end, keyword, plurals):
+            word = plurals.of(word)
+        if self.matching.any_case:
+            word = _in_case_of(caption[start:end], word, starts_caption=start == 0)
+        if self.matching.articles:
+            before = _fit_article(before, word)
+        return before + word + caption[end:]
+
+
+@lru_cache(maxsize=256)
+def matcher(concepts: tuple[str, ...], matching: Matching, table: KeywordTable) -> Matcher:
+    """The matcher of concepts by name, kept for the next caption.
+
+    Raises:
+        ValueError: A concept is not known.
+    """
+    for concept in concepts:
+        check_concept(concept, table=table)
+    return Matcher([table.concepts[name] for name in concepts], matching)
+
+
+def _forms(concept: Concept, matching: Matching) -> dict[str, str]:
+    """What a caption may hold of a concept, each with its keyword."""
+    forms = {keyword: keyword for keyword in concept.replacements}
+    if matching.plurals and concept.plurals:
+        forms.update({concept.plurals.of(keyword): keyword for keyword in concept.replacements})
+    return forms
+
+
+Meanings = dict[str, list[tuple[str, int]]]
+
+
+def _passes(forms_of: Sequence[dict[str, str]]) -> list[Meanings]:
+    """Forms that one regular expression may look for together, each with its keywords and their concepts.
+
+    One pass over a caption takes a third of the time of four. But concepts do not see each other, so those of which
+    two different forms could take the same text, as they have a word in common, need passes of their own.
+    """
+    passes: list[Meanings] = []
+    for concept, forms in enumerate(forms_of):
+        meanings = next((one for one in passes if not _could_overlap(forms, one)), None)
+        if meanings is None:
+            meanings = {}
+            passes.append(meanings)
+        for form, keyword in forms.items():
+            meanings.setdefault(form, []).append((keyword, concept))
+    return passes
+
+
+def _could_overlap(forms: Iterable[str], others: Iterable[str]) -> bool:
+    holders: dict[str, set[str]] = {}
+    for form in others:
+        for word in re.findall(_WORD, form):
+            holders.setdefault(word, set()).add(form)
+    return any(holders.get(word, set()) - {form} for form in forms for word in re.findall(_WORD, form))
+
+
+def _pattern(forms: Iterable[str]) -> str:
+    """Longest first, behind their first letter: most words of a caption fail on a few letters and not on all forms."""
+    rests: dict[str, list[str]] = {}
+    for form in sorted(forms, key=len, reverse=True):
+        rests.setdefault(form[0], []).append(re.escape(form[1:]))
+    return _BOUNDED.format("|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in rests.items()))
+
+
+def _is_plural(caption: str, start: int, end: int, keyword: str, plurals: Plurals) -> bool:
+    if keyword in plurals.always or keyword in plurals.never:
+        return keyword in plurals.always
+    if plurals.of(keyword) == keyword:
+        return _SINGULAR_BEFORE.search(caption[:start]) is None
+    return caption[start:end].lower() != keyword
 
 
 def _in_case_of(surface: str, word: str, *, starts_caption: bool) -> str:
@@ -145,37 +255,3 @@ def _fit_article(before: str, word: str) -> str:
     if found.group()[0] == "A":
         article = article.upper() if word.isupper() else article.capitalize()
     return before[: found.start()] + article + before[found.end() :]
-
-
-def replace_keyword(caption: str, match: KeywordMatch, replacement: str, matching: Matching = PAPER) -> str:
-    """Writes another word in the place of a keyword and leaves the rest of the caption as it is.
-
-    Args:
-        caption: The caption in which the match was found.
-        match: From `find_keywords` with the same matching.
-        replacement: Lower case and singular, as Table 6 writes it; the matching's flags decide what is made of it.
-        matching: `PAPER` writes the replacement as it is; see `Matching` for case, number and article.
-
-    Returns:
-        The new caption.
-
-    Raises:
-        ValueError: The caption does not hold the match's keyword at that place, or the replacement is empty.
-    """
-    surface = caption[match.start : match.end]
-    folded = surface.lower() if matching.any_case else surface
-    if _surface_forms(match.concept, matching.plurals).get(folded) != match.keyword:
-        raise ValueError(
-            f"characters {match.start} to {match.end} of caption {caption!r} are {surface!r}, not the keyword "
-            f"{match.keyword!r}. Pass the caption and the matching with which the match was found."
-        )
-    if not replacement:
-        raise ValueError(f"the replacement of {match.keyword!r} in caption {caption!r} is empty.")
-    word, before = replacement, caption[: match.start]
-    if matching.plurals and match.concept == "object" and _is_plural(caption, match):
-        word = _plural(word)
-    if matching.any_case:
-        word = _in_case_of(surface, word, starts_caption=match.start == 0)
-    if matching.articles:
-        before = _fit_article(before, word)
-    return before + word + caption[match.end :]

@@ -1,4 +1,4 @@
-"""Keyword permutation: hard negative captions for the concepts object, color, location and size.
+"""Keyword permutation: hard negative captions for the concepts object, color, location and size, or your own.
 
 Source: Rösch, Oswald, Geierhos, Libovický, "Enhancing Conceptual Understanding in Multimodal Contrastive Learning
 through Hard Negative Samples", ALVR 2024, arXiv:2403.02875. Keywords and their replacements: Table 6; texts of the
@@ -18,10 +18,13 @@ What the paper leaves open, and what is done here:
   Table 6 prints "huge <-> tiny". "long" becomes "short" and "giant" becomes "tiny"; neither comes back.
 * **A replacement may stand elsewhere in the caption**: "a red and white bus" can become "a white and white bus".
 * **Grammar** is left alone by `PAPER` ("a orange cat", as in Table 7); `EXTENDED` mends case, number and article.
+
+Other keywords come from a YAML file: `read_keyword_table` and the argument `table`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,13 +32,15 @@ from typing import Any
 from hfcomp.negatives.keyword_matching import (
     PAPER,
     KeywordMatch,
+    Matcher,
     Matching,
     check_concept,
     find_keywords,
+    matcher,
     replace_keyword,
 )
-from hfcomp.negatives.keyword_tables import CATEGORIES, CONCEPTS, REPLACEMENTS
-from hfcomp.negatives.negative import Negative, as_columns, caption_rng
+from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable
+from hfcomp.negatives.negative import Negative, as_columns
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class KeywordPermutations:
     """The texts of one item of the concept test; exactly one is true.
 
     Attributes:
-        texts: The true caption and all its permutations: 80 for object, 9 for color, 2 for location and size.
+        texts: The true caption and all its permutations; of Table 6, 80 for object, 9 for color, 2 for location, size.
         target: Index of the true caption in `texts`.
         match: The keyword that is permuted.
     """
@@ -56,10 +61,11 @@ class KeywordPermutations:
 def keyword_negatives(
     caption: str,
     *,
-    concepts: Sequence[str] = CONCEPTS,
+    concepts: Sequence[str] | None = None,
     num_negatives: int = 1,
     seed: int = 0,
     matching: Matching = PAPER,
+    table: KeywordTable = PAPER_TABLE,
 ) -> list[Negative]:
     """Draws hard negatives of one caption by keyword permutation (section 3.1).
 
@@ -68,16 +74,17 @@ def keyword_negatives(
     pair is not drawn again, and a place without replacements left drops out. So objects, with 79 replacements each, do
     not crowd out places that have one.
 
-    Caption, seed, concepts and matching decide the result: not the order of rows, the number of processes or
+    Caption, seed, concepts, matching and table decide the result: not the order of rows, the number of processes or
     `PYTHONHASHSEED`. Fewer negatives are the first of more. Other negatives for the same caption, say in a later
     epoch, need another seed.
 
     Args:
         caption: One caption.
-        concepts: Which concepts to permute, in any order.
+        concepts: Which concepts to permute, in any order. Default: all of the table.
         num_negatives: How many to draw; the paper uses 1 to 3 for object and color and 1 for location and size.
         seed: Any integer.
         matching: `PAPER` or `EXTENDED`.
+        table: The keywords; Table 6 unless you pass your own (`read_keyword_table`).
 
     Returns:
         At most `num_negatives` negatives with distinct texts, none equal to the caption; fewer if the caption allows
@@ -86,83 +93,94 @@ def keyword_negatives(
     Raises:
         ValueError: A concept is not known, none is given, or `num_negatives` is below 1.
     """
-    _check_request(concepts, num_negatives)
-    places = [
-        (match, list(REPLACEMENTS[concept][match.keyword]))
-        for concept in CONCEPTS
-        if concept in concepts
-        for match in find_keywords(caption, concept, matching)
-    ]
-    rng = caption_rng(seed, caption)
+    return _drawn(caption, _asked(concepts, num_negatives, matching, table), num_negatives, seed)
+
+
+def _asked(concepts: Sequence[str] | None, num_negatives: int, matching: Matching, table: KeywordTable) -> Matcher:
+    """The matcher of the asked concepts, in the order of the table."""
+    if concepts is None:
+        concepts = table.names
+    if isinstance(concepts, str) or not concepts:
+        raise ValueError(f"concepts is {concepts!r}; expected a sequence with some of {', '.join(table.names)}.")
+    for concept in concepts:
+        check_concept(concept, table=table)
+    if num_negatives < 1:
+        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+    return matcher(tuple(name for name in table.concepts if name in concepts), matching, table)
+
+
+def _drawn(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list[Negative]:
+    concepts = asked.concepts
+    open_places = [(place, concepts[place[3]].replacements[place[2]]) for place in asked.find(caption)]
     negatives: list[Negative] = []
     seen = {caption}
-    while places and len(negatives) < num_negatives:
-        index = rng.randrange(len(places))
-        match, replacements = places[index]
-        replacement = replacements.pop(rng.randrange(len(replacements)))
-        if not replacements:
-            places.pop(index)
-        text = replace_keyword(caption, match, replacement, matching)
+    turn = 0
+    while open_places and len(negatives) < num_negatives:
+        number, index = divmod(_number(seed, turn, caption), len(open_places))
+        turn += 1
+        place, words = open_places[index]
+        chosen = number % len(words)
+        text = asked.write(caption, place, words[chosen])
         if text not in seen:
             seen.add(text)
-            negatives.append(_negative(text, match, replacement))
+            start, end, keyword, concept = place
+            kind, category = concepts[concept].kind, concepts[concept].category
+            negatives.append(Negative(text, kind, keyword, words[chosen], category, ((start, end),)))
+        if len(negatives) < num_negatives:
+            left = words[:chosen] + words[chosen + 1 :]
+            open_places[index : index + 1] = [(place, left)] if left else []
     return negatives
 
 
-def _check_request(concepts: Sequence[str], num_negatives: int) -> None:
-    if isinstance(concepts, str) or not concepts:
-        raise ValueError(f"concepts is {concepts!r}; expected a sequence with some of {', '.join(CONCEPTS)}.")
-    for concept in concepts:
-        check_concept(concept)
-    if num_negatives < 1:
-        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+def _number(seed: int, turn: int, caption: str) -> int:
+    """128 random bits of a caption's draw, of which the rests by small numbers are even to within 1e-30.
 
-
-def _negative(text: str, match: KeywordMatch, replacement: str) -> Negative:
-    return Negative(
-        text=text,
-        kind=f"keyword_{match.concept}",
-        keyword=match.keyword,
-        replacement=replacement,
-        category=CATEGORIES[match.concept],
-        spans=((match.start, match.end),),
-    )
+    Not `caption_rng`: to set up a generator takes longer than all else that a caption needs.
+    """
+    key = f"{seed}\n{turn}\n{caption}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=16).digest(), "big")
 
 
 def all_keyword_permutations(
-    caption: str, concept: str, *, match: KeywordMatch | None = None, matching: Matching = PAPER
+    caption: str,
+    concept: str,
+    *,
+    match: KeywordMatch | None = None,
+    matching: Matching = PAPER,
+    table: KeywordTable = PAPER_TABLE,
 ) -> KeywordPermutations:
     """Builds the texts of one item of the concept test (section 5.1, Table 7).
 
     Object and color texts come in the order of Table 6, with the true caption at its keyword's own place; location and
-    size give the true caption and its one permutation. All as Table 7 prints them. A scorer must therefore not settle
-    ties by position.
+    size give the true caption and its one permutation. All as Table 7 prints them. Likewise in your own table: where
+    any word of the concept may become any other, texts come in its order, else the true caption is the first. A scorer
+    must therefore not settle ties by position.
 
     Args:
         caption: The true caption.
-        concept: `object`, `color`, `location` or `size`.
+        concept: `object`, `color`, `location` or `size`, or one of your table.
         match: The keyword to permute. Default: the first one of the caption, as Table 7 does ("white cat" and not
             "black open umbrella"); the paper has one item per caption, whatever the number of keywords.
         matching: `PAPER` or `EXTENDED`.
+        table: The keywords.
 
     Returns:
-        80, 9, 2 or 2 distinct texts and the index of the true one.
+        80, 9, 2 or 2 distinct texts of Table 6 and the index of the true one.
 
     Raises:
         ValueError: The concept is not known, the caption holds no keyword of it, or `match` is not from this caption.
     """
-    found = [match] if match is not None else find_keywords(caption, concept, matching)
+    found = [match] if match is not None else find_keywords(caption, concept, matching, table=table)
     if not found:
         raise ValueError(
             f"caption {caption!r} holds no keyword of concept {concept!r}. "
-            "Keep only captions for which find_keywords(caption, concept, matching) is not empty."
+            "Keep only captions for which find_keywords with the same matching and table is not empty."
         )
     if found[0].concept != concept:
         raise ValueError(f"the match is of concept {found[0].concept!r}, the test of {concept!r}.")
-    keyword = found[0].keyword
-    texts = [replace_keyword(caption, found[0], word, matching) for word in REPLACEMENTS[concept][keyword]]
-    one_to_one = len(texts) == 1
-    target = 0 if one_to_one else list(REPLACEMENTS[concept]).index(keyword)
+    keyword, of = found[0].keyword, table.concepts[concept]
+    texts = [replace_keyword(caption, found[0], word, matching, table=table) for word in of.replacements[keyword]]
+    target = list(of.replacements).index(keyword) if of.interchangeable(keyword) else 0
     texts.insert(target, caption)
     return KeywordPermutations(texts=tuple(texts), target=target, match=found[0])
 
@@ -170,10 +188,11 @@ def all_keyword_permutations(
 def negative_columns(
     captions: Iterable[str],
     *,
-    concepts: Sequence[str] = CONCEPTS,
+    concepts: Sequence[str] | None = None,
     num_negatives: int = 1,
     seed: int = 0,
     matching: Matching = PAPER,
+    table: KeywordTable = PAPER_TABLE,
 ) -> dict[str, list[Any]]:
     """Builds the negative columns of a training set, `num_negatives` entries in every row.
 
@@ -188,6 +207,7 @@ def negative_columns(
         num_negatives: Entries per row.
         seed: See `keyword_negatives`.
         matching: `PAPER` or `EXTENDED`.
+        table: See `keyword_negatives`.
 
     Returns:
         The columns of `hfcomp.negatives.negative.as_columns`.
@@ -198,12 +218,10 @@ def negative_columns(
     """
     if isinstance(captions, str):
         raise TypeError(f"captions is the one string {captions!r}; expected a sequence of captions.")
-    _check_request(concepts, num_negatives)
+    asked = _asked(concepts, num_negatives, matching, table)
     rows: list[list[Negative]] = []
     for row, caption in enumerate(captions):
         if not isinstance(caption, str):
             raise TypeError(f"the caption in row {row} is a {type(caption).__name__}; expected a string.")
-        rows.append(
-            keyword_negatives(caption, concepts=concepts, num_negatives=num_negatives, seed=seed, matching=matching)
-        )
+        rows.append(_drawn(caption, asked, num_negatives, seed))
     return as_columns(rows, num_negatives)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hfcomp.experiments import sweep_report
-from hfcomp.experiments.sweep import find_sweep, read_sweep, run_sweep
+from hfcomp.experiments.sweep import find_report, read_sweep, run_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
@@ -49,9 +49,9 @@ def test_the_folder_that_is_asked_for_is_taken(tmp_path):
 
 def test_an_unknown_sweep_names_those_that_exist():
     with pytest.raises(
-        FileNotFoundError, match=r"no sweep 'margin' of slipform. Did you mean 'margins'\? Known: margins"
+        FileNotFoundError, match=r"no report 'margin' of slipform. Did you mean 'margins'\? Known: margins"
     ):
-        find_sweep("slipform", "margin")
+        find_report("slipform", "margin")
 
 
 @pytest.mark.parametrize(

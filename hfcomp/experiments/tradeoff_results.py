@@ -1,0 +1,169 @@
+"""The numbers of a study of concepts: shares at every checkpoint, paired differences at the ends of epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test
+
+BASE, PLAIN = "base", "plain"
+BASE_STEP = 0
+ITEM = ["benchmark", "subset", "metric", "item"]
+
+
+class LineName(NamedTuple):
+    """Which outcomes of an evaluation are meant."""
+
+    benchmark: str
+    metric: str
+
+
+class Point(NamedTuple):
+    """A model of the study: a run at a step; the base is at step 0."""
+
+    run: str
+    step: int
+
+
+@dataclass(frozen=True)
+class TradeoffPlan:
+    """What a study is over.
+
+    Attributes:
+        concepts: each with its numbers of hard negatives, rising.
+        per_epoch: checkpoints of an epoch.
+        accuracy: what stands for the concept; its subset of the concept's name is read.
+        retrieval: what stands for general abilities; all of its subsets are read.
+        visual: the concept seen from the images (Eq. 2), if there is such.
+        further: other benchmarks with accuracy's metric.
+    """
+
+    concepts: dict[str, list[int]]
+    per_epoch: int
+    accuracy: LineName
+    retrieval: LineName
+    visual: LineName | None
+    further: list[str]
+
+    def lines(self) -> dict[str, LineName]:
+        """The lines of the tables, by what they stand for."""
+        found = {"accuracy": self.accuracy, "retrieval": self.retrieval}
+        found |= {"visual": self.visual} if self.visual else {}
+        return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
+
+    def runs(self, concept: str) -> list[str]:
+        """The runs of a concept, in the order of the tables."""
+        return [PLAIN, *(f"HN{number}" for number in self.concepts[concept])]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The outcomes of one line: values `[n, M]` of every model, ties likewise, images `[n]`, chance."""
+
+    points: list[Point]
+    values: NDArray[np.float64]
+    ties: NDArray[np.bool_]
+    images: NDArray[Any]
+    chance: float
+
+    def shares(self) -> dict[Point, dict[str, float]]:
+        """Each model's share with its interval of 95 %, which draws whole images, and its rate of ties."""
+        bootstrap = ImageBootstrap(self.images)
+        lows, highs = bootstrap.interval(self.values, self.images)
+        means, ties = self.values.mean(axis=0), self.ties.mean(axis=0)
+        found = zip(self.points, means, lows, highs, ties, strict=True)
+        return {
+            point: {"value": float(mean), "low": float(low), "high": float(high), "tie_rate": float(tie)}
+            for point, mean, low, high, tie in found
+        }
+
+    def difference(self, point: Point, reference: Point) -> dict[str, float]:
+        """One model minus another, paired by item, with interval and sign-flip p."""
+        change = self.values[:, self.points.index(point)] - self.values[:, self.points.index(reference)]
+        low, high = ImageBootstrap(self.images).interval(change, self.images, difference=True)
+        p = sign_flip_test(change, self.images)
+        return {"value": float(change.mean()), "low": low, "high": high, "p": float(p)}
+
+
+@dataclass(frozen=True)
+class ConceptResults:
+    """What came of a concept.
+
+    Attributes:
+        lines: by what they stand for; one that the evaluation does not have for this concept is absent.
+        shares: of each line, by model.
+        per_epoch: steps of an epoch.
+        last: the last step.
+    """
+
+    lines: dict[str, Line]
+    shares: dict[str, dict[Point, dict[str, float]]]
+    per_epoch: int
+    last: int
+
+    def epochs(self) -> list[int]:
+        """The steps at which epochs end."""
+        return list(range(self.per_epoch, self.last + 1, self.per_epoch))
+
+    def epoch(self, point: Point) -> float:
+        """How many epochs a model has seen."""
+        return point.step / self.per_epoch
+
+
+def summarize_tradeoff(outcomes: dict[str, pd.DataFrame], plan: TradeoffPlan) -> dict[str, ConceptResults]:
+    """Lines and shares of each concept.
+
+    Args:
+        outcomes: by concept, one row per item, metric and model, with the columns `run` and `step`.
+        plan: of the study.
+
+    Raises:
+        ValueError: when the evaluation has no such line for any concept, naming those that it has.
+    """
+    found = {concept: _concept_results(table, concept, plan) for concept, table in outcomes.items()}
+    for name, line in plan.lines().items():
+        if not any(name in results.lines for results in found.values()):
+            table = pd.concat(outcomes.values())
+            known = sorted(set(zip(table["benchmark"], table["metric"], strict=True)))
+            listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
+            raise ValueError(f"{name}: nothing was scored as {line.benchmark!r}, {line.metric!r}. There is: {listed}.")
+    return found
+
+
+def _concept_results(table: pd.DataFrame, concept: str, plan: TradeoffPlan) -> ConceptResults:
+    lines = {}
+    for name, wanted in plan.lines().items():
+        rows = table[(table["benchmark"] == wanted.benchmark) & (table["metric"] == wanted.metric)]
+        rows = rows if name == "retrieval" else rows[rows["subset"] == concept]
+        if len(rows):
+            lines[name] = _line(rows)
+    steps = sorted(set(table["step"]) - {BASE_STEP})
+    shares = {name: line.shares() for name, line in lines.items()}
+    return ConceptResults(lines, shares, per_epoch=steps[0] * plan.per_epoch, last=steps[-1])
+
+
+def _line(rows: pd.DataFrame) -> Line:
+    points = [Point(str(run), int(step)) for run, step in rows[["run", "step"]].drop_duplicates().to_numpy()]
+    parts = {key: part.set_index(ITEM) for key, part in rows.groupby(["run", "step"], sort=False)}
+    index = parts[points[0]].index
+    values = np.stack([parts[point]["value"].reindex(index).to_numpy() for point in points], axis=1)
+    ties = np.stack([parts[point]["tie"].reindex(index).to_numpy(dtype=bool) for point in points], axis=1)
+    first = parts[points[0]]
+    return Line(points, values, ties, first["image_id"].to_numpy(), float(first["chance"].mean()))
+
+
+def final(results: ConceptResults, run: str) -> Point:
+    """A run's last model; the base is its own."""
+    return Point(run, BASE_STEP if run == BASE else results.last)
+
+
+def curve(results: ConceptResults, line: str, run: str) -> list[tuple[Point, dict[str, float]]]:
+    """A run's shares on a line by step, from the base on."""
+    wanted: Sequence[Point] = [point for point in results.shares[line] if point.run in (BASE, run)]
+    return [(point, results.shares[line][point]) for point in sorted(wanted, key=lambda point: point.step)]

@@ -1,0 +1,217 @@
+"""The study of concepts: what its file may say, its numbers and verdicts, and a whole one that is interrupted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from datasets import Dataset
+
+from hfcomp.experiments import command, tradeoff
+from hfcomp.experiments.sweep import find_report, is_sweep
+from hfcomp.experiments.tradeoff import read_tradeoff, run_tradeoff, whole_parts
+from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
+from hfcomp.experiments.tradeoff_results import LineName, Point, TradeoffPlan, summarize_tradeoff
+
+VALUES = {
+    "concepts": {"location": [1]},
+    "checkpoints_per_epoch": 2,
+    "accuracy": {"benchmark": "sandbox keywords", "metric": "top-1"},
+    "retrieval": {"benchmark": "sandbox retrieval", "metric": "text-to-image recall@5"},
+    "visual": {"benchmark": "sandbox edited", "metric": "image"},
+    "further": ["sandbox lone objects"],
+}
+PLAN = TradeoffPlan(
+    concepts={"color": [1, 3]},
+    per_epoch=2,
+    accuracy=LineName("keywords", "top-1"),
+    retrieval=LineName("retrieval", "recall@5"),
+    visual=None,
+    further=[],
+)
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
+    return path
+
+
+def outcomes(shares: dict[tuple[str, int], tuple[float, float]], number: int = 600) -> pd.DataFrame:
+    """Items of which the first are right: shares of accuracy and retrieval by run and step."""
+    names = [f"item {index}" for index in range(number)]
+    tables = []
+    for (run, step), pair in shares.items():
+        for (benchmark, metric), share in zip((("keywords", "top-1"), ("retrieval", "recall@5")), pair, strict=True):
+            right = (np.arange(number) < round(share * number)).astype(float)
+            table = pd.DataFrame({"item": names, "image_id": names, "value": right, "tie": False})
+            subset = "color" if benchmark == "keywords" else "all"
+            place = {"benchmark": benchmark, "metric": metric, "subset": subset, "chance": 0.1}
+            tables.append(table.assign(**place, run=run, step=step))
+    return pd.concat(tables, ignore_index=True)
+
+
+def paper_like(**changes: tuple[float, float]) -> dict[tuple[str, int], tuple[float, float]]:
+    """Two epochs of 6 steps with a checkpoint every 3; near to the paper's Table 3 for color."""
+    ends = {"plain": (0.69, 0.64), "HN1": (0.82, 0.63), "HN3": (0.83, 0.60)} | changes
+    shares = {("base", 0): (0.48, 0.53)}
+    for run, end in ends.items():
+        shares |= {(run, step): end for step in (3, 6, 12)}
+    return shares
+
+
+def verdicts(shares: dict[tuple[str, int], tuple[float, float]]) -> dict[str, str]:
+    found = findings(summarize_tradeoff({"color": outcomes(shares)}, PLAN), PLAN)
+    return {finding.statement: finding.verdict for finding in found}
+
+
+def test_the_study_of_the_recipe_is_twelve_runs_and_a_base():
+    path = find_report("hard_negatives", "tradeoff")
+    assert not is_sweep(path)
+    study = read_tradeoff("hard_negatives", ["--report", "tradeoff", "--learning_rate", "1e-4"], path)
+    assert set(study.parts) == {*(("object", n) for n in (1, 2, 3)), *(("color", n) for n in (1, 2, 3))} | {
+        ("location", 1),
+        ("size", 1),
+    }
+    part = study.parts["object", 3]
+    assert part.experiment.keyword_negatives == ["object"]
+    assert {key: part.trainer_arguments[key] for key in ("num_negatives", "learning_rate")} == {
+        "num_negatives": 3,
+        "learning_rate": 1e-4,
+    }
+    assert study.recipe.trainer_arguments["output_dir"].endswith("-tradeoff")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"concept": {"size": [1]}}, "unknown key 'concept'. Did you mean 'concepts'?"),
+        ({"concepts": {"size": [0]}}, "concepts: size: found [0], expected numbers such as [1, 2, 3]"),
+        ({"concepts": ["size"]}, "concepts: found ['size'], expected names with numbers"),
+        ({"accuracy": "top-1"}, "accuracy: found 'top-1', expected {benchmark: ..., metric: ...}"),
+        ({"checkpoints_per_epoch": 0}, "checkpoints_per_epoch: found 0, expected a whole number from 1"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path, changes, message):
+    with pytest.raises(ValueError) as caught:
+        read_tradeoff("hard_negatives", [], written(tmp_path, **changes))
+    assert message in str(caught.value) and "mine.yaml" in str(caught.value)
+
+
+def test_a_missing_key_is_named(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"concepts": {"size": [1]}, "accuracy": VALUES["accuracy"]}))
+    with pytest.raises(ValueError, match="mine.yaml: retrieval is missing"):
+        read_tradeoff("hard_negatives", [], path)
+
+
+@pytest.mark.parametrize("words", [["--num_negatives", "2"], ["--keyword_negatives", "size"]])
+def test_the_command_line_does_not_set_what_the_study_sets(tmp_path, words):
+    with pytest.raises(ValueError, match=f"command line: {words[0]} is set by .*mine.yaml"):
+        read_tradeoff("hard_negatives", words, written(tmp_path))
+
+
+def test_a_number_of_steps_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="set num_train_epochs and leave max_steps out"):
+        read_tradeoff("hard_negatives", ["--max_steps", "7"], written(tmp_path))
+
+
+def test_an_epoch_is_cut_into_equal_parts_and_the_rest_is_told():
+    told: list[str] = []
+    rows = whole_parts(Dataset.from_dict({"caption": ["a"] * 107}), 5, 10, told.append)
+    assert len(rows) == 100 and told == ["7 of 107 rows are left out, so that an epoch has 10 equal parts"]
+    with pytest.raises(ValueError, match="49 rows make 9 batches of 5, fewer than the 10 parts"):
+        whole_parts(Dataset.from_dict({"caption": ["a"] * 49}), 5, 10, told.append)
+
+
+def test_every_finding_of_the_paper_is_shown_by_the_papers_own_numbers():
+    found = verdicts(paper_like())
+    assert len(found) == 7
+    assert set(found.values()) == {SHOWN}
+
+
+def test_what_the_paper_did_not_find_is_told():
+    assert verdicts(paper_like(HN1=(0.60, 0.63)))["HN1 helps beyond plain training"] == OPPOSITE
+    assert verdicts(paper_like(HN1=(0.69, 0.63)))["HN1 helps beyond plain training"] == OPEN
+    costly = paper_like(HN1=(0.82, 0.50))
+    assert verdicts(costly)["HN1 costs at most 4 points of plain training's retrieval"] == OPPOSITE
+    assert verdicts(paper_like(HN3=(0.99, 0.60)))["HN3 adds at most 3 points to HN1"] == OPPOSITE
+    late = paper_like() | {("HN1", 6): (0.70, 0.62)}
+    assert verdicts(late)["one epoch of HN1 is enough (later ones add at most 2 points)"] == OPPOSITE
+    early = paper_like() | {("HN1", 3): (0.40, 0.62)}
+    assert verdicts(early)["HN1 helps after 1/2 of an epoch already"] == OPPOSITE
+
+
+def test_shares_and_epochs_are_those_of_the_outcomes():
+    results = summarize_tradeoff({"color": outcomes(paper_like())}, PLAN)["color"]
+    assert results.epochs() == [6, 12]
+    assert results.shares["accuracy"][Point("HN1", 12)]["value"] == pytest.approx(0.82)
+    assert results.shares["retrieval"][Point("base", 0)]["value"] == pytest.approx(0.53)
+    bounds = results.shares["accuracy"][Point("plain", 12)]
+    assert bounds["low"] < 0.69 < bounds["high"]
+
+
+def test_a_line_that_nobody_scored_is_named():
+    plan = TradeoffPlan({"color": [1]}, 2, LineName("keyword", "top-1"), PLAN.retrieval, None, [])
+    with pytest.raises(ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1'. There is: keywords, to"):
+        summarize_tradeoff({"color": outcomes(paper_like())}, plan)
+
+
+SMALL = [
+    *("--dataset_rows", "120", "--batch_size", "8", "--num_train_epochs", "1", "--evaluation_items", "10"),
+    *("--use_cpu", "true", "--disable_tqdm", "true"),
+]
+
+
+@pytest.fixture
+def study(tmp_path):
+    words = [*SMALL, "--output_dir", str(tmp_path / "study")]
+    return lambda: read_tradeoff("hard_negatives", words, written(tmp_path))
+
+
+def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, monkeypatch):
+    folder = tmp_path / "study"
+    run_tradeoff(study())
+    whole = json.loads((folder / "tradeoff.json").read_text())
+    assert (folder / "figure.png").stat().st_size > 10_000
+    assert not list(folder.rglob("checkpoint-*"))
+    report = (folder / "report.md").read_text()
+    assert "![accuracy against retrieval" in report and "HN1 minus plain" in report
+    lines = whole["concepts"]["location"]["lines"]
+    assert set(lines) == {"accuracy", "retrieval", "visual", "sandbox lone objects"} - {
+        name for name in ("sandbox lone objects",) if name not in lines
+    }
+    assert [(one["run"], one["epochs"]) for one in lines["accuracy"]] == [
+        ("base", 0.0),
+        *((run, share) for run in ("plain", "HN1") for share in (0.5, 1.0)),
+    ]
+
+    shutil.rmtree(folder)
+    store, stored = tradeoff.store, []
+
+    def dies(path: Path, *rest: object) -> None:
+        if path.stem == "HN1":
+            raise KeyboardInterrupt
+        stored.append(path.stem)
+        store(path, *rest)
+
+    monkeypatch.setattr(tradeoff, "store", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run_tradeoff(study())
+    assert stored == ["base", "plain"]
+    monkeypatch.setattr(tradeoff, "store", store)
+    run_tradeoff(study())
+    again = json.loads((folder / "tradeoff.json").read_text())
+    assert again["concepts"] == whole["concepts"] and again["findings"] == whole["findings"]
+
+
+def test_the_command_tells_a_study_from_a_sweep(monkeypatch):
+    called = []
+    monkeypatch.setattr(command, "run_tradeoff", lambda study: called.append(study.plan.per_epoch))
+    command.main("hard_negatives", ["--report", "tradeoff"])
+    assert called == [10]
