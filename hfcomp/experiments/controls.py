@@ -11,12 +11,13 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.experiments.stages import Run, StageSummary, world_size_at_launch
 from hfcomp.trainers.base import COLUMNS_OF_FIELD
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
-# Arguments that InfoNCE on the positives alone would refuse.
-NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts")
+# Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
+NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
 
 
 class NotApplicable(ValueError):
@@ -66,29 +67,31 @@ def same_batch(method: Run, cost: StageSummary | None = None) -> Run:
         Undeclared: when the objective does not say how it becomes InfoNCE.
         NotApplicable: when it is InfoNCE.
     """
-    changes = _as_info_nce(method)
-    return replace(method, name="same-batch", arguments={**method.arguments, **changes})
+    trainer_class, changes = _as_info_nce(method)
+    arguments = {**method.arguments, **changes}
+    return replace(method, name="same-batch", trainer_class=trainer_class, arguments=arguments)
 
 
-def _as_info_nce(method: Run) -> dict[str, Any]:
+def _as_info_nce(method: Run) -> tuple[type, dict[str, Any]]:
     objective = method.trainer_class
     # its own word only: a subclass may have terms of which its parent's settings know nothing
-    changes = vars(objective).get("as_info_nce")
+    changes, other = vars(objective).get("as_info_nce"), vars(objective).get("info_nce_class")
     if changes is None:
         raise Undeclared(
             f"{objective.__name__} does not say how it becomes InfoNCE. Give the class as_info_nce, a dictionary of "
             "the arguments that switch its margins and further terms off, or leave same-batch out of --controls."
         )
-    if not changes:
+    if not changes and other is None:
         raise NotApplicable(f"{objective.__name__} is InfoNCE on its own batch already.")
-    return changes
+    return other or objective, changes
 
 
 def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
     """The method itself with every row's negatives given to another row.
 
     The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
-    method that does as well with them gains from more data, not from hardness.
+    method that does as well with them gains from more data, not from hardness. Likewise neighbours: each row brings
+    along what is near to another.
 
     Args:
         method: the method's run.
@@ -103,7 +106,9 @@ def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
 
 
 def _check_negatives(method: Run) -> None:
-    reads = any("negative" in name for name in method.trainer_class.uses) or method.arguments.get("num_negatives")
+    reads = any("negative" in name for name in method.trainer_class.uses) or any(
+        method.arguments.get(name) for name in ("num_negatives", "num_neighbours")
+    )
     if not reads or not any(_is_negative(name) for name in method.rows.column_names):
         raise NotApplicable(f"{method.name} reads no negatives.")
     if len(method.rows) < 2:
@@ -183,7 +188,8 @@ def derangement(number: int, seed: int) -> NDArray[np.int64]:
 
 
 def _is_negative(column: str) -> bool:
-    return column.startswith("negative_") or column == "mask"  # the mask is of the negative image
+    # the mask is of the negative image
+    return column.startswith("negative_") or column in ("mask", "neighbour_ids")
 
 
 class ShuffledNegatives(TrainingRows):
@@ -195,10 +201,17 @@ class ShuffledNegatives(TrainingRows):
     """
 
     def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
-        columns = list(COLUMNS_OF_FIELD.values())
+        columns = [*COLUMNS_OF_FIELD.values(), *NEIGHBOUR_COLUMNS]
         super().__init__(dataset, [name for name in columns if not _is_negative(name)])
         self.negatives = TrainingRows(dataset, [name for name in columns if _is_negative(name)])
         self.partners = partners
+
+    def column(self, name: str) -> list[Any]:
+        """A column of all rows, of the partners where it is of negatives."""
+        if not _is_negative(name):
+            return super().column(name)
+        values = self.negatives.column(name)
+        return [values[partner] for partner in self.partners]
 
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         """Rows by index, each with the negatives of its partner."""

@@ -13,8 +13,8 @@ from hfcomp.negatives.keyword_tables import PAPER_TABLE, Concept, KeywordTable, 
 _SINGULAR_BEFORE = re.compile(r"\b(?:a|an|one|another|each|this|that)(?: (?!of |few )[^ ]+)? $", re.IGNORECASE)
 _ARTICLE_BEFORE = re.compile(r"(?<![^ ])an?(?= $)", re.IGNORECASE)
 _WORD = r"""[^ .,;:!?)'"]+"""
-# Captions are searched with a space before them: for a pattern that begins with one letter, a regular expression looks
-# at nothing else. `$` on purpose: it also stands before a final newline, which some COCO captions carry.
+# Captions are searched with a space before them: a pattern that begins with a fixed character is only tried where that
+# stands. `$` on purpose: it also stands before a final newline, which some COCO captions carry.
 _BOUNDED = r""" (?:{})(?=[ .,;:!?)'"]|$)"""
 
 Place = tuple[int, int, str, int]

@@ -76,6 +76,34 @@ def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_a
         chosen(ALL, method(SilentCement), asked=True)
 
 
+class OtherInfoNCE(CementTrainer):
+    """No setting of it is InfoNCE, but another class on its batch is."""
+
+    as_info_nce = {"sigmoid": False}
+    info_nce_class = InfoNCETrainer
+
+
+def test_another_class_is_info_nce_on_the_same_batch():
+    own = method(OtherInfoNCE, num_negatives=2)
+    run = CONTROLS["same-batch"].run(own, None)
+    assert (run.name, run.trainer_class) == ("same-batch", InfoNCETrainer)
+    assert run.arguments == {**own.arguments, "sigmoid": False} and run.rows is own.rows
+    with pytest.raises(Undeclared):
+        CONTROLS["same-batch"].run(method(type("Silent", (OtherInfoNCE,), {})), None)
+
+
+def test_neighbours_are_no_part_of_plain_and_are_shuffled():
+    neg_clip = method(InfoNCETrainer, num_negatives=1, draw_negatives=True, num_neighbours=1)
+    assert not {"num_negatives", "draw_negatives", "num_neighbours"} & set(
+        CONTROLS["plain"].run(neg_clip, None).arguments
+    )
+    bare = method(InfoNCETrainer, num_neighbours=1)
+    rows = bare.rows.select_columns(["image", "caption", "image_id"])
+    assert chosen(["shuffled"], dataclasses.replace(bare, rows=rows))[0] == []
+    rows = rows.add_column("neighbour_ids", [["tiny-0"]] * 20)
+    assert chosen(["shuffled"], dataclasses.replace(bare, rows=rows))[0] == ["shuffled"]
+
+
 def test_a_method_without_negatives_has_nothing_to_shuffle():
     assert chosen(["shuffled"], method(InfoNCETrainer))[1] == [
         "control shuffled is skipped: Method reads no negatives."
@@ -93,21 +121,25 @@ def test_a_derangement_leaves_nothing_in_its_place(number):
 
 
 def test_shuffled_rows_keep_their_positive_and_have_all_negatives_of_one_other_row():
-    """Some of the set's negative images are missing, and move too."""
+    """Some of the set's negative images are missing, and move too; likewise ids of neighbours."""
     own = method()
+    own = dataclasses.replace(own, rows=own.rows.add_column("neighbour_ids", [[f"tiny-{row}"] for row in range(20)]))
     run = CONTROLS["shuffled"].run(own, None)
     assert (run.trainer_class, run.arguments, run.batch_size) == (own.trainer_class, own.arguments, own.batch_size)
     partners = derangement(20, 3)
     columns = ["image", "caption", "negative_captions", "negative_image", "negative_kinds", "negative_concreteness"]
+    columns += ["neighbour_ids", "image_id"]
     before, after = _all(TrainingRows(own.rows, columns)), _all(run.rows)
     for index, row in enumerate(after):
         other = before[partners[index]]
         assert row["row"] == index
         for column, value in row.items():
             if column != "row":
-                assert value == (other if column.startswith("negative_") else before[index])[column], column
+                assert value == (other if column.startswith(("negative_", "neighbour_")) else before[index])[column]
     assert {row["negative_image"] is None for row in after} == {True, False}
     assert set(columns) <= set(after[0])
+    assert run.rows.column("neighbour_ids") == [[f"tiny-{row}"] for row in partners]
+    assert run.rows.column("image_id") == [f"tiny-{row}" for row in range(20)]
 
 
 def _all(rows: TrainingRows) -> list[dict]:
@@ -125,6 +157,16 @@ def test_equal_images_counts_accumulated_batches_and_divides_by_the_processes(mo
     assert CONTROLS["equal-images"].run(own, cost(images=5 * 2 * 8)).batch_size == 8
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert CONTROLS["equal-images"].run(own, cost(images=5 * 2 * 11)).batch_size == 12
+
+
+def test_equal_images_of_rows_with_neighbours_is_a_batch_of_both(clip, tmp_path):
+    own = method(InfoNCETrainer, num_neighbours=1, use_cpu=True, report_to="none", save_strategy="no", max_steps=2)
+    near = [[f"tiny-{(row + 1) % 20}"] for row in range(20)]
+    own = dataclasses.replace(own, rows=own.rows.add_column("neighbour_ids", near))
+    own.arguments["disable_tqdm"] = True
+    paid = own.train(clip, tmp_path / "method")
+    assert (paid.steps, paid.images) == (2, 16)
+    assert CONTROLS["equal-images"].run(own, paid).batch_size == 8
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,59 @@
+"""Time of the nearest neighbours of images: matrix products against FAISS's candidates, and a plain loop.
+
+python benchmarks_perf/neighbours.py [--rows 20000] [--width 512] [--threads 1]
+
+All find the same rows. The embeddings are random directions around a few centres, as images of a few kinds of scenes
+have them. The loop takes the products of one row with all others in single precision and sorts them; it is timed on
+the first 500 rows and scaled to all.
+"""
+
+import argparse
+import os
+import time
+
+LOOP_ROWS = 500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    # before numpy loads its libraries
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(options.threads)
+    import numpy as np
+
+    from hfcomp.negatives.neighbours import default_method, nearest_neighbours
+
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(50, options.width))
+    vectors = centres[rng.integers(50, size=options.rows)] + rng.normal(size=(options.rows, options.width))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    def loop() -> np.ndarray:
+        found = []
+        for row in range(min(LOOP_ROWS, options.rows)):
+            similarity = vectors @ vectors[row]
+            similarity[row] = -np.inf
+            found.append(np.argsort(-similarity, kind="stable")[:3])
+        return np.array(found)
+
+    start = time.perf_counter()
+    looped = loop()
+    seconds = {"loop": (time.perf_counter() - start) * options.rows / len(looped)}
+    results = {}
+    for method in ("exact", "faiss"):
+        start = time.perf_counter()
+        results[method] = nearest_neighbours(vectors, number=3, method=method)
+        seconds[method] = time.perf_counter() - start
+    print(f"{options.rows:,} rows of {options.width}, {options.threads} thread(s)")
+    print(f"by default: {default_method(options.rows)}")
+    for name, value in seconds.items():
+        print(f"{name:6} {value:8.1f} s   {seconds['loop'] / value:5.1f} times the loop")
+    print(f"exact and faiss agree: {(results['exact'] == results['faiss']).all()}")
+    print(f"the loop agrees in {(results['exact'][: len(looped)] == looped).all(axis=1).mean():.1%} of its rows")
+
+
+if __name__ == "__main__":
+    main()

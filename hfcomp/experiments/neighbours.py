@@ -1,0 +1,114 @@
+"""NegCLIP's hard images: the column `neighbour_ids`, from the embeddings of a training set by a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset, List, Value
+from numpy.typing import NDArray
+
+from hfcomp.data.columns import require_columns
+from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
+
+NEIGHBOURS_OF = ("image", "caption")
+FEATURES = {"image_id": Value("string"), "neighbour_ids": List(Value("string"))}
+
+Tell = Callable[[str], None]
+
+
+def with_neighbours(
+    dataset: Dataset,
+    *,
+    place: str | Path,
+    number: int,
+    tell: Tell,
+    by: str = "image",
+    cache: EmbeddingCache | None = None,
+    device: str | None = None,
+) -> Dataset:
+    """Adds `neighbour_ids`, and `image_id` where the set has none: the first row that holds the same image.
+
+    Copies of one file are no neighbours of each other under whatever ids, nor by captions are images of one caption.
+    Every process gets the same columns; with a cache on disk the second one reads what the first one computed.
+
+    Args:
+        dataset: in the column contract.
+        place: Hub id or folder of the model whose embeddings are compared.
+        number: neighbours of each image; NegCLIP has 3.
+        tell: receives a line about what was compared, and how.
+        by: `image`, or `caption` for images whose captions are alike.
+        cache: of embeddings and neighbours.
+        device: of the model; by default a GPU when there is one.
+
+    Raises:
+        ValueError: for a missing column or image, a row without an id, or another `by`.
+    """
+    if by not in NEIGHBOURS_OF:
+        raise ValueError(f"by={by!r}: expected one of {', '.join(NEIGHBOURS_OF)}.")
+    has_ids = "image_id" in dataset.column_names
+    require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbours")
+    embedder = Embedder(place, cache=cache, device=device)
+    found = embedder.index_images(undecoded(dataset)["image"], progress=True) if by == "image" or not has_ids else None
+    ids = _ids(dataset, None if found is None else found.index)
+    if by == "caption":
+        found = embedder.index_texts(dataset["caption"][:], progress=True)
+    if (found.index < 0).any():
+        row = int(np.argmax(found.index < 0))
+        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Leave such rows out.")
+    near = _stored(cache, found.take(slice(None)), found.index, ids, number)
+    embedder.release()
+    images = len(set(ids))
+    tell(f"{images:,} images, each with the {number} nearest by {by} ({place}, {_how(images)})")
+    columns = {"neighbour_ids": near} if has_ids else {"image_id": ids, "neighbour_ids": near}
+    if "neighbour_ids" in dataset.column_names:
+        tell("they take the place of the data set's own neighbour_ids")
+        dataset = dataset.remove_columns("neighbour_ids")
+    for name, values in columns.items():
+        dataset = dataset.add_column(name, values, feature=FEATURES[name])
+    return dataset
+
+
+def _ids(dataset: Dataset, same: NDArray[np.int64] | None) -> list[str]:
+    if same is not None and "image_id" not in dataset.column_names:
+        _, first, which = np.unique(same, return_index=True, return_inverse=True)
+        return [str(row) for row in first[which]]
+    ids = dataset["image_id"][:]
+    if None in ids:
+        raise ValueError(
+            f"column 'image_id', row {ids.index(None)}: found nothing. Give every row one, or remove the column: rows "
+            "with the same image then get the same id."
+        )
+    return [str(one) for one in ids]
+
+
+def _how(images: int) -> str:
+    method = default_method(images)
+    slow = method == "exact" and images > EXACT_ROWS
+    return f"{method}; faster with FAISS: pip install 'hfcomp[neighbours]'" if slow else method
+
+
+def _stored(
+    cache: EmbeddingCache | None, vectors: NDArray[np.float32], same: NDArray[np.int64], ids: list[str], number: int
+) -> list[list[str]]:
+    """The neighbours, from the cache's folder when the same ones were searched before."""
+    if cache is None or cache.folder is None:
+        return neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
+    asked = hashlib.sha256(json.dumps([number, ids]).encode())
+    asked.update(vectors.tobytes() + same.tobytes())
+    path = cache.folder / "neighbours" / f"{asked.hexdigest()[:32]}.json"
+    if path.is_file():
+        return json.loads(path.read_text(encoding="utf-8"))
+    near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    partial.write_text(json.dumps(near), encoding="utf-8")
+    os.replace(partial, path)
+    return near

@@ -1,0 +1,136 @@
+"""Words of captions that the generators treat in a way of their own: small lists, made by hand from COCO captions."""
+
+from __future__ import annotations
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, once each."""
+    return frozenset(text.split())
+
+
+def phrases(text: str) -> frozenset[tuple[str, ...]]:
+    """The phrases of a text that commas part, each as its words."""
+    return frozenset(tuple(phrase.split()) for phrase in text.split(","))
+
+
+# "in front of", "the middle of", "to the left": parts of a preposition rather than things in the image.
+LOCATION_NOUNS = words(
+    "back backdrop background base bottom center centre corner distance edge end foreground front inside left line "
+    "middle outside rear right row side top way direction day evening moment morning night time"
+)
+# "a photo of a dog": about the image and not in it.
+PICTURE_NOUNS = words(
+    "angle close-up closeup drawing illustration image painting photo photograph picture portrait scene shot view"
+)
+# Words that stand for a thing named elsewhere, or for nothing one could see.
+EMPTY_NOUNS = words("one other another something someone thing stuff each many")
+
+# Nouns that take no "a"; only those that captions are full of.
+MASS_NOUNS = words(
+    "air baggage bacon bread broccoli butter cereal cheese chicken clothing coffee corn dirt equipment fabric fog "
+    "food foliage fruit furniture garbage grass gravel hair hay ice jewelry juice ketchup lettuce luggage meat "
+    "metal milk mud mustard paper pasta plastic produce rain rice salt sand seafood silverware snow soup steam "
+    "sugar surf tea ground shade shrubbery sky traffic trash vegetation water wine wood wool work"
+)
+
+COLORS = words(
+    "beige black blue brown colorful cyan gold golden gray green grey magenta maroon orange pink purple red silver "
+    "tan teal turquoise violet white yellow"
+)
+SHADES = words("bright dark deep light pale")
+SIZES = words("big enormous giant gigantic huge large little long medium short small tall tiny")
+
+# Adjectives that count, compare or point; "a same dog and two red balls" says nothing false.
+NOT_DESCRIBING = words(
+    "able adjacent adjoining available back bottom central certain close colored different eastern else entire far "
+    "few first front full half last left main many middle more most much multiple near nearby nearest next numerous "
+    "only opposite other own particular possible ready right same second separate several similar single some such "
+    "third top total various very visible whole"
+)
+
+# Adjective and noun that name one thing together.
+FIXED_PAIRS = phrases(
+    "bald eagle,brussel sprout,brussels sprout,french fry,french toast,fried rice,grizzly bear,green bean,"
+    "high chair,hot dog,hot sauce,hot tub,living room,mashed potato,mobile phone,open air,orange juice,polar bear,"
+    "potted plant,remote control,public transit,red light,skate park,stuffed animal,stuffed bear,sweet potato,"
+    "white house,wild animal"
+)
+
+_GROWN_UPS = "man woman guy lady gentleman adult male female father mother dad mom"
+_YOUNG = "boy girl child kid toddler baby"
+_ROLES = (
+    "athlete batter biker bicyclist catcher chef cook crowd customer cyclist driver family farmer friend group human "
+    "individual motorcyclist pedestrian people person passenger player rider skateboarder skater skier snowboarder "
+    "someone spectator student surfer swimmer team walker worker"
+)
+_MAY_BE_ONE = tuple(
+    (words(left), words(right))
+    for left, right in (
+        (_ROLES, f"{_ROLES} {_GROWN_UPS} {_YOUNG}"),
+        ("adult", _GROWN_UPS),
+        ("man guy gentleman male father dad", "man guy gentleman male father dad"),
+        ("woman lady female mother mom", "woman lady female mother mom girl"),
+        ("child kid toddler baby", _YOUNG),
+        ("animal creature pet", "animal creature pet bear bird cat cow dog elephant giraffe horse sheep zebra"),
+        ("vehicle", "vehicle car truck bus van motorcycle motorbike bike taxi"),
+        ("motorcycle motorbike bike bicycle scooter moped", "motorcycle motorbike bike bicycle scooter moped"),
+        ("car truck van taxi", "car truck van taxi"),
+        *(
+            (group, group)
+            for group in (
+                "airplane aeroplane aircraft jet plane airliner",
+                "boat ship vessel",
+                "couch sofa loveseat",
+                "television tv monitor screen",
+                "refrigerator fridge",
+                "oven stove",
+                "desk table counter countertop",
+                "dish plate",
+                "field grass grassland lawn meadow pasture park",
+                "road street highway",
+                "beach sand shore coast",
+                "ocean sea water wave lake",
+                "hill mountain slope snow hillside",
+                "building house tower",
+                "food meal",
+                "doughnut donut pastry",
+                "picture photo painting",
+                "big enormous giant gigantic huge large",
+                "little small tiny young",
+                "gray grey silver",
+                "gold golden yellow",
+                "cute pretty beautiful nice lovely",
+                "look stare gaze watch",
+                "sit seat rest lay lie",
+                "stand pose",
+                "hold carry",
+                "ride drive",
+                "walk stroll",
+                "eat chew",
+            )
+        ),
+    )
+)
+
+
+def _both_ways() -> dict[str, frozenset[str]]:
+    table: dict[str, frozenset[str]] = {}
+    for one, other in _MAY_BE_ONE:
+        for left, right in ((one, other), (other, one)):
+            table.update({word: table.get(word, frozenset()) | right for word in left})
+    return table
+
+
+# A word and those that may name the same thing, so that their exchange may leave a caption true: "man" and "person",
+# but not "man" and "woman" or "cat" and "dog".
+MAY_BE_ONE = _both_ways()
+
+# Who "is", "sits" or "is parked" next to another has the other sitting next to itself.
+POSTURES = words("be hang lay lean lie park perch pose rest seat sit stand")
+# "A kisses B" hardly differs from "B kisses A".
+MUTUAL_VERBS = words("embrace face fight hug kiss match meet resemble touch")
+TALKING_VERBS = words("chat speak talk")
+SYMMETRIC_RELATIONS = phrases(
+    "next to,right next to,beside,besides,near,nearby,by,with,along with,alongside,together with,close to,"
+    "adjacent to,in addition to,across from,opposite,as well as,plus,and,or,nor,and also,then,&,like,as"
+)

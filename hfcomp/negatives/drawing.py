@@ -1,0 +1,44 @@
+"""Drawing some of many candidates so that no sort crowds out the others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+Candidate = TypeVar("Candidate")
+Result = TypeVar("Result")
+
+
+def draw_by_sort(
+    candidates: Mapping[str, Sequence[Candidate]],
+    make: Callable[[str, Candidate], Result | None],
+    number: int,
+    rng: random.Random,
+) -> list[Result]:
+    """Draws a sort uniformly among those with a candidate left, then one of its candidates, until enough are made.
+
+    A candidate is drawn once. Where `make` gives None the next candidate of the same sort is drawn, so that a sort is
+    as likely as any other whatever share of its candidates can be made.
+
+    Args:
+        candidates: Candidates of each sort; the order of both counts.
+        make: Builds a result of a sort and a candidate, or says with None that there is none.
+        number: How many results at most.
+        rng: Source of randomness.
+
+    Returns:
+        At most `number` results; fewer are the first of more.
+    """
+    left = {sort: list(some) for sort, some in candidates.items() if some}
+    results: list[Result] = []
+    while left and len(results) < number:
+        sort = rng.choice(list(left))
+        result = None
+        while result is None and left[sort]:
+            result = make(sort, left[sort].pop(rng.randrange(len(left[sort]))))
+        if result is not None:
+            results.append(result)
+        if not left[sort]:
+            del left[sort]
+    return results

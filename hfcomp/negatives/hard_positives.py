@@ -1,0 +1,318 @@
+"""Hard positives: other wordings of a caption that are true of the same images.
+
+For brittleness (a model should score a caption and its rewording alike) and as positives in training. Few rules, each
+narrow: what does not surely keep the meaning is left out.
+
+* `coordination`: "a knife and fork" -> "a fork and knife". Left out: lists of three, and phrases of which one may hold
+  more than the other ("two men and women", "a man with a cat and a dog", "a sink and a toilet with the lid up").
+* `converse`: "A left of B" -> "B right of A", "A next to B" -> "B next to A". Left out: captions that say more than
+  that, so that the rest would change hands; "in front of" and "behind".
+* `prefix`: "A dog on a mat" -> "A photo of a dog on a mat"; "There is a dog on a mat" both ways. Left out: sentences
+  with a finite verb, captions that speak of a picture.
+* `synonym`: "couch" -> "sofa", "next to" -> "beside". Left out: words whose sense hangs on their company, as the table
+  in `hfcomp.negatives.paraphrases` says.
+* `adjectives`: "a black and white cat" -> "a white and black cat". Left out: "black and white photo", adjectives under
+  an adverb or a shade.
+* `contraction`: "a dog that is lying" -> "a dog lying", "A dog is lying on a mat" -> "A dog lying on a mat". Left out:
+  captions with more than one finite verb.
+
+What no rule sees: what a pronoun behind the change speaks of, names ("Big Ben" is known by its capital only), sarcasm,
+quoted text ("a sign that reads ..." is changed like any words), and errors of the parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hfcomp.negatives.caption_words import MASS_NOUNS, PICTURE_NOUNS, POSTURES, SHADES
+from hfcomp.negatives.drawing import draw_by_sort
+from hfcomp.negatives.negative import Span, caption_rng
+from hfcomp.negatives.paraphrases import CONVERSES, FIXED_ORDERS, NEEDS_PLURAL, SYNONYMS_BY_FIRST_WORD, Synonym
+from hfcomp.negatives.phrases import NOUN_CLASSES, Part, base_form, noun_phrases
+from hfcomp.negatives.surface import rewrite, without_capital_of_place
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+Edit = tuple[tuple[Span, ...], tuple[str, ...]]
+
+RULES = ("coordination", "converse", "prefix", "synonym", "adjectives", "contraction")
+_PICTURE_PREFIXES = {"photo": "a photo of", "picture": "a picture of", "image": "an image of"}
+_OPENINGS = ((), *(tuple(prefix.split()) for prefix in _PICTURE_PREFIXES.values()), ("there", "is"), ("there", "are"))
+_FINITE = ("VBZ", "VBP", "VBD", "MD")
+
+
+@dataclass(frozen=True)
+class Positive:
+    """A caption in other words, true of the same images.
+
+    Attributes:
+        text: The new wording.
+        rule: One of `RULES`.
+        spans: `[start, end)` in characters of the original caption: what was replaced, or the parts that changed
+            places, from left to right; an empty span where words were put in.
+    """
+
+    text: str
+    rule: str
+    spans: tuple[Span, ...]
+
+
+def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int = 1, seed: int = 0) -> list[Positive]:
+    """Draws rewordings of one caption, each by one change of one rule.
+
+    The rule is drawn first, uniformly among those that apply, then the place and the wording. Caption, its parse, seed
+    and `rules` decide the result; fewer positives are the first of more.
+
+    Args:
+        doc: A parsed caption, with word classes, Penn tags, lemmas and noun chunks.
+        rules: Some of `RULES`, in any order.
+        num_positives: How many to draw.
+        seed: Any integer.
+
+    Returns:
+        At most `num_positives` positives with distinct texts, none equal to the caption (but for case and spaces);
+        none if no rule applies.
+
+    Raises:
+        ValueError: A rule is not known, none is given, or `num_positives` is below 1.
+    """
+    if isinstance(rules, str) or not rules or not set(rules) <= set(RULES):
+        raise ValueError(f"rules is {rules!r}; expected a sequence with some of {', '.join(RULES)}.")
+    if num_positives < 1:
+        raise ValueError(f"num_positives is {num_positives}; expected 1 or more.")
+    edits = {rule: list(_EDITS[rule](doc)) for rule in RULES if rule in rules}
+    seen = {_folded(doc.text)}
+
+    def make(rule: str, edit: Edit) -> Positive | None:
+        spans, texts = edit
+        text = rewrite(doc.text, spans, texts)
+        if _folded(text) in seen:
+            return None
+        seen.add(_folded(text))
+        return Positive(text, rule, spans)
+
+    return draw_by_sort(edits, make, num_positives, caption_rng(seed, doc.text, "positive"))
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _span(doc: Doc, start: int, end: int) -> Span:
+    return doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
+
+
+def _exchange(doc: Doc, first: Span, second: Span, *, is_name: bool = False) -> Edit:
+    moved = without_capital_of_place(doc.text, first, is_name=is_name)
+    return (first, second), (doc.text[second[0] : second[1]], moved)
+
+
+def _first_word(doc: Doc) -> int:
+    """Index of the first token that is no space; the number of tokens if there is none."""
+    return next((token.i for token in doc if token.pos_ != "SPACE"), len(doc))
+
+
+def _ends_at(doc: Doc, place: int) -> bool:
+    """Whether nothing but full stops and spaces stands from a token on."""
+    return all(token.pos_ == "SPACE" or token.text in (".", "!") for token in doc[place:])
+
+
+def _coordination(doc: Doc) -> Iterator[Edit]:
+    chunks = list(doc.noun_chunks)
+    for first, second in zip(chunks, chunks[1:], strict=False):
+        if (
+            second.start != first.end + 1
+            or doc[first.end].lower_ != "and"
+            or not _is_closed(doc, first.start, second.end)
+        ):
+            continue
+        if first.root.pos_ not in NOUN_CLASSES or second.root.pos_ not in NOUN_CLASSES:
+            continue
+        if (base_form(first.root), base_form(second.root)) in FIXED_ORDERS:
+            continue
+        with_determiner = [chunk[0].tag_ == "DT" for chunk in (first, second)]
+        if all(with_determiner):
+            if _opens_caption(doc, first.start) and _is_end_or_plural_verb(doc, second.end):
+                yield _exchange(doc, _span(doc, first.start, first.end), _span(doc, second.start, second.end))
+        elif not with_determiner[1] and len(second) == 1 and len(first) == 1 + with_determiner[0]:
+            yield from _nouns_under_one_determiner(doc, first.root, second.root, has_determiner=with_determiner[0])
+
+
+def _is_closed(doc: Doc, start: int, end: int) -> bool:
+    """Whether two coordinated phrases are no part of a longer list."""
+    before = doc[start - 1].lower_ if start else ""
+    behind = doc[end].lower_ if end < len(doc) else ""
+    return before not in (",", "and", "or") and behind not in (",", "and", "or")
+
+
+def _opens_caption(doc: Doc, place: int) -> bool:
+    start = _first_word(doc)
+    return tuple(token.lower_ for token in doc[start:place]) in _OPENINGS
+
+
+def _is_end_or_plural_verb(doc: Doc, place: int) -> bool:
+    return _ends_at(doc, place) or doc[place].tag_ == "VBP"
+
+
+def _nouns_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_determiner: bool) -> Iterator[Edit]:
+    """The edit of "a knife and fork" or "knives and forks", if nothing else can belong to one of them."""
+    if first.tag_ != second.tag_ or first.tag_ not in ("NN", "NNS"):
+        return
+    if has_determiner and {base_form(first), base_form(second)} & MASS_NOUNS:
+        return
+    # "a cup of coffee and cake"
+    if not has_determiner and first.i and doc[first.i - 1].lower_ == "of":
+        return
+    behind = doc[second.i + 1] if second.i + 1 < len(doc) else None
+    shared = behind is not None and has_determiner and base_form(behind) in POSTURES and behind.tag_ == "VBG"
+    if shared or _is_end_or_plural_verb(doc, second.i + 1):
+        yield _exchange(doc, _span(doc, first.i, first.i + 1), _span(doc, second.i, second.i + 1))
+
+
+def _converse(doc: Doc) -> Iterator[Edit]:
+    phrases = noun_phrases(doc)
+    if len(phrases) != 2 or not _opens_caption(doc, phrases[0].start):
+        return
+    first, second = phrases
+    if not (_ends_at(doc, second.end) or _is_background(doc, second.end)):
+        return
+    between = list(doc[first.end : second.start])
+    has_verb = bool(between) and between[0].lower_ in ("is", "are")
+    relation = between[has_verb:]
+    other = CONVERSES.get(" ".join(token.lower_ for token in relation))
+    agrees_with_verb = has_verb or doc[_first_word(doc)].lower_ == "there"
+    if other is None or (agrees_with_verb and first.tag != second.tag):
+        return
+    moved = without_capital_of_place(doc.text, first.span, is_name=first.is_name)
+    spans = (first.span, _span(doc, relation[0].i, relation[-1].i + 1), second.span)
+    yield spans, (second.text, other, moved)
+
+
+def _is_background(doc: Doc, place: int) -> bool:
+    """Whether the rest is "on a white background", which is of the whole image."""
+    words = [token for token in doc[place:] if token.pos_ not in ("PUNCT", "SPACE")]
+    return (
+        2 <= len(words) <= 4
+        and words[0].lower_ in ("on", "against")
+        and base_form(words[-1]) in ("background", "backdrop")
+    )
+
+
+def _prefix(doc: Doc) -> Iterator[Edit]:
+    start = _first_word(doc)
+    words = tuple(token.lower_ for token in doc[start : start + 4])
+    if len(words) < 2 or any(token.text in ".!?:" for token in doc[start:] if not _ends_at(doc, token.i)):
+        return
+    if words[0] in ("a", "an") and words[1] in _PICTURE_PREFIXES and words[2:3] == ("of",):
+        yield from (
+            ((_span(doc, start + 1, start + 2),), (other,)) for other in _PICTURE_PREFIXES if other != words[1]
+        )
+        return
+    finite = sum(_is_finite(token) for token in doc)
+    if words[:2] in (("there", "is"), ("there", "are")) and words[2:] and finite == 1 and _is_counted(doc[start + 2]):
+        yield ((doc[start].idx, doc[start + 2].idx),), ("",)
+    chunk = next(iter(doc.noun_chunks), None)
+    if finite or chunk is None or chunk.start != start or chunk.root.pos_ not in NOUN_CLASSES:
+        return
+    if any(base_form(token) in PICTURE_NOUNS for token in doc) or doc[start].tag_ in ("PRP", "PRP$", "EX"):
+        return
+    openings = list(_PICTURE_PREFIXES.values())
+    if _is_counted(doc[start]):
+        openings.append("there are" if chunk.root.tag_ == "NNS" else "there is")
+    first_word = _span(doc, start, start + 1)
+    moved = without_capital_of_place(doc.text, first_word, is_name=doc[start].tag_.startswith("NNP"))
+    yield from (((first_word,), (f"{opening} {moved}",)) for opening in openings)
+
+
+def _is_finite(token: Token) -> bool:
+    """Whether a verb makes a sentence; a base form without "to" does, as in "people line up"."""
+    return token.tag_ in _FINITE or (token.tag_ == "VB" and token.i > 0 and token.nbor(-1).lower_ != "to")
+
+
+def _is_counted(token: Token) -> bool:
+    return token.lower_ in ("a", "an", "some", "several", "many") or token.tag_ == "CD"
+
+
+def _synonym(doc: Doc) -> Iterator[Edit]:
+    words = tuple(token.lower_ for token in doc)
+    for start, word in enumerate(words):
+        for synonym in SYNONYMS_BY_FIRST_WORD.get(word, ()):
+            end = start + len(synonym.words)
+            if words[start:end] == synonym.words and _fits(doc, start, synonym):
+                yield (_span(doc, start, end),), (synonym.other,)
+
+
+def _fits(doc: Doc, start: int, synonym: Synonym) -> bool:
+    end = start + len(synonym.words)
+    before = doc[start - 1] if start else None
+    behind = doc[end] if end < len(doc) else None
+    if synonym.classes and doc[start].pos_ not in synonym.classes:
+        return False
+    if synonym.before and (behind is None or behind.pos_ not in synonym.before):
+        return False
+    if synonym.other in NEEDS_PLURAL and not _is_before_plural(doc, end):
+        return False
+    if behind is not None and (behind.lower_ in synonym.not_before or behind.text == "-"):
+        return False
+    if before is not None and (before.lower_ in synonym.not_after or before.text == "-"):
+        return False
+    # "Big Ben", "the Little Italy"
+    if behind is not None and behind.is_title:
+        return False
+    return all(
+        token.is_lower or token.i == _first_word(doc) or token.lower_ in ("tv", "tvs") for token in doc[start:end]
+    )
+
+
+def _is_before_plural(doc: Doc, place: int) -> bool:
+    while place < len(doc) and (doc[place].pos_ == "ADJ" or (place + 1 < len(doc) and doc[place].tag_ == "NN")):
+        place += 1
+    return place < len(doc) and doc[place].tag_ == "NNS"
+
+
+def _adjectives(doc: Doc) -> Iterator[Edit]:
+    for place in range(1, len(doc) - 2):
+        first, joint, second, noun = doc[place - 1], doc[place], doc[place + 1], doc[place + 2]
+        if joint.lower_ != "and" or {first.tag_, second.tag_} != {"JJ"} or noun.pos_ not in NOUN_CLASSES:
+            continue
+        before = doc[place - 2] if place > 1 else None
+        if before is not None and (before.pos_ in ("ADV", "PUNCT", "CCONJ") or before.lower_ in SHADES):
+            continue
+        pictured = any(base_form(token) in PICTURE_NOUNS for token in doc[noun.i : noun.i + 2])
+        if not pictured and first.lower_ != second.lower_ and not {first.lower_, second.lower_} & SHADES:
+            yield _exchange(doc, _span(doc, first.i, first.i + 1), _span(doc, second.i, second.i + 1))
+
+
+def _contraction(doc: Doc) -> Iterator[Edit]:
+    for place in range(1, len(doc) - 2):
+        pronoun, verb, behind = doc[place], doc[place + 1], doc[place + 2]
+        if pronoun.lower_ not in ("that", "which", "who") or doc[place - 1].pos_ not in NOUN_CLASSES:
+            continue
+        if verb.lower_ in ("is", "are") and (behind.tag_ in ("VBG", "VBN") or behind.pos_ == "ADP"):
+            yield ((pronoun.idx, behind.idx),), ("",)
+    phrase = next(iter(noun_phrases(doc)), None)
+    if phrase is not None and _is_one_progressive_sentence(doc, phrase):
+        verb = doc[phrase.end]
+        yield ((verb.idx, doc[verb.i + 1].idx),), ("",)
+
+
+def _is_one_progressive_sentence(doc: Doc, subject: Part) -> bool:
+    """Whether "is" can go from "A dog is lying on a mat.": it is the only finite verb and its subject comes first."""
+    if subject.start != _first_word(doc) or subject.end + 1 >= len(doc):
+        return False
+    verb, behind = doc[subject.end], doc[subject.end + 1]
+    finite = sum(_is_finite(token) for token in doc)
+    return verb.lower_ in ("is", "are") and behind.tag_ in ("VBG", "VBN") and finite == 1
+
+
+_EDITS: dict[str, Callable[[Doc], Iterator[Edit]]] = {
+    "coordination": _coordination,
+    "converse": _converse,
+    "prefix": _prefix,
+    "synonym": _synonym,
+    "adjectives": _adjectives,
+    "contraction": _contraction,
+}

@@ -1,0 +1,119 @@
+"""Words and phrases that say the same in a caption: the table of `hfcomp.negatives.hard_positives`.
+
+A pair is here when a caption stays true with the other word, whatever else it says. Not here, though often given as
+synonyms: "on top of" and "on" (a picture on a wall), "near" and "next to" (how near), "person" and "man", "road" and
+"street", "stove" and "oven", "sitting" and "seated" (a vase is not seated), "in front of" and "before".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hfcomp.negatives.caption_words import phrases, words
+
+
+@dataclass(frozen=True)
+class Synonym:
+    """A word or phrase and what can stand for it.
+
+    Attributes:
+        words: In small letters, as they follow each other in the caption.
+        other: What is written for them.
+        classes: Word classes the first of them may have; empty for any.
+        not_before: Words that must not come next.
+        not_after: Words that must not come before.
+        before: Word classes of which the next word must have one; empty for any.
+    """
+
+    words: tuple[str, ...]
+    other: str
+    classes: tuple[str, ...] = ()
+    not_before: frozenset[str] = frozenset()
+    not_after: frozenset[str] = frozenset()
+    before: tuple[str, ...] = ()
+
+
+_NOUN = ("NOUN", "PROPN")
+_THING = ("NOUN", "PROPN", "ADJ")
+_PHRASE = ("DET", "NOUN", "PROPN", "ADJ", "NUM", "PRON")
+
+
+def _both_ways(pairs: str, **conditions: tuple[str, ...] | frozenset[str]) -> list[Synonym]:
+    found = []
+    for pair in pairs.split(","):
+        one, other = pair.strip().split("=")
+        found += [_one_way(one, other, **conditions), _one_way(other, one, **conditions)]
+    return found
+
+
+def _one_way(words: str, other: str, **conditions: tuple[str, ...] | frozenset[str]) -> Synonym:
+    return Synonym(tuple(words.lower().split()), other, **conditions)  # type: ignore[arg-type]
+
+
+_TV_THINGS = words("monitor set show screen stand station studio tower remote cabinet")
+# "a large number of", "a big deal": the size is of no thing; "big sister", "little girl": age.
+_NOT_LARGE_THINGS = words(
+    "amount apple ben bird brother crowd day deal dipper game group hit amounts number numbers portion quantity rig "
+    "screen sister smile top toe variety wave wheel"
+)
+_YOUNG = words("baby boy boys brother child children girl girls guy kid kids kitten lady league man one ones")
+_PETS_AND_KIN = frozenset((*_YOUNG, "puppy", "sister", "toddler", "bit", "amount", "number", "of", "town"))
+_BEFORE_SIZE = words("as how so too very quite pretty")
+
+SYNONYMS: tuple[Synonym, ...] = (
+    *_both_ways("couch=sofa,couches=sofas", classes=_NOUN, not_before=frozenset({"bed", "beds"})),
+    *_both_ways("TV=television,TVs=televisions", classes=_NOUN, not_before=_TV_THINGS),
+    *_both_ways("bicycle=bike,bicycles=bikes", classes=_NOUN, not_after=frozenset({"dirt", "motor", "mountain"})),
+    *_both_ways("refrigerator=fridge,refrigerators=fridges,donut=doughnut,donuts=doughnuts", classes=_NOUN),
+    *_both_ways("motorcycle=motorbike,motorcycles=motorbikes,airplane=plane,airplanes=planes", classes=_NOUN),
+    _one_way("aeroplane", "plane", classes=_NOUN),
+    *_both_ways("cell phone=mobile phone,cell phones=mobile phones,tennis racket=tennis racquet", classes=_THING),
+    *_both_ways("photo=photograph,photos=photographs", classes=_NOUN),
+    *_both_ways("trash can=garbage can,trash cans=garbage cans", classes=_NOUN),
+    _one_way("automobile", "car", classes=_NOUN),
+    _one_way("automobiles", "cars", classes=_NOUN),
+    _one_way(
+        "lady", "woman", classes=("NOUN",), not_before=frozenset({"bug", "bugs"}), not_after=frozenset({"first"})
+    ),
+    _one_way("ladies", "women", classes=("NOUN",), not_before=frozenset({"room"})),
+    *_both_ways("kids=children", classes=("NOUN",), not_after=_BEFORE_SIZE),
+    *_both_ways("gray=grey", classes=("ADJ", "NOUN")),
+    *_both_ways(
+        "big=large", classes=("ADJ",), before=_THING, not_before=_NOT_LARGE_THINGS, not_after=_BEFORE_SIZE | {"such"}
+    ),
+    _one_way("little", "small", classes=("ADJ",), before=("NOUN",), not_before=_PETS_AND_KIN, not_after=_BEFORE_SIZE),
+    _one_way("small", "little", classes=("ADJ",), before=("NOUN",), not_before=_PETS_AND_KIN, not_after=_BEFORE_SIZE),
+    *_both_ways("next to=beside", before=_PHRASE, not_before=frozenset({"each", "one", "last"})),
+    _one_way("close to", "near", before=_PHRASE, not_before=frozenset({"each", "one", "camera"})),
+    *_both_ways("atop=on top of", before=_PHRASE),
+    *_both_ways("underneath=beneath", before=_PHRASE),
+    _one_way("beneath", "under", before=_PHRASE),
+    _one_way("underneath", "under", before=_PHRASE),
+    *_both_ways("toward=towards", before=_PHRASE),
+    _one_way("upon", "on", classes=("ADP", "SCONJ"), before=_PHRASE),
+    *_both_ways("several=multiple", classes=("ADJ", "DET"), before=_THING),
+    _one_way("a lot of", "many", before=("NOUN",)),
+    _one_way("lots of", "many", before=("NOUN",)),
+)
+SYNONYMS_BY_FIRST_WORD = {
+    word: tuple(one for one in SYNONYMS if one.words[0] == word) for word in {one.words[0] for one in SYNONYMS}
+}
+# Behind these only a plural may stand: "many food" is no English.
+NEEDS_PLURAL = frozenset({"many", "multiple", "several"})
+
+# X R Y says the same as Y S X. Not here: "in front of" and "behind" (a man in front of a television need not have it
+# behind him), "on" and "under" (a lamp under a ceiling is not a ceiling on a lamp), "inside" and "around".
+CONVERSES = {
+    **{
+        one: other
+        for pair in (("left of", "right of"), ("to the left of", "to the right of"))
+        for one, other in (pair, pair[::-1])
+    },
+    **{one: other for pair in (("above", "below"), ("over", "under")) for one, other in (pair, pair[::-1])},
+    **{"on the left of": "on the right of", "on the right of": "on the left of"},
+    **{"beneath": "above", "underneath": "over"},
+    **{same: same for same in ("next to", "beside", "near", "close to", "adjacent to")},
+}
+
+# Pairs that have one order only.
+FIXED_ORDERS = phrases("mac cheese,macaroni cheese,salt pepper,bread butter,fish chips,peanut jelly,gin tonic")

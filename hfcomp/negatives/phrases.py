@@ -1,0 +1,232 @@
+"""The parts of a parsed caption that can change places: nouns, adjectives, noun phrases and verbs.
+
+All of it reads spaCy's `Doc`. Word classes and noun chunks are relied on; of the tree, only what a shallow parser
+gives as well. Where a parse leaves a doubt, the part is left out: a caption without a negative costs less than a wrong
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hfcomp.negatives.caption_words import (
+    COLORS,
+    EMPTY_NOUNS,
+    FIXED_PAIRS,
+    LOCATION_NOUNS,
+    NOT_DESCRIBING,
+    PICTURE_NOUNS,
+    SHADES,
+    words,
+)
+from hfcomp.negatives.negative import Span
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+NOUN_CLASSES = ("NOUN", "PROPN")
+_GLUE = frozenset("-'’/_&–—+@#")
+_NOT_MAIN_VERBS = words("be can could do get have let may might must seem shall should will would")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Neighbouring words of a parsed caption.
+
+    Attributes:
+        doc: The parsed caption.
+        start: Index of the first token.
+        end: Index after the last token.
+        head: Index of the token that says what it is: the noun of a phrase, the main verb of a group.
+    """
+
+    doc: Doc
+    start: int
+    end: int
+    head: int
+
+    @cached_property
+    def span(self) -> Span:
+        """`[start, end)` in characters of the caption."""
+        last = self.doc[self.end - 1]
+        return self.doc[self.start].idx, last.idx + len(last)
+
+    @cached_property
+    def text(self) -> str:
+        """The words as the caption has them."""
+        start, end = self.span
+        return self.doc.text[start:end]
+
+    @cached_property
+    def lemma(self) -> str:
+        """The base form of the head, in small letters."""
+        return base_form(self.doc[self.head])
+
+    @cached_property
+    def tag(self) -> str:
+        """The Penn tag of the head."""
+        return self.doc[self.head].tag_
+
+    @cached_property
+    def is_name(self) -> bool:
+        """Whether the first word is a proper noun."""
+        return self.doc[self.start].tag_.startswith("NNP")
+
+
+def base_form(token: Token) -> str:
+    """The lemma in small letters; the word itself where a parser gives none."""
+    return (token.lemma_ or token.text).lower()
+
+
+def _is_whole(doc: Doc, start: int, end: int) -> bool:
+    """Whether the tokens stand apart from what is before and behind: no "shirt" of "t-shirt", no "dog" of "dog's"."""
+    first, last = doc[start], doc[end - 1]
+    before = doc.text[: first.idx][-1:]
+    behind = doc.text[last.idx + len(last) :][:1]
+    return not any(sign.isalnum() or sign in _GLUE for sign in (before, behind) if sign)
+
+
+def _is_thing(token: Token) -> bool:
+    word = base_form(token)
+    return word not in LOCATION_NOUNS and word not in PICTURE_NOUNS and word not in EMPTY_NOUNS
+
+
+def noun_phrases(doc: Doc) -> list[Part]:
+    """The longest noun phrases of the things in a caption, from left to right.
+
+    A noun chunk with its determiner and modifiers, and with it every chunk that "of" joins to it: "a group of people",
+    "the roof of a red car". Left out are chunks that name no thing of their own: pronouns, places ("the middle" of "in
+    the middle of a field"), the picture itself ("a photo" of "a photo of a dog"), and phrases with a possessive
+    pronoun ("his hat"), which would lose the one they speak of.
+    """
+    chunks = list(doc.noun_chunks)
+    phrases: list[Part] = []
+    index = 0
+    while index < len(chunks):
+        first, head = chunks[index], chunks[index].root
+        end, index = first.end, index + 1
+        if head.pos_ not in NOUN_CLASSES or not _is_thing(head):
+            continue
+        while index < len(chunks) and end == chunks[index].start - 1 and doc[end].lower_ == "of":
+            end, index = chunks[index].end, index + 1
+        owned = any(token.tag_ in ("PRP", "PRP$", "WP", "WDT", "EX") for token in doc[first.start : end])
+        if not owned and _is_whole(doc, first.start, end):
+            phrases.append(Part(doc, first.start, end, head.i))
+    return phrases
+
+
+def nouns(doc: Doc) -> list[Part]:
+    """The nouns of the things in a caption, compounds as one ("fire hydrant", "t-shirt", "hot dog").
+
+    Left out are nouns that name no thing of their own (see `noun_phrases`), nouns with an "of" behind them ("group of
+    people": who belongs to whom is in the "of"), and nouns before "'s".
+    """
+    found = []
+    start = 0
+    while start < len(doc):
+        end = _end_of_compound(doc, start)
+        if end == start:
+            start += 1
+            continue
+        head = doc[end - 1]
+        first = start
+        if first and (doc[first - 1].lower_, base_form(doc[first])) in FIXED_PAIRS:
+            first -= 1
+        before_of = end < len(doc) and doc[end].lower_ in ("of", "'s", "’s")
+        if not before_of and _is_thing(head) and _is_whole(doc, first, end):
+            found.append(Part(doc, first, end, head.i))
+        start = end
+    return found
+
+
+def _end_of_compound(doc: Doc, start: int) -> int:
+    end = start
+    while end < len(doc) and doc[end].pos_ in NOUN_CLASSES:
+        end += 1
+        glued = (
+            end + 1 < len(doc) and doc[end].text == "-" and not doc[end - 1].whitespace_ and not doc[end].whitespace_
+        )
+        if glued and doc[end + 1].pos_ in NOUN_CLASSES:
+            end += 1
+    return end
+
+
+def adjectives(doc: Doc) -> list[Part]:
+    """The adjectives that describe a thing, a colour with its shade as one ("dark blue").
+
+    Left out are those that count, compare or point ("many", "same", "left"), those that name a thing together with
+    their noun ("hot dog", and words in -ing as of "shopping centre"), comparatives and superlatives.
+    """
+    found = []
+    for token in doc:
+        behind = doc[token.i + 1] if token.i + 1 < len(doc) else None
+        if token.pos_ != "ADJ" or token.tag_ != "JJ" or token.lower_ in NOT_DESCRIBING or token.lower_.endswith("ing"):
+            continue
+        if behind is not None and (
+            (token.lower_, base_form(behind)) in FIXED_PAIRS or (token.lower_ in SHADES and behind.lower_ in COLORS)
+        ):
+            continue
+        start = token.i
+        if token.lower_ in COLORS and start and doc[start - 1].lower_ in SHADES:
+            start -= 1
+        if _is_whole(doc, start, token.i + 1):
+            found.append(Part(doc, start, token.i + 1, token.i))
+    return found
+
+
+def described_noun(adjective: Part) -> Token | None:
+    """The last noun of the run that an adjective stands before ("red" of "a red and white fire hydrant"), or None."""
+    doc = adjective.doc
+    place = adjective.end
+    while place < len(doc) and (doc[place].pos_ in ("ADJ", "CCONJ") or doc[place].text in (",", "-")):
+        place += 1
+    end = _end_of_compound(doc, place) if place < len(doc) else place
+    return doc[end - 1] if end > place else None
+
+
+def verbs(doc: Doc) -> list[Part]:
+    """The main verbs of a caption with their particle ("holding up"), not auxiliaries, nor participles before nouns.
+
+    "be", "have", "do", "get", "seem" and modals say too little to be exchanged and are left out.
+    """
+    found = []
+    for token in doc:
+        if token.pos_ != "VERB" or base_form(token) in _NOT_MAIN_VERBS or _describes_a_noun(token):
+            continue
+        end = token.i + 1
+        if end < len(doc) and (doc[end].tag_ == "RP" or doc[end].dep_ == "prt"):
+            end += 1
+        if _is_whole(doc, token.i, end):
+            found.append(Part(doc, token.i, end, token.i))
+    return found
+
+
+def _describes_a_noun(verb: Token) -> bool:
+    """Whether a participle stands before a noun as an adjective would: "a parked car", "in running water"."""
+    if verb.tag_ not in ("VBN", "VBG"):
+        return False
+    if verb.dep_ in ("amod", "compound"):
+        return True
+    doc = verb.doc
+    before = doc[verb.i - 1].pos_ if verb.i else ""
+    behind = doc[verb.i + 1].pos_ if verb.i + 1 < len(doc) else ""
+    # A caption may start with a participle: "Sitting cat", but also "Riding waves"; neither is safe to move.
+    return behind in (*NOUN_CLASSES, "ADJ", "VERB") and before in ("DET", "NUM", "ADJ", "ADP", "PRON", "")
+
+
+def with_auxiliaries(verb: Part) -> Part:
+    """The verb with the auxiliaries before it: "is sitting", "has been parked"."""
+    start = verb.start
+    while start and verb.doc[start - 1].pos_ in ("AUX", "ADV") and verb.doc[start - 1].tag_ != "WRB":
+        start -= 1
+    while verb.doc[start].pos_ == "ADV":
+        start += 1
+    return Part(verb.doc, start, verb.end, verb.head)
+
+
+def tokens_between(first: Part, second: Part) -> Iterator[Token]:
+    """The tokens behind the first part and before the second."""
+    return (first.doc[place] for place in range(first.end, second.start))

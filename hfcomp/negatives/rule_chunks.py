@@ -1,0 +1,217 @@
+"""Shallow parse of the rule-based parser: tagged words to noun phrases, verb groups and single words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hfcomp.negatives.rule_tags import ADJECTIVES, BE, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS
+from hfcomp.negatives.rule_words import word_set
+
+_SUBORDINATORS = word_set(
+    "while because if although though unless whereas until since as like before after when where that whether"
+)
+_LABELS = {"DT": "det", "PDT": "predet", "PRP$": "poss", "WP$": "poss", "CD": "nummod"}
+_OPENERS = frozenset({"DT", "PDT", "PRP$", "WP$"})
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of a sentence that is attached as a whole.
+
+    Attributes:
+        kind: `NP` noun phrase, `V` verb group, `P` preposition, `J` adjective, `RB` adverb, `RP` particle, `TO`
+            infinitive marker, `W` relative pronoun, `EX` existential there, `SC` subordinator, `CC`, `,` or `X`.
+        head: Index of its head word.
+        word: The head in lower case.
+        tag: Penn tag; of a verb group, that of its first verb.
+    """
+
+    kind: str
+    head: int
+    word: str
+    tag: str
+
+    @property
+    def finite(self) -> bool:
+        """Whether a verb group has a tense or a modal."""
+        return self.kind == "V" and (self.tag in FINITE or self.tag == "VB")
+
+
+@dataclass
+class Arcs:
+    """Heads and labels of one sentence; -1 for a word that has no head yet."""
+
+    heads: list[int]
+    labels: list[str] = field(default_factory=list)
+
+    @classmethod
+    def none(cls, number: int) -> Arcs:
+        """No arcs among `number` words."""
+        return cls([-1] * number, [""] * number)
+
+    def add(self, word: int, head: int, label: str) -> None:
+        """Makes `word` a dependant of `head`."""
+        self.heads[word], self.labels[word] = head, label
+
+
+def find_units(words: Sequence[str], tags: Sequence[str]) -> tuple[list[Unit], Arcs]:
+    """Cuts a tagged sentence into units.
+
+    Args:
+        words: In lower case.
+        tags: Penn tags.
+
+    Returns:
+        The units from left to right, and the arcs inside them.
+    """
+    arcs = Arcs.none(len(words))
+    units: list[Unit] = []
+    i = 0
+    while i < len(words):
+        end = _noun_phrase_end(tags, i)
+        if end > i:
+            head = _attach_noun_phrase(tags, i, end, arcs)
+            units.append(Unit("NP", head, words[head], tags[head]))
+        elif _starts_verb_group(tags, i):
+            first, head, end = _attach_verb_group(words, tags, i, arcs)
+            units.append(Unit("V", head, words[head], tags[first]))
+        else:
+            end = i + 1
+            units.append(Unit(_kind(words[i], tags[i]), i, words[i], tags[i]))
+        i = end
+    return units, arcs
+
+
+def _kind(word: str, tag: str) -> str:
+    if word in _SUBORDINATORS and tag in ("IN", "WRB"):
+        return "SC"
+    if tag in ("WDT", "WP"):
+        return "W"
+    if tag in ADJECTIVES:
+        return "J"
+    if tag in ("TO", "EX", "CC", ",", "RP"):
+        return tag
+    return {"IN": "P", "WRB": "SC", "RB": "RB", "RBR": "RB", "RBS": "RB", "PRP": "NP"}.get(tag, "X")
+
+
+def _at(tags: Sequence[str], i: int) -> str:
+    return tags[i] if 0 <= i < len(tags) else ""
+
+
+def _noun_phrase_end(tags: Sequence[str], start: int) -> int:
+    """Index after the noun phrase that starts at `start`, or `start` if none does."""
+    i, end, opened, fixed = start, start, False, False
+    while i < len(tags):
+        tag = tags[i]
+        if tag in NOUNS:
+            opened, end = True, i + 1
+        elif tag == "POS" and opened:
+            opened = False
+        elif tag in _OPENERS or tag == "CD":
+            if opened:
+                break
+            fixed = True
+        elif tag in ADJECTIVES:
+            if opened and not (_at(tags, i + 1) in NOUNS and _at(tags, i - 1) == "NN" and fixed):
+                break
+        elif not _joins_modifiers(tags, i, opened):
+            break
+        i += 1
+    if end == start and fixed:
+        end = _bare_phrase_end(tags, start)
+    return end
+
+
+def _joins_modifiers(tags: Sequence[str], i: int, opened: bool) -> bool:
+    """Adverbs, participles, commas, "and" and hyphens between the modifiers of one noun."""
+    before, after = _at(tags, i - 1), _at(tags, i + 1)
+    if tags[i] == "HYPH":
+        return after in NOUNS | ADJECTIVES | VERBS | {"CD", "IN", "RB", "RP", "CC"} and i > 0
+    if before == "HYPH":
+        return True
+    if tags[i] in ("RB", "RBR", "RBS"):
+        return not opened and after in ADJECTIVES | {"CD", "RB"}
+    if tags[i] in ("CC", ","):
+        return not opened and before in ADJECTIVES and (after in ADJECTIVES or (tags[i] == "," and after == "CC"))
+    if tags[i] in VERBS:
+        return not opened and before in ADJECTIVES and after in NOUNS
+    return False
+
+
+def _bare_phrase_end(tags: Sequence[str], start: int) -> int:
+    """A phrase without a noun: "two" of them, "each other", "the left"."""
+    i = start
+    while i < len(tags) and (tags[i] in _OPENERS or tags[i] == "CD" or tags[i] in ADJECTIVES):
+        i += 1
+    return i
+
+
+def _attach_noun_phrase(tags: Sequence[str], start: int, end: int, arcs: Arcs) -> int:
+    head = end - 1
+    owner = next((i for i in range(end - 1, start, -1) if tags[i] == "POS" and tags[i - 1] in NOUNS), None)
+    if owner is not None:
+        possessor = _attach_noun_phrase(tags, start, owner, arcs)
+        arcs.add(possessor, head, "poss")
+        arcs.add(owner, possessor, "case")
+        start = owner + 1
+    for i in range(start, head):
+        _attach_modifier(tags, i, head, start, arcs)
+    return head
+
+
+def _attach_modifier(tags: Sequence[str], i: int, head: int, start: int, arcs: Arcs) -> None:
+    tag, before = tags[i], _at(tags, i - 1)
+    if tag in ("CC", ",") and i > start:
+        conjunct = next(j for j in range(i - 1, start - 1, -1) if tags[j] not in ("CC", ","))
+        arcs.add(i, conjunct, "cc" if tag == "CC" else "punct")
+    elif before in ("CC", ",") and i - 1 > start:
+        arcs.add(i, arcs.heads[i - 1], "conj")
+    elif UNIVERSAL[tag] == "ADV" and _at(tags, i + 1) != "HYPH":
+        arcs.add(i, i + 1, "advmod")
+    elif tag == "HYPH":
+        arcs.add(i, head, "punct")
+    elif tag in NOUNS:
+        arcs.add(i, head, "compound")
+    else:
+        arcs.add(i, head, _LABELS.get(tag, "amod"))
+
+
+def _starts_verb_group(tags: Sequence[str], i: int) -> bool:
+    while _at(tags, i) == "RB":
+        i += 1
+    return _at(tags, i) in VERBS | {"MD"}
+
+
+def _attach_verb_group(words: Sequence[str], tags: Sequence[str], i: int, arcs: Arcs) -> tuple[int, int, int]:
+    """Attaches auxiliaries and the adverbs before the main verb; returns its first verb, main verb and end."""
+    start = i
+    while tags[i] == "RB":
+        i += 1
+    first = main = i
+    while (following := _next_in_group(words, tags, main)) is not None:
+        arcs.add(main, following, "aux")
+        main = following
+    for j in range(start, main):
+        passive = words[j] in BE and tags[main] in ("VBN", "VBD") and words[main] not in BE
+        label = ("auxpass" if passive else "aux") if tags[j] in VERBS | {"MD"} else "advmod"
+        arcs.add(j, main, "neg" if words[j] in ("not", "n't") else label)
+    return first, main, main + 1
+
+
+def _next_in_group(words: Sequence[str], tags: Sequence[str], i: int) -> int | None:
+    after = i + 1
+    while _at(tags, after) == "RB":
+        after += 1
+    form = _at(tags, after)
+    if tags[i] == "MD":
+        wanted = VERBS
+    elif words[i] in BE:
+        wanted = frozenset({"VBG", "VBN", "VBD"})
+    elif words[i] in HAVE:
+        wanted = frozenset({"VBN", "VBD"})
+    elif words[i] in DO:
+        wanted = frozenset({"VB"})
+    else:
+        return None
+    return after if form in wanted else None

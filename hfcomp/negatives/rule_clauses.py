@@ -1,0 +1,137 @@
+"""State of the rule-based parser: the clauses of a sentence in the making, and the moves that change them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hfcomp.negatives.lemmas import lemma
+from hfcomp.negatives.rule_chunks import Arcs, Unit
+from hfcomp.negatives.rule_words import ANIMATE
+
+
+@dataclass
+class Clause:
+    """A clause in the making.
+
+    Attributes:
+        root: Its highest word so far.
+        last: The word attached last; it and its heads are what a new unit can attach to.
+        waiting: Words, with labels, that attach to the clause's verb.
+        relation: The label of the clause in the one that holds it.
+    """
+
+    root: int = -1
+    last: int = -1
+    waiting: list[tuple[int, str]] = field(default_factory=list)
+    relation: str = "ROOT"
+
+
+class Clauses:
+    """A sentence of which the units to the left are attached.
+
+    A unit may attach to the word attached last, to that one's head, and so on up to the root of the open clause; or a
+    verb takes the clause so far as its subject. So there can be no cycle.
+    """
+
+    def __init__(self, words: list[str], tags: list[str], units: list[Unit], arcs: Arcs) -> None:
+        self.words, self.tags, self.units, self.arcs = words, tags, units, arcs
+        self.kinds = {unit.head: unit.kind for unit in units}
+        self.clauses = [Clause()]
+        self.joiner = -1  # an "and" or comma that the next unit may use
+        self.wants_object = -1  # a preposition without one
+
+    @property
+    def clause(self) -> Clause:
+        """The clause that is open."""
+        return self.clauses[-1]
+
+    def frontier(self) -> list[int]:
+        """Heads of units that can take dependants, from the last word up to the root of the clause."""
+        nodes, node = [], self.clause.last
+        while node >= 0 and node not in nodes:
+            nodes.append(node)
+            node = self.arcs.heads[node]
+        return nodes
+
+    def nearest(self, *kinds: str) -> int:
+        """The nearest word of the frontier that heads a unit of these kinds, -1 for none."""
+        return next((node for node in self.frontier() if self.kinds.get(node) in kinds), -1)
+
+    def before(self, number: int, *skipped: str) -> Unit | None:
+        """The unit before number `number`, those of some kinds left out."""
+        number -= 1
+        while number >= 0 and self.units[number].kind in skipped:
+            number -= 1
+        return self.units[number] if number >= 0 else None
+
+    def is_animate(self, word: int) -> bool:
+        """Whether a word names somebody or an animal."""
+        return lemma(self.words[word], self.tags[word]) in ANIMATE
+
+    def is_copula(self, word: int) -> bool:
+        """Whether a verb is a form of be."""
+        return lemma(self.words[word], self.tags[word]) == "be"
+
+    def has_expletive(self, verb: int) -> bool:
+        """Whether a verb has "there" for its subject."""
+        return any(label == "expl" and self.arcs.heads[i] == verb for i, label in enumerate(self.arcs.labels))
+
+    def finite_verb_ahead(self, number: int, any_form: bool = False) -> bool:
+        """Whether the noun phrase or the like at `number` gets a verb of its own further on."""
+        for unit in self.units[number:]:
+            if unit.kind == "V":
+                if unit.finite or any_form:
+                    return True
+            elif unit.kind in ("SC", "W", "CC", ",", "X", "TO", "EX"):
+                return False
+        return False
+
+    def put(self, word: int, head: int, label: str) -> None:
+        """Attaches to a word of the clause, or begins the clause, or waits for its root."""
+        if head < 0 and self.clause.root < 0:
+            self.clause.root = word
+            self.arcs.labels[word] = "ROOT"
+        elif head < 0:
+            self.arcs.add(word, self.clause.root, label)
+        else:
+            self.arcs.add(word, head, label)
+        self.clause.last = word
+
+    def wait(self, word: int, label: str) -> None:
+        """Keeps a word for the verb of the clause."""
+        self.clause.waiting.append((word, label))
+
+    def open(self, relation: str, root: int = -1) -> None:
+        """Begins a clause inside the one that is open."""
+        self.clauses.append(Clause(root, root, [], relation))
+
+    def give_waiting(self, word: int) -> None:
+        """Attaches to a verb what was kept for it."""
+        for left, label in self.clause.waiting:
+            if left != word:
+                self.arcs.add(left, word, label)
+        self.clause.waiting = []
+
+    def take_subject(self, word: int) -> None:
+        """A finite verb becomes the root of its clause."""
+        clause = self.clause
+        passive = any(label == "auxpass" and self.arcs.heads[i] == word for i, label in enumerate(self.arcs.labels))
+        if clause.root >= 0:
+            self.arcs.add(clause.root, word, "nsubjpass" if passive else "nsubj")
+        clause.root = clause.last = word
+        self.arcs.labels[word] = "ROOT"
+        self.give_waiting(word)
+
+    def close(self, word: int) -> None:
+        """Ends a subordinate clause at its verb, which attaches to the clause outside."""
+        self.take_subject(word)
+        relation = self.clauses.pop().relation
+        if relation == "conj":
+            self.put(word, self.clause.root, relation)
+        elif relation == "relcl":
+            self.put(word, self.nearest("NP"), relation)
+        elif relation == "xcomp":
+            head = self.nearest("V", "J")
+            self.put(word, head, "xcomp" if head >= 0 else "acl")
+        else:
+            self.put(word, self.nearest("V"), relation)

@@ -1,0 +1,258 @@
+"""Heads of the rule-based parser: the units of a sentence are attached one by one, from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hfcomp.negatives.rule_choices import doer, is_doer, place
+from hfcomp.negatives.rule_chunks import Arcs, Unit, find_units
+from hfcomp.negatives.rule_clauses import Clauses
+from hfcomp.negatives.rule_tags import NOUNS
+from hfcomp.negatives.rule_words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES
+
+
+def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:
+    """Finds head and label of every word of one sentence.
+
+    Args:
+        words: As written, without white space.
+        tags: Penn tags.
+
+    Returns:
+        Heads, of which exactly one word, labelled `ROOT`, is its own; labels as in spaCy's English pipelines.
+    """
+    lower = [word.lower() for word in words]
+    units, arcs = find_units(lower, tags)
+    return _Sentence(lower, list(tags), units, arcs).attach()
+
+
+class _Sentence(Clauses):
+    def attach(self) -> Arcs:
+        handlers = {
+            "NP": self.noun_phrase,
+            "V": self.verb,
+            "P": self.preposition,
+            "J": self.adjective,
+            "RB": self.adverb,
+            "W": self.relative,
+            "EX": self.existential,
+            "SC": self.subordinator,
+        }
+        for number, unit in enumerate(self.units):
+            if unit.kind in ("CC", ","):
+                self.join(unit)
+                continue
+            handlers.get(unit.kind, self.other)(unit, number)
+            if self.joiner >= 0 and unit.kind not in ("RB",):
+                self.settle_joiner(self.joiner, unit.head)
+                self.joiner = -1
+        return self.finished()
+
+    def join(self, unit: Unit) -> None:
+        if self.joiner >= 0:
+            self.settle_joiner(self.joiner, unit.head)
+        self.joiner = unit.head
+
+    def settle_joiner(self, joiner: int, user: int) -> None:
+        """Attaches an "and" or comma: to the first of what it joins, else to the word before it."""
+        if self.arcs.heads[joiner] >= 0:
+            return
+        label = "cc" if self.tags[joiner] == "CC" else "punct"
+        head = self.arcs.heads[user] if self.arcs.labels[user] == "conj" else -1
+        if head < 0 or head == joiner:
+            head = self.clause.last if 0 <= self.clause.last < joiner else -1
+        if head >= 0:
+            self.arcs.add(joiner, head, label)
+        else:
+            self.clauses[0].waiting.append((joiner, label))
+
+    def noun_phrase(self, unit: Unit, number: int) -> None:
+        word, before = unit.head, self.before(number, "RB", "RP")
+        clause = self.clause
+        if self.wants_object >= 0:
+            self.put(word, self.wants_object, "pobj")
+            self.wants_object = -1
+        elif clause.root < 0:
+            self.put(word, -1, "")
+        elif self.joiner >= 0:
+            self.joined_noun_phrase(unit, number)
+        elif clause.relation == "relcl" and self.kinds.get(clause.root) == "W":
+            self.wait(clause.root, "dobj")
+            clause.root = clause.last = word
+        elif unit.word in NOMINATIVES and self.finite_verb_ahead(number + 1):
+            self.open("ccomp", word)
+        elif before is not None and before.kind == "V" and before.head in self.frontier():
+            self.put(word, before.head, "attr" if self.is_copula(before.head) else "dobj")
+        else:
+            self.put(word, self.nearest("NP", "V", "J"), "appos")
+
+    def joined_noun_phrase(self, unit: Unit, number: int) -> None:
+        root_kind = self.kinds.get(self.clause.root)
+        if root_kind == "V" and self.finite_verb_ahead(number + 1):
+            self.open("conj", unit.head)
+            return
+        nouns = [node for node in self.frontier() if self.kinds.get(node) == "NP"]
+        head = nouns[0] if nouns else -1
+        if self.is_animate(unit.head) and nouns and not self.is_animate(head):
+            head = next((node for node in nouns if self.is_animate(node)), head)
+        self.put(unit.head, head if head >= 0 else self.clause.last, "conj")
+
+    def verb(self, unit: Unit, number: int) -> None:
+        before = self.before(number, "RB")
+        word, clause = unit.head, self.clause
+        if len(self.clauses) > 1 and (unit.finite or clause.root < 0 or not self.finite_verb_ahead(number + 1)):
+            self.close(word)
+        elif self.wants_object >= 0 and not unit.finite:
+            self.put(word, self.wants_object, "pcomp")
+            self.wants_object = -1
+        elif clause.root < 0:
+            self.put(word, -1, "")
+            self.give_waiting(word)
+        elif self.joiner >= 0 and self.nearest("V") >= 0:
+            self.joined_verb(unit)
+        elif unit.finite and self.kinds.get(clause.root) != "V":
+            self.take_subject(word)
+        elif unit.finite:
+            relative = before is not None and before.kind == "NP" and before.head == clause.last
+            self.put(word, clause.last if relative else clause.root, "relcl" if relative else "conj")
+        else:
+            self.participle(unit, number)
+        self.wants_object = -1
+
+    def joined_verb(self, unit: Unit) -> None:
+        verbs = [node for node in self.frontier() if self.kinds.get(node) == "V"]
+        same = [node for node in verbs if self.tags[node] == self.tags[unit.head]]
+        if unit.finite and self.kinds.get(self.clause.root) == "V":
+            same = [self.clause.root]
+        elif unit.finite and not same:
+            self.take_subject(unit.head)
+            return
+        if not same and self.tags[self.joiner] == ",":
+            self.put(unit.head, self.clause.root, "advcl" if self.clause.root in verbs else "acl")
+        else:
+            self.put(unit.head, (same or verbs)[0], "conj")
+
+    def participle(self, unit: Unit, number: int) -> None:
+        """A verb without tense modifies a noun, or the verb whose subject it shares."""
+        nouns = [node for node in self.frontier() if self.kinds.get(node) in ("NP", "X")]
+        verb = self.nearest("V")
+        head = doer(self, unit, nouns)
+        if head < 0 or (verb == self.clause.root and not self.has_expletive(verb) and not is_doer(self, unit, head)):
+            head = verb if verb >= 0 else head
+        self.put(unit.head, head, "acl" if self.kinds.get(head) in ("NP", "X") else "advcl")
+
+    def preposition(self, unit: Unit, number: int) -> None:
+        before = self.before(number)
+        word = unit.head
+        if self.clause.root < 0:
+            self.wait(word, "prep")
+            self.clause.last = word
+        elif self.wants_object >= 0:
+            self.put(word, self.wants_object, "prep")
+        elif before is not None and before.kind == "RB" and self.arcs.heads[before.head] < 0:
+            self.put(word, place(self, unit.word), "prep")
+            self.arcs.add(before.head, word, "advmod")
+        elif before is not None and self.continues(unit, before):
+            self.put(word, before.head, "prep")
+        else:
+            self.put(word, place(self, unit.word), "prep")
+        self.wants_object = word
+
+    def continues(self, unit: Unit, before: Unit) -> bool:
+        """Whether a preposition is the second half of "next to", "off of" and the like."""
+        if unit.word == "of" and before.kind == "RP":
+            return True
+        return before.word in ADVERBS_LIKE_PREPOSITIONS and before.head == self.clause.last
+
+    def adjective(self, unit: Unit, number: int) -> None:
+        before = self.before(number, "RB")
+        if self.joiner >= 0 and self.nearest("J") >= 0:
+            self.put(unit.head, self.nearest("J"), "conj")
+        elif self.wants_object >= 0:
+            self.put(unit.head, self.wants_object, "pcomp")
+            self.wants_object = -1
+        elif before is not None and before.kind == "V" and before.head in self.frontier():
+            self.put(unit.head, before.head, "acomp")
+        else:
+            self.put(unit.head, self.nearest("NP", "V"), "amod")
+
+    def adverb(self, unit: Unit, number: int) -> None:
+        following = self.units[number + 1] if number + 1 < len(self.units) else None
+        kind = following.kind if following is not None else ""
+        if self.clause.root < 0:
+            self.wait(unit.head, "advmod")
+        elif kind == "J" and following is not None:
+            self.arcs.add(unit.head, following.head, "advmod")
+        elif kind == "P" and unit.word in ADVERBS_BEFORE_PREPOSITION:
+            return
+        elif kind == "P" and unit.word in ADVERBS_LIKE_PREPOSITIONS:
+            self.put(unit.head, place(self, unit.word), "advmod")
+        elif self.wants_object >= 0 and kind not in ("NP",):
+            self.put(unit.head, self.wants_object, "pcomp")
+            self.wants_object = -1
+        else:
+            self.arcs.add(unit.head, max(self.nearest("V"), self.nearest("J"), -1), "advmod")
+            if self.arcs.heads[unit.head] < 0:
+                self.arcs.add(unit.head, self.clause.last, "advmod")
+
+    def relative(self, unit: Unit, number: int) -> None:
+        if self.clause.root >= 0 and self.finite_verb_ahead(number + 1):
+            self.open("relcl", unit.head)
+        else:
+            self.noun_phrase(unit, number)
+
+    def existential(self, unit: Unit, number: int) -> None:
+        if self.clause.root >= 0:
+            self.open("conj" if self.joiner >= 0 else "ccomp")
+        self.wait(unit.head, "expl")
+
+    def subordinator(self, unit: Unit, number: int) -> None:
+        following = self.units[number + 1] if number + 1 < len(self.units) else None
+        only_clauses = unit.word in ("while", "because", "if", "although", "though", "when", "where", "that")
+        if following is not None and self.finite_verb_ahead(number + 1, any_form=following.kind == "V"):
+            if self.clause.root < 0:
+                self.wait(unit.head, "mark")
+                return
+            after_noun = self.kinds.get(self.clause.last) == "NP"
+            self.open("relcl" if unit.word in ("where", "that") and after_noun else "advcl")
+            self.wait(unit.head, "advmod" if unit.tag == "WRB" else "mark")
+        elif only_clauses:
+            self.arcs.add(unit.head, self.nearest("V", "NP", "J"), "mark")
+            if self.arcs.heads[unit.head] < 0:
+                self.wait(unit.head, "mark")
+        else:
+            self.preposition(unit, number)
+
+    def other(self, unit: Unit, number: int) -> None:
+        if unit.kind == "TO":
+            if self.finite_verb_ahead(number + 1, any_form=True):
+                if self.clause.root >= 0:
+                    self.open("xcomp")
+                self.wait(unit.head, "aux")
+            else:
+                self.preposition(unit, number)
+        elif unit.kind == "RP" and self.nearest("V") >= 0:
+            self.arcs.add(unit.head, self.nearest("V"), "prt")
+        elif self.clause.last >= 0:
+            self.arcs.add(unit.head, self.clause.last, "punct" if not self.words[unit.head].isalnum() else "dep")
+        else:
+            self.clauses[0].waiting.append((unit.head, "punct"))
+
+    def finished(self) -> Arcs:
+        """Closes what is open, so that every word but one has a head."""
+        if self.joiner >= 0:
+            self.settle_joiner(self.joiner, self.joiner)
+        while len(self.clauses) > 1:
+            clause = self.clauses.pop()
+            self.clause.waiting += clause.waiting
+            if clause.root >= 0:
+                self.put(clause.root, self.nearest("NP", "V", "J"), "conj")
+        main = self.clauses[0]
+        if main.root < 0:
+            main.root = main.waiting[0][0]
+        self.give_waiting(main.root)
+        for word, head in enumerate(self.arcs.heads):
+            if head < 0 and word != main.root:
+                self.arcs.add(word, main.root, "punct" if self.tags[word] not in NOUNS else "dep")
+        self.arcs.add(main.root, main.root, "ROOT")
+        return self.arcs

@@ -1,0 +1,249 @@
+"""Part-of-speech tags of the rule-based parser: textblob's tagger, mended by rules for the language of captions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hfcomp.negatives.rule_words import (
+    ALWAYS,
+    BASE_FORMS,
+    COLORS,
+    ING_NOUNS,
+    ING_PURPOSES,
+    INTRANSITIVE,
+    PARTICLES,
+    PURPOSE_HEADS,
+    QUANTITIES,
+    S_FORMS,
+)
+
+NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
+ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
+DETERMINERS = frozenset({"DT", "PDT", "PRP$", "WP$"})
+FINITE = frozenset({"MD", "VBD", "VBP", "VBZ"})
+VERBS = FINITE | {"VB", "VBG", "VBN"}
+BE = frozenset({"is", "are", "was", "were", "be", "been", "being", "am", "'s", "'re"})
+HAVE = frozenset({"has", "have", "had", "having"})
+DO = frozenset({"do", "does", "did"})
+
+_NOT_VERBS_AFTER = DETERMINERS | ADJECTIVES | {"CD", "POS"}
+
+UNIVERSAL = (
+    dict.fromkeys(("NN", "NNS"), "NOUN")
+    | dict.fromkeys(("NNP", "NNPS"), "PROPN")
+    | dict.fromkeys(("JJ", "JJR", "JJS"), "ADJ")
+    | dict.fromkeys(("RB", "RBR", "RBS"), "ADV")
+    | dict.fromkeys(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"), "VERB")
+    | dict.fromkeys(("DT", "PDT"), "DET")
+    | dict.fromkeys(("PRP", "PRP$", "WP", "WP$", "WDT", "EX"), "PRON")
+    | dict.fromkeys(("IN", "RP"), "ADP")
+    | dict.fromkeys(("TO", "POS"), "PART")
+    | dict.fromkeys((".", ",", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"), "PUNCT")
+    | dict.fromkeys(("$", "#", "SYM"), "SYM")
+    | {"MD": "AUX", "CC": "CCONJ", "CD": "NUM", "WRB": "SCONJ", "UH": "INTJ", "FW": "X", "LS": "X", "_SP": "SPACE"}
+)
+_PUNCTUATION = (
+    dict.fromkeys((".", "!", "?"), ".")
+    | dict.fromkeys((":", ";", "...", "…", "--", "–", "—"), ":")
+    | {",": ",", "``": "``", "“": "``", "''": "''", "”": "''", '"': "''", "(": "-LRB-", "[": "-LRB-", ")": "-RRB-"}
+    | {"]": "-RRB-", "-": "HYPH", "/": "SYM", "&": "CC", "+": "SYM", "=": "SYM", "@": "IN", "#": "#", "$": "$"}
+)
+
+
+def penn_tags(words: Sequence[str]) -> list[str]:
+    """Tags the words of one sentence, without white space among them.
+
+    Args:
+        words: As spaCy's English tokeniser splits them.
+
+    Returns:
+        One Penn Treebank tag per word; every one is a key of `UNIVERSAL`.
+    """
+    if not words:
+        return []
+    plain = _without_needless_capitals(words)
+    lower = [word.lower() for word in words]
+    tags = _first_tags(plain, lower)
+    for i in range(len(lower)):
+        _mend_closed_words(lower, tags, i)
+    for i in range(len(lower)):
+        _mend_modifiers(lower, tags, i)
+    for i in range(len(lower)):
+        _mend_verbs(lower, tags, i)
+    for i in range(len(lower)):
+        _mend_small_words(lower, tags, i)
+    return tags
+
+
+def _without_needless_capitals(words: Sequence[str]) -> list[str]:
+    """Lower case where a capital says nothing: the first word, and every word of a title or a shout."""
+    letters = [word for word in words if word[0].isalpha()]
+    if len(letters) > 3 and sum(word[0].isupper() for word in letters) > 0.6 * len(letters):
+        return [word.lower() for word in words]
+    return [words[0] if words[0].isupper() and len(words[0]) > 1 else words[0].lower(), *words[1:]]
+
+
+def _first_tags(plain: list[str], lower: list[str]) -> list[str]:
+    from textblob.en import parser
+
+    found = [tag.partition("|")[0] for _, tag in parser.find_tags(plain)]
+    tags = []
+    for word, tag in zip(lower, found, strict=True):
+        if not any(map(str.isalnum, word)):
+            tags.append(_PUNCTUATION.get(word, "." if word[0] in ".!?" else "NFP"))
+        elif word.isdigit():
+            tags.append("CD")
+        else:
+            tags.append(ALWAYS.get(word, tag if tag in UNIVERSAL and UNIVERSAL[tag] != "PUNCT" else "NN"))
+    return tags
+
+
+def _at(tags: Sequence[str], i: int) -> str:
+    return tags[i] if 0 <= i < len(tags) else ""
+
+
+def _mend_closed_words(lower: list[str], tags: list[str], i: int) -> None:
+    word, after, following = lower[i], _at(tags, i + 1), _at(lower, i + 1)
+    before = _at(tags, i - 1)
+    if word == "'s" or word == "'":
+        tags[i] = "POS" if before in NOUNS else ("VBZ" if word == "'s" else "''")
+    elif word == "there":
+        tags[i] = "EX" if following in BE or _at(lower, i - 1) in BE else "RB"
+    elif word == "her":
+        tags[i] = "PRP$" if after in NOUNS | ADJECTIVES | {"VBN", "VBG", "CD"} else "PRP"
+    elif word == "that":
+        if before in NOUNS and (after in VERBS | {"PRP", "RB", "EX"} or following in S_FORMS):
+            tags[i] = "WDT"
+        elif after in NOUNS | ADJECTIVES:
+            tags[i] = "DT"
+    elif word in ("next", "close") and following in ("to", "too"):
+        tags[i], tags[i + 1] = "RB", "IN"
+    elif word in ("outside", "inside"):
+        if before in DETERMINERS:
+            tags[i] = "NN" if following == "of" else "JJ"
+        elif after in DETERMINERS | NOUNS | ADJECTIVES | {"CD", "PRP"} or following == "of":
+            tags[i] = "IN"
+    elif word == "close":
+        tags[i] = "JJ"
+    elif word == "up" and _at(lower, i - 1) == "close":
+        tags[i] = "NN"
+
+
+def _mend_modifiers(lower: list[str], tags: list[str], i: int) -> None:
+    """Participles, colours and -ing words before nouns, and words of place such as "top" and "left"."""
+    word, tag, before, after = lower[i], tags[i], _at(tags, i - 1), _at(tags, i + 1)
+    previous, following = _at(lower, i - 1), _at(lower, i + 1)
+    in_phrase = before in _NOT_VERBS_AFTER
+    if word in ("top", "front", "back", "middle", "side", "bottom", "center", "left", "right"):
+        if following == "of" or (after not in NOUNS | ADJECTIVES and (in_phrase or before in {"IN", "NN"})):
+            tags[i] = "NN"
+        elif after in NOUNS and in_phrase:
+            tags[i] = "NN" if word == "side" else "JJ"
+        elif word in ("front", "side", "center", "bottom", "middle"):
+            tags[i] = "NN"
+    elif word in COLORS:
+        tags[i] = "JJ" if word != "orange" or after in NOUNS | ADJECTIVES | {"CC"} else "NN"
+    elif tag != "IN" and word.endswith("ing") and any(letter in "aeiouy" for letter in word[:-3]):
+        tags[i] = _ing_tag(word, tag, before, following, after)
+    elif (
+        tag in ("VBN", "VBD")
+        and in_phrase
+        and after in NOUNS | ADJECTIVES | {"VBG"}
+        or tag in ("VBN", "VBD")
+        and before in ("IN", "")
+        and after in NOUNS
+        and word.endswith("ed")
+    ):
+        tags[i] = "JJ"
+    elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and _at(tags, i - 2) in DETERMINERS:
+        # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has it
+        tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
+    elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word not in ("be",) and previous != "to":
+        tags[i] = "NN"
+
+
+def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
+    if word in ING_PURPOSES and following in PURPOSE_HEADS and before not in NOUNS | {"VBZ", "VBP"}:
+        return "NN"
+    if word in ING_NOUNS:
+        return "NN"
+    if before in _NOT_VERBS_AFTER and after in NOUNS:
+        return "JJ"
+    if before in _NOT_VERBS_AFTER and before != "CD":
+        return "NN"
+    if tag in ("NN", "JJ") and before in {"IN"} and after not in DETERMINERS | {"IN"}:
+        return "NN"
+    return "VBG"
+
+
+def _subject_number(lower: list[str], tags: list[str], i: int) -> str:
+    """What noun phrase ends before word `i`: "" for none, else "singular" or "plural"; "a group of X" is both."""
+    tag = _at(tags, i - 1)
+    if tag == "RB":
+        return _subject_number(lower, tags, i - 1)
+    if tag in ("NNS", "NNPS"):
+        return "plural"
+    return "singular" if tag in NOUNS or tag in ("WDT", "WP") else ""
+
+
+def _has_main_verb(tags: Sequence[str], start: int, end: int) -> bool:
+    return any(tag in FINITE for tag in tags[start:end])
+
+
+def _mend_verbs(lower: list[str], tags: list[str], i: int) -> None:
+    """Finite verbs that the tagger takes for nouns ("a dog chases a cat", "two men ride bikes"), and the reverse."""
+    word, tag, after = lower[i], tags[i], _at(tags, i + 1)
+    number = _subject_number(lower, tags, i)
+    closed = after not in NOUNS | ADJECTIVES | FINITE | {"POS"}
+    opens = after in DETERMINERS | {"IN", "TO", "CD", "RB", "RP", "PRP", "WRB", ".", "", ","}
+    if tag == "NNS" and number == "singular" and not _has_main_verb(tags, 0, len(tags)):
+        article = lower[_phrase_start(tags, i)]
+        if (word in S_FORMS and (opens or after in NOUNS | ADJECTIVES)) or (article in ("a", "an") and opens):
+            tags[i] = "VBZ"
+    elif tag == "NNS" and word in S_FORMS and (_at(tags, i - 1) == "CC" or _at(lower, i - 1) in ("that", "who")):
+        tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag
+    elif word in BASE_FORMS and tag in ("NN", "VB", "VBP", "IN") and number == "plural":
+        tags[i] = "VBP" if closed or tag == "VBP" or after in ("NNS",) else tag
+    elif word in BASE_FORMS and _at(lower, i - 1) == "to" and _at(lower, i - 2) != "next" and closed:
+        tags[i] = "VB"
+    elif (
+        word in BASE_FORMS
+        and number == "singular"
+        and opens
+        and _at(tags, _phrase_start(tags, i) - 1) == "CC"
+        or tag == "VB"
+        and number == "plural"
+    ):
+        tags[i] = "VBP"
+    elif tag in ("VB", "VBP") and number == "singular" and word not in BE | HAVE:
+        tags[i] = "VBP" if _at(lower, i - 1) in QUANTITIES else "NN"
+    elif tag in ("VBZ",) and _at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
+        tags[i] = "NNS"
+    elif tag == "VBD" and word.endswith("ed") and (_at(lower, i - 1) in BE | HAVE or _is_reduced(word, after)):
+        tags[i] = "VBN"
+
+
+def _is_reduced(word: str, after: str) -> bool:
+    """Whether a form in -ed is more likely a participle ("a car parked by a tree") than a past tense."""
+    return word not in INTRANSITIVE and after in ("IN", "CC", ".", "", ",", "RP", "TO", "RB", "VBG")
+
+
+def _phrase_start(tags: list[str], i: int) -> int:
+    """Index of the first word of the noun phrase that ends before word `i`."""
+    j = i
+    while j > 0 and tags[j - 1] in NOUNS | ADJECTIVES:
+        j -= 1
+    return j - 1 if j > 0 and tags[j - 1] in DETERMINERS else j
+
+
+def _mend_small_words(lower: list[str], tags: list[str], i: int) -> None:
+    """Infinitive or direction, particle or preposition, relative or not."""
+    word, before, after = lower[i], _at(tags, i - 1), _at(tags, i + 1)
+    if word == "to":
+        tags[i] = "TO" if after == "VB" or (after == "RB" and _at(tags, i + 2) == "VB") else "IN"
+    elif word in PARTICLES and before in VERBS and after in ("IN", "TO", ".", "", "CC", ",", "VBG", "RB"):
+        tags[i] = "RP"
+    elif word == "down" or (word == "up" and tags[i] != "NN"):
+        tags[i] = "RP" if before in VERBS and after not in DETERMINERS else "IN" if after in DETERMINERS else "RB"
+    elif tags[i] == "RP" and after in DETERMINERS | NOUNS | ADJECTIVES:
+        tags[i] = "IN" if word not in ("up",) else "RP"

@@ -1,0 +1,94 @@
+"""Words of captions that the rule-based parser knows better than a tagger made for newspapers."""
+
+from __future__ import annotations
+
+
+def word_set(*words: str) -> frozenset[str]:
+    """The words of texts in which they are apart by spaces."""
+    return frozenset(word for text in words for word in text.split())
+
+
+COLORS = word_set(
+    "red white black blue green yellow brown purple pink grey gray orange beige tan violet turquoise teal"
+)
+# What people and things do in captions. Their forms in -s are plural nouns to a tagger that knows newspapers.
+CAPTION_VERBS = sorted(
+    word_set(
+        "appear board brush carry catch chase chew climb come compete cook cover cross cut do drink drive eat enjoy "
+        "fall feed fill fly gallop gather get give go graze grind hang have help hit hold jump kick kiss kneel lay "
+        "lead lean leap lick lie look make mingle move open overlook pass perch perform pet play point pose practice "
+        "prepare pull push race reach read rest ride roam roll run sail see serve share show sit skate skateboard ski "
+        "sleep slide smile sniff stand stare surf swim swing take talk throw touch travel try turn use wade wait walk "
+        "watch wear work"
+    )
+)
+S_FORMS = frozenset(
+    verb[:-1] + "ies"
+    if verb.endswith("y") and verb[-2] not in "aeiou"
+    else verb + ("es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else "s")
+    for verb in CAPTION_VERBS
+)
+BASE_FORMS = frozenset(CAPTION_VERBS)
+# -ing words that name things, and those that say what a thing is for ("dining table").
+ING_NOUNS = word_set(
+    "awning bedding being building carving ceiling clearing clothing covering crossing drawing dressing dwelling "
+    "earring evening fencing filling flooring frosting gathering icing inning king landing lettering lighting "
+    "lightning marking meeting morning molding offering opening outing painting paneling plumbing pudding railing "
+    "ring seasoning setting serving shelving siding sling spring stocking string stuffing thing topping towing "
+    "viking wedding wing wording writing"
+)
+ING_PURPOSES = word_set(
+    "baking bathing boarding bowling changing cooking cutting dining dressing drinking driving fishing frying "
+    "hiking hunting jumping landing living measuring mixing packing parking playing racing riding rocking sailing "
+    "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
+    "training wading waiting washing wrapping writing"
+)
+PURPOSE_HEADS = word_set(
+    "alley area bag bags bench bike bin board boards bowl boat boats cabinet car cars cart carts chair chairs "
+    "competition competitions course cup cups dish dishes equipment event field game gear glass glasses gloves "
+    "hall hill house knife lane line lot lots machine machines mall mat meter meters pan pans paper park pole "
+    "poles pool pot race rack resort ring rink rod room rooms seat ship sign signs slope space spaces spoon spot "
+    "store structure suit suits table tables tent tools track tray trunks trophy vest wheel"
+)
+# Past tenses without an object, which can hardly be participles.
+INTRANSITIVE = word_set("climbed danced jumped looked rested skied smiled stared walked waited")
+# One word, one tag: the tagger's lexicon has another or none.
+ALWAYS = (
+    dict.fromkeys(
+        ("beside", "besides", "atop", "amongst", "amidst", "amid", "aboard", "alongside", "onto", "near"), "IN"
+    )
+    | dict.fromkeys(("underneath", "beneath", "upon", "inbetween", "towards", "toward", "w/", "among", "behind"), "IN")
+    | dict.fromkeys(("who", "whom"), "WP")
+    | dict.fromkeys(("a", "an", "the", "some", "another", "each", "every", "any", "no", "both", "all", "these"), "DT")
+    | dict.fromkeys(("and", "or", "&", "but"), "CC")
+    | dict.fromkeys(("many", "several", "various", "multiple", "few", "other", "cooked", "male", "female"), "JJ")
+    | dict.fromkeys(("lots", "people", "sheep", "glasses", "others", "cattle", "bears", "tracks", "spreads"), "NNS")
+    | dict.fromkeys(("something", "someone", "anything", "nothing", "everyone", "everything"), "NN")
+    | dict.fromkeys(("broccoli", "couple", "stop", "bunch", "dozen", "bear", "monitor", "wear", "cell"), "NN")
+    | dict.fromkeys(("asleep", "awake", "upside", "full", "upright", "ready"), "JJ")
+    | dict.fromkeys(("together", "outdoors", "indoors", "away", "alone", "nearby", "outside", "inside"), "RB")
+    | dict.fromkeys(("is", "has", "does"), "VBZ")
+    | dict.fromkeys(("are", "have", "do"), "VBP")
+    | {"them": "PRP", "it": "PRP", "that": "IN", "which": "WDT", "her": "PRP$", "his": "PRP$", "its": "PRP$"}
+    | {"cut": "VBN", "sat": "VBD", "set": "VBN", "made": "VBN", "being": "VBG", "while": "IN", "past": "IN"}
+)
+PARTICLES = word_set("up down off out over on around in by through along across about under")
+QUANTITIES = word_set(
+    "all array assortment both bunch couple crowd dozen dozens each few flock group groups herd line lot lots "
+    "most number one pack pair pairs row rows series set some three trio two variety"
+)
+MEASURES = word_set(
+    "array assortment bunch couple crowd dozen flock group herd lot lots number pack pair piece row series set "
+    "slice trio two three four some variety"
+)
+PARTS_OF_THINGS = word_set("back bottom center edge end front middle side top")
+ANIMATE = word_set(
+    "adult animal baby batter bear bird boy bull cat catcher cattle child couple cow crowd dog duck elephant "
+    "family female friend giraffe girl goat goose group guy herd horse kid kitten lady lamb male man men monkey "
+    "mother officer people person pitcher player police polar pony puppy rider sheep skateboarder skier "
+    "snowboarder soldier surfer team toddler umpire woman women worker zebra father student individual gentleman "
+    "crew audience seagull pigeon teenager youth biker cyclist motorcyclist skater someone he she they"
+)
+ADVERBS_BEFORE_PREPOSITION = word_set("all directly halfway just partially partly right straight way")
+ADVERBS_LIKE_PREPOSITIONS = word_set("next close far out away")
+NOMINATIVES = frozenset({"he", "she", "they", "i", "we", "you", "it"})

@@ -1,0 +1,363 @@
+"""Swap negatives: two nouns, adjectives, noun phrases or verbs of a caption change places.
+
+Source: Yuksekgonul, Bianchi, Kalluri, Jurafsky, Zou, "When and why vision-language models behave like bags-of-words,
+and what to do about it?", ICLR 2023, arXiv:2210.01936 (NegCLIP), whose negatives keep the words and change who is what
+to whom. What the authors' script and ours do differently:
+
+* **By place.** The script replaces text, so that every "man" of "woman" moves too; here two spans change places.
+* **Form.** The script writes phrases in small letters and puts spaces before full stops, by which a model can tell a
+  negative without reading it. Here all outside the two parts stays, but for "a" or "an" before them and for the
+  capital at the start, which keeps its place.
+* **False negatives.** The script swaps any two of a sort. Here a swap has to change what the caption says; see below.
+* **Adverbs** are not swapped: few captions have two, and those that have rarely turn false.
+* **Phrases of any length**; the script asks for three words.
+
+What is not swapped, since the caption would stay true:
+
+* Equal words, and words that may name one thing ("man" and "person", "couch" and "sofa"; `MAY_BE_ONE`).
+* **Coordinated things**: "a cat and a dog", lists. Only a part of a phrase may move there: "a black cat and a white
+  dog" becomes "a black dog and a white cat". What stands between decides, not the parser's `conj`: in "a cat on a mat
+  and a dog" the swap of cat and dog changes who is on the mat.
+* **Symmetric relations**: next to, beside, near, by, close to, across from, opposite, alongside, and the like, also
+  with a verb of posture ("is sitting next to", "parked by"); "facing", "kissing", "talking to". "with" counts as one
+  of them ("a man with a dog"), but not behind another participle ("a bowl filled with fruit"). "A dog running next to
+  a bike" is swapped: who runs has changed.
+* **Parallel parts**: "a man in a hat and a woman in a hat", where the swap only reorders what "and" joins.
+
+What is not swapped, since the caption would no longer be English: singular with plural; names with nouns; a noun that
+has a determiner with one that has none ("a dog on grass"); a noun without plural to a place behind "a" ("a snow");
+verbs of different form, or one with an object for one without ("sitting on a bench eating a sandwich"). A second size
+or colour is not put before a noun that keeps its own. The result can still be absurd ("a bench sitting on a man"), as
+in the paper.
+
+What it cannot see: whether the swapped caption happens to be true as well ("a large dog and a white cat", the dog
+being white, too), and errors of the parser. Filters by likelihood and by the model's own scores come after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations, islice
+from typing import TYPE_CHECKING
+
+from hfcomp.negatives.caption_words import (
+    COLORS,
+    MASS_NOUNS,
+    MAY_BE_ONE,
+    MUTUAL_VERBS,
+    PICTURE_NOUNS,
+    POSTURES,
+    SIZES,
+    SYMMETRIC_RELATIONS,
+    TALKING_VERBS,
+    words,
+)
+from hfcomp.negatives.drawing import draw_by_sort
+from hfcomp.negatives.negative import Negative, caption_rng
+from hfcomp.negatives.phrases import (
+    NOUN_CLASSES,
+    Part,
+    adjectives,
+    base_form,
+    described_noun,
+    noun_phrases,
+    nouns,
+    tokens_between,
+    verbs,
+    with_auxiliaries,
+)
+from hfcomp.negatives.surface import rewrite, without_capital_of_place
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+Pair = tuple[Part, Part]
+
+SWAPS = ("nouns", "adjectives", "noun_phrases", "verbs")
+_KINDS = {
+    "nouns": ("swap_obj", "object"),
+    "adjectives": ("swap_att", "attribute"),
+    "noun_phrases": ("swap_obj", "object"),
+    "verbs": ("swap_rel", "relation"),
+}
+_LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
+_COUNTING_DETERMINERS = words("a an another each every either neither one")
+_FINITE = ("VBZ", "VBP", "VBD", "MD")
+_PARTICIPLES = ("VBG", "VBN")
+# "that is also sitting right next to": what is longer is no symmetric relation, and need not be read on
+_MOST_WORDS_OF_A_RELATION = 10
+# Where a caption falls into pieces whose order says nothing.
+_BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
+
+
+def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int = 1, seed: int = 0) -> list[Negative]:
+    """Draws hard negatives of one caption by letting two of its parts change places.
+
+    The sort of swap is drawn first, uniformly among those the caption allows, then the pair, so that the many pairs of
+    nouns do not crowd out the few of verbs. No pair is drawn twice. Caption, its parse, seed and `swaps` decide the
+    result; fewer negatives are the first of more.
+
+    Args:
+        doc: A parsed caption, with word classes, Penn tags, lemmas and noun chunks.
+        swaps: Some of `SWAPS`, in any order: `nouns` (kind `swap_obj`, category object), `adjectives` (`swap_att`,
+            attribute), `noun_phrases` (`swap_obj`, object), `verbs` (`swap_rel`, relation).
+        num_negatives: How many to draw.
+        seed: Any integer.
+
+    Returns:
+        At most `num_negatives` negatives with distinct texts, none equal to the caption; fewer, or none, if the
+        caption allows no more. `spans` are the two parts in the caption; `keyword` is the first of them and
+        `replacement` the second, which now stands there, both as the caption writes them.
+
+    Raises:
+        ValueError: A sort of swap is not known, none is given, or `num_negatives` is below 1.
+    """
+    _check_request(swaps, num_negatives)
+    pairs = {swap: list(_PAIRS[swap](doc)) for swap in SWAPS if swap in swaps}
+    seen = {_folded(doc.text)}
+
+    def make(swap: str, pair: Pair) -> Negative | None:
+        text = _swapped(pair)
+        if _folded(text) in seen or _same_pieces(doc.text, text):
+            return None
+        seen.add(_folded(text))
+        return _negative(text, swap, pair)
+
+    return draw_by_sort(pairs, make, num_negatives, caption_rng(seed, doc.text, "swap"))
+
+
+def _check_request(swaps: Sequence[str], num_negatives: int) -> None:
+    if isinstance(swaps, str) or not swaps or not set(swaps) <= set(SWAPS):
+        raise ValueError(f"swaps is {swaps!r}; expected a sequence with some of {', '.join(SWAPS)}.")
+    if num_negatives < 1:
+        raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+
+
+def _folded(text: str) -> str:
+    """A text without what makes no other caption of it: case, white space, and "an" for "a"."""
+    return " ".join("a" if word == "an" else word for word in text.casefold().split())
+
+
+def _swapped(pair: Pair) -> str:
+    first, second = pair
+    caption = first.doc.text
+    moved = without_capital_of_place(caption, first.span, is_name=first.is_name)
+    return rewrite(caption, (first.span, second.span), (second.text, moved))
+
+
+def _negative(text: str, swap: str, pair: Pair) -> Negative:
+    kind, category = _KINDS[swap]
+    first, second = pair
+    return Negative(text, kind, first.text, second.text, category, (first.span, second.span))
+
+
+def _same_pieces(caption: str, text: str) -> bool:
+    """Whether two captions say the same pieces in another order: "a cat in a box and a dog in a box"."""
+    return _pieces(caption) == _pieces(text)
+
+
+def _pieces(caption: str) -> Counter[str]:
+    without_articles = re.sub(r"\b(?:an?|the)\b", " ", caption.casefold())
+    return Counter(" ".join(piece.split()) for piece in _BETWEEN_PIECES.split(without_articles) if piece.strip())
+
+
+def _may_be_one(first: Part, second: Part) -> bool:
+    """Whether two parts may name the same thing, property or action."""
+    one, other = first.lemma, second.lemma
+    return one == other or other in MAY_BE_ONE.get(one, ()) or first.text.casefold() == second.text.casefold()
+
+
+def _order_matters(first: Part, second: Part) -> bool:
+    """Whether "X ... Y" says something else than "Y ... X", by what stands between two noun phrases.
+
+    Other things between them do not count: in "a plate with an orange and a fork" only "with" does.
+    """
+    telling = (token for token in tokens_between(first, second) if token.pos_ not in _LIST_CLASSES)
+    rest = list(islice(telling, _MOST_WORDS_OF_A_RELATION))
+    # "a cat that is sitting right next to a dog" says of two things only that they are close
+    while rest and rest[0].pos_ in ("AUX", "ADV") and tuple(token.lower_ for token in rest) not in SYMMETRIC_RELATIONS:
+        rest = rest[1:]
+    if not rest:
+        return False
+    relation = tuple(token.lower_ for token in rest)
+    if rest[0].pos_ == "VERB":
+        return not _is_mutual(rest[0], relation[1:])
+    return relation not in SYMMETRIC_RELATIONS
+
+
+def _is_mutual(verb: Token, relation: tuple[str, ...]) -> bool:
+    """Whether a verb and what follows say the same of both sides: "sits beside", "playing with", "kissing"."""
+    name = base_form(verb)
+    if not relation:
+        return name in MUTUAL_VERBS or name in POSTURES
+    if relation in (("to",), ("with",)) and name in TALKING_VERBS:
+        return True
+    # "filled with" and "covered with" say who holds whom; "playing with" does not.
+    joins = relation == ("with",) and verb.tag_ != "VBN"
+    return joins or (name in POSTURES and relation in SYMMETRIC_RELATIONS)
+
+
+def _determiner(part: Part) -> str | None:
+    """The determiner before a noun, in small letters; None for a bare one."""
+    doc, place = part.doc, part.start - 1
+    while place >= 0 and (doc[place].pos_ in ("ADJ", "NUM") or _is_hyphen_or_participle(doc[place])):
+        place -= 1
+    if place < 0:
+        return None
+    token = doc[place]
+    return token.lower_ if token.pos_ == "DET" or token.tag_ in ("DT", "PRP$", "POS") else None
+
+
+def _is_hyphen_or_participle(token: Token) -> bool:
+    return token.text == "-" or (token.pos_ == "VERB" and token.tag_ in _PARTICIPLES and token.dep_ == "amod")
+
+
+def _phrase_around(part: Part, phrases: Iterable[Part]) -> Part:
+    """The noun phrase that holds a part; the part itself if no phrase does."""
+    return next((one for one in phrases if one.start <= part.start and part.end <= one.end), part)
+
+
+def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
+    """What a phrase says besides a part of it: its words without determiners."""
+    words = (phrase.doc[place] for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
+    return [word.lower_ for word in words if word.pos_ not in ("DET", "PRON")]
+
+
+def _noun_pairs(doc: Doc) -> Iterable[Pair]:
+    phrases = noun_phrases(doc)
+    around = {part: _phrase_around(part, phrases) for part in nouns(doc)}
+    determiners = {part: _determiner(part) for part in around}
+    for first, second in combinations(around, 2):
+        one, other = around[first], around[second]
+        if first.tag != second.tag or one is other or _may_be_one(first, second):
+            continue
+        if not _determiners_fit(first, determiners[first], second, determiners[second]):
+            continue
+        if _order_matters(one, other) or _rest_of_phrase(one, first) != _rest_of_phrase(other, second):
+            yield first, second
+
+
+def _determiners_fit(first: Part, before_first: str | None, second: Part, before_second: str | None) -> bool:
+    if first.tag in ("NNS", "NNPS"):
+        return True
+    if (before_first is None) != (before_second is None):
+        return False
+    return not (
+        (before_first in _COUNTING_DETERMINERS and second.lemma in MASS_NOUNS)
+        or (before_second in _COUNTING_DETERMINERS and first.lemma in MASS_NOUNS)
+    )
+
+
+def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
+    phrases = noun_phrases(doc)
+    described = {part: described_noun(part) for part in adjectives(doc)}
+    around = {part: _phrase_around(part, phrases) for part in described}
+    for first, second in combinations(described, 2):
+        one, other = described[first], described[second]
+        if one is None or other is None or one.i == other.i or _may_be_one(first, second):
+            continue
+        if {base_form(one), base_form(other)} & PICTURE_NOUNS:
+            continue
+        if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
+            continue
+        if base_form(one) != base_form(other) or _order_matters(around[first], around[second]):
+            yield first, second
+
+
+def _class_of(word: str) -> frozenset[str]:
+    return next((words for words in (COLORS, SIZES) if word in words), frozenset())
+
+
+def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
+    """Whether an adjective can take another's place before a noun: no second colour or size, and none out of "and"."""
+    doc, others = old.doc, _class_of(new.doc[new.head].lower_)
+    run = [token for token in doc[max(0, old.start - 3) : noun.i] if not old.start <= token.i < old.end]
+    after = next((token for token in run if token.i >= old.end), None)
+    before = doc[old.start - 1] if old.start else None
+    joined = any(token is not None and (token.pos_ == "CCONJ" or token.text == ",") for token in (before, after))
+    if joined:
+        # "black and white cat": only another colour can stand for "black"
+        return bool(others) and others == _class_of(doc[old.head].lower_)
+    beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
+    return not any(token.lower_ in others for token in beside)
+
+
+def _reaches(token: Token, adjective: Part) -> bool:
+    """Whether only adjectives stand from a token to an adjective."""
+    return all(adjective.doc[place].pos_ == "ADJ" for place in range(token.i, adjective.start))
+
+
+def _phrase_pairs(doc: Doc) -> Iterable[Pair]:
+    phrases = [(part, (_number(part), _is_bare(part))) for part in noun_phrases(doc)]
+    for (first, form), (second, other) in combinations(phrases, 2):
+        if form == other and not _may_be_one(first, second) and _order_matters(first, second):
+            yield first, second
+
+
+def _is_bare(phrase: Part) -> bool:
+    """Whether a singular phrase lacks a determiner: "mirror" of "a sink and mirror", "station" of "at station"."""
+    starts_with = phrase.doc[phrase.start]
+    has_determiner = starts_with.pos_ in ("DET", "NUM") or starts_with.tag_ in ("DT", "PDT", "POS")
+    return phrase.tag == "NN" and phrase.lemma not in MASS_NOUNS and not has_determiner
+
+
+def _number(phrase: Part) -> str:
+    """`singular` or `plural`, by the verb behind the phrase where it shows that ("a group of people are")."""
+    words_behind = (token for token in phrase.doc[phrase.end :] if token.tag_ not in ("WDT", "WP", "RB"))
+    behind = next((token.tag_ for token in words_behind), "")
+    if behind in ("VBZ", "VBP"):
+        return "singular" if behind == "VBZ" else "plural"
+    return "plural" if phrase.tag in ("NNS", "NNPS") else "singular"
+
+
+def _verb_pairs(doc: Doc) -> Iterable[Pair]:
+    found = verbs(doc)
+    frames = {part: _frame(part) for part in found}
+    for first, second in combinations(found, 2):
+        between = list(tokens_between(first, second))
+        if _may_be_one(first, second) or not any(token.pos_ in NOUN_CLASSES for token in between):
+            continue
+        if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
+            continue
+        # "sitting at a table smiling": where one says nothing but itself, both are true of one subject in any order
+        joined = any(token.pos_ in ("CCONJ", "SCONJ") for token in between)
+        if "nothing" in (frames[first], frames[second]) and not (_has_own_subject(second) and joined):
+            continue
+        pair = _of_one_form(first, second)
+        if pair is not None:
+            yield pair
+
+
+def _frame(verb: Part) -> str:
+    """What follows a verb: an `object`, a `place` or the like behind a preposition, an `infinitive`, or `nothing`."""
+    for token in verb.doc[verb.end :]:
+        if token.pos_ == "ADV":
+            continue
+        if token.pos_ in ("ADP", "PART"):
+            return "infinitive" if token.tag_ == "TO" and token.pos_ == "PART" else "place"
+        return "object" if token.pos_ in (*NOUN_CLASSES, "DET", "ADJ", "NUM", "PRON") else "nothing"
+    return "nothing"
+
+
+def _has_own_subject(verb: Part) -> bool:
+    start = with_auxiliaries(verb).start
+    return start > 0 and verb.doc[start - 1].pos_ in (*NOUN_CLASSES, "PRON")
+
+
+def _of_one_form(first: Part, second: Part) -> Pair | None:
+    """The main verbs if they have one form ("is sitting", "standing"), else the groups ("is sitting", "stands")."""
+    if first.tag == second.tag:
+        return first, second
+    one, other = with_auxiliaries(first), with_auxiliaries(second)
+    form = one.doc[one.start].tag_
+    return (one, other) if form in _FINITE and form == other.doc[other.start].tag_ else None
+
+
+_PAIRS: dict[str, Callable[[Doc], Iterable[Pair]]] = {
+    "nouns": _noun_pairs,
+    "adjectives": _adjective_pairs,
+    "noun_phrases": _phrase_pairs,
+    "verbs": _verb_pairs,
+}

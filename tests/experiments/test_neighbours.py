@@ -1,0 +1,113 @@
+"""The column of hard images from a model's embeddings; about 3 seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from datasets import Dataset, Features, Image, Value
+
+from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments import neighbours
+from hfcomp.experiments.neighbours import with_neighbours
+from hfcomp.negatives.neighbours import nearest_neighbours
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return tiny.pairs(12)
+
+
+def found(dataset, clip, **settings):
+    told: list[str] = []
+    settings = {"number": 3, **settings}
+    return with_neighbours(dataset, place=clip, tell=told.append, device="cpu", **settings), told
+
+
+def test_the_neighbours_are_those_of_the_models_embeddings(rows, clip):
+    dataset, told = found(rows, clip)
+    expected = nearest_neighbours(Embedder(clip, device="cpu").images(undecoded(rows)["image"]), number=3)
+    assert dataset["neighbour_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
+    assert dataset.column_names == [*rows.column_names, "neighbour_ids"]
+    assert told == [f"12 images, each with the 3 nearest by image ({clip}, exact)"]
+
+
+def test_the_neighbours_of_captions_are_others(rows, clip):
+    dataset, told = found(rows, clip, by="caption")
+    expected = nearest_neighbours(Embedder(clip, device="cpu").texts(rows["caption"][:]).vectors, number=3)
+    assert dataset["neighbour_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
+    assert dataset["neighbour_ids"][:] != found(rows, clip)[0]["neighbour_ids"][:]
+
+
+def several_captions(rows) -> Dataset:
+    """Every image twice, each with a caption of its own and no id."""
+    images = [image for image in undecoded(rows)["image"] for _ in range(2)]
+    columns = {"image": images, "caption": [f"caption {row}" for row in range(24)]}
+    return Dataset.from_dict(columns, features=Features({"image": Image(), "caption": Value("string")}))
+
+
+@pytest.mark.parametrize("by", ["image", "caption"])
+def test_rows_with_the_same_image_get_the_same_id_and_are_no_neighbours(rows, clip, by):
+    dataset, _ = found(several_captions(rows), clip, by=by)
+    assert dataset["image_id"][:] == [str(2 * (row // 2)) for row in range(24)]
+    for row, near in enumerate(dataset["neighbour_ids"]):
+        assert len(set(near)) == 3 and dataset["image_id"][row] not in near
+        assert near == dataset["neighbour_ids"][row ^ 1]
+
+
+def test_copies_under_other_ids_are_no_neighbours(rows, clip):
+    ids = [f"photo-{row}" for row in range(24)]
+    dataset, _ = found(several_captions(rows).add_column("image_id", ids), clip, number=30)
+    assert all(f"photo-{row ^ 1}" not in near for row, near in enumerate(dataset["neighbour_ids"]))
+    assert {len(near) for near in dataset["neighbour_ids"]} == {22}
+
+
+def test_own_neighbours_of_the_set_are_replaced_and_told(rows, clip):
+    dataset, told = found(rows.add_column("neighbour_ids", [["x"]] * 12), clip)
+    assert "x" not in sum(dataset["neighbour_ids"][:], [])
+    assert "they take the place of the data set's own neighbour_ids" in told
+
+
+def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path, monkeypatch):
+    first, _ = found(rows, clip, cache=EmbeddingCache(tmp_path))
+
+    def refused(*args, **kwargs):
+        raise AssertionError("searched again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(neighbours, "neighbour_columns", refused)
+        patch.setattr(Embedder, "backbone", property(refused))
+        second, _ = found(rows, clip, cache=EmbeddingCache(tmp_path))
+        with pytest.raises(AssertionError, match="searched again"):
+            found(rows, clip, number=2, cache=EmbeddingCache(tmp_path))
+    assert second["neighbour_ids"][:] == first["neighbour_ids"][:] == found(rows, clip)[0]["neighbour_ids"][:]
+
+
+def test_the_column_lies_on_disk_as_any_other(rows, clip, tmp_path):
+    found(rows, clip)[0].to_parquet(tmp_path / "rows.parquet")
+    again = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert again["neighbour_ids"][:] == found(rows, clip)[0]["neighbour_ids"][:]
+    assert np.asarray(again[0]["image"]).shape == (32, 32, 3)
+
+
+def test_slow_searches_name_the_way_out(monkeypatch):
+    assert neighbours._how(100) == "exact"
+    monkeypatch.setattr(neighbours, "default_method", lambda images: "exact")
+    assert "pip install 'hfcomp[neighbours]'" in neighbours._how(30_000)
+
+
+def test_what_cannot_be_compared_is_refused(rows, clip):
+    with pytest.raises(ValueError, match="by='text': expected one of image, caption"):
+        found(rows, clip, by="text")
+    with pytest.raises(ValueError, match="search for neighbours needs the column 'image'"):
+        found(rows.remove_columns("image"), clip)
+    missing = rows.to_list()
+    missing[5]["image"] = None
+    with pytest.raises(ValueError, match="column 'image', row 5: found nothing"):
+        found(Dataset.from_list(missing, features=rows.features), clip)
+    missing = rows.to_list()
+    missing[4]["image_id"] = None
+    with pytest.raises(ValueError, match="column 'image_id', row 4: found nothing"):
+        found(Dataset.from_list(missing, features=rows.features), clip)
