@@ -69,6 +69,8 @@ def same_batch(method: Run, cost: StageSummary | None = None) -> Run:
     """
     trainer_class, changes = _as_info_nce(method)
     arguments = {**method.arguments, **changes}
+    if trainer_class is not method.trainer_class:  # whose default may be another number
+        arguments.setdefault("num_negatives", method.trainer_class.config_class.num_negatives)
     return replace(method, name="same-batch", trainer_class=trainer_class, arguments=arguments)
 
 

@@ -5,48 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from datasets import Dataset, Image, LargeList, List
+from datasets import Dataset, Image, LargeList, List, Value, concatenate_datasets
 
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
 from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.keywords import negative_columns
 
 Tell = Callable[[str], None]
 
 
-def training_rows(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Dataset:
+def training_rows(
+    config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell, num_negatives: int = 1
+) -> Dataset:
     """The rows that the method and its controls train on.
+
+    With `captions: all` the rows are all first captions, then all second ones and so on.
 
     Args:
         config: the experiment.
         column_names: contract name to the data set's own.
         seed: of the sandbox's scenes and of the keyword negatives.
         tell: receives a line about what was loaded, dropped or joined.
+        num_negatives: entries of a row's negatives, where they are made here; at least 1.
     """
     if config.dataset == SANDBOX:
-        from hfcomp.sandbox import KIND_WEIGHTS, training_set
-
-        kinds = config.negative_kinds
-        return training_set(
-            config.dataset_rows,
-            seed,
-            kind_weights={kind: KIND_WEIGHTS.get(kind, 1.0) for kind in kinds} if kinds else None,
-            edit_noise=config.edit_noise,
-            caption_noise=config.caption_noise,
-            false_negatives=config.false_negatives,
-        )
-    dataset = load_training_set(config.dataset, split=config.dataset_split, config=config.dataset_config)
-    tell(f"{len(dataset):,} rows from {config.dataset}")
-    dataset = _filtered(dataset, config.dataset_filter, tell)
-    dataset = longest_caption(rename_columns(dataset, column_names), tell)
+        dataset = _sandbox_rows(config, seed, num_negatives)
+    else:
+        dataset = load_training_set(config.dataset, split=config.dataset_split, config=config.dataset_config)
+        tell(f"{len(dataset):,} rows from {config.dataset}")
+        dataset = rename_columns(_filtered(dataset, config.dataset_filter, tell), column_names)
+        dataset = (every_caption if config.captions == "all" else longest_caption)(dataset, tell)
     if config.keyword_negatives:
-        dataset = _with_keyword_negatives(dataset, config, seed, tell)
+        dataset = _with_keyword_negatives(dataset, config, seed, num_negatives, tell)
     if config.concreteness_ratings:
         dataset = _with_concreteness(dataset, config.concreteness_ratings, tell)
-    return dataset
+    return _taking_part(dataset, config, tell)
+
+
+def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Dataset:
+    from hfcomp.sandbox import KIND_WEIGHTS, training_set
+
+    kinds = config.negative_kinds
+    return training_set(
+        config.dataset_rows,
+        seed,
+        kind_weights={kind: KIND_WEIGHTS.get(kind, 1.0) for kind in kinds} if kinds else None,
+        # more negatives would draw other scenes: with keyword negatives the scenes are the same for any number
+        num_negatives=1 if config.keyword_negatives else num_negatives,
+        edit_noise=config.edit_noise,
+        caption_noise=config.caption_noise,
+        false_negatives=config.false_negatives,
+    )
 
 
 def _filtered(dataset: Dataset, condition: str | None, tell: Tell) -> Dataset:
@@ -74,27 +87,68 @@ def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
     """
     if "caption" not in dataset.column_names or not isinstance(dataset.features["caption"], List | LargeList):
         return dataset
-    chosen = []
-    for row, captions in enumerate(dataset["caption"]):
-        texts = [text for text in captions or [] if text and text.strip()]
-        if not texts:
-            raise ValueError(
-                f"column 'caption', row {row}: {captions!r} holds no text. Remove the row, give it a caption, or "
-                "leave such rows out with dataset_filter."
-            )
-        chosen.append(max(texts, key=lambda text: len(text.split())))
+    chosen = [
+        max(_texts(captions, row), key=lambda text: len(text.split()))
+        for row, captions in enumerate(dataset["caption"])
+    ]
     tell("several captions per image: the longest is used")
     return dataset.remove_columns("caption").add_column("caption", chosen)
 
 
-def _with_keyword_negatives(dataset: Dataset, config: ExperimentConfig, seed: int, tell: Tell) -> Dataset:
+def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
+    """A row for every caption, which share their image, `image_id` and all other columns.
+
+    No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
+    the texts beside it. Rows taken twice by `select` would instead be written out, with their bytes, by the next
+    column that is added. So an image with fewer captions than another has rows without any, `None`, until all columns
+    are there. Without a column `image_id`, one with the number of the image is added.
+
+    Args:
+        dataset: with a column `caption` of lists.
+        tell: receives a line about the number of rows.
+
+    Raises:
+        ValueError: for a column that holds no lists, or a row without text.
+    """
+    feature = dataset.features.get("caption")
+    if not isinstance(feature, List | LargeList):
+        raise ValueError(
+            f"captions=all: column 'caption' holds {feature or 'nothing'}, expected lists of texts. Leave captions "
+            "out, or name the column of lists with column_names."
+        )
+    texts = [_texts(captions, row) for row, captions in enumerate(dataset["caption"])]
+    named = "image_id" in dataset.column_names
+    names = dataset["image_id"][:] if named else [str(row) for row in range(len(dataset))]
+    images = dataset.remove_columns(["caption", "image_id"] if named else "caption")
+    # added anew, so that rows chosen by a filter are written out here, once
+    images = images.add_column("image_id", names, feature=dataset.features["image_id"] if named else Value("string"))
+    most = max(map(len, texts), default=0)
+    tell(f"every caption is a row of its own: {sum(map(len, texts)):,} rows of {len(images):,} images")
+    captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
+    return concatenate_datasets([images] * most).add_column("caption", captions, feature=Value("string"))
+
+
+def _texts(captions: list[str | None] | None, row: int) -> list[str]:
+    texts = [text for text in captions or [] if text and text.strip()]
+    if not texts:
+        raise ValueError(
+            f"column 'caption', row {row}: {captions!r} holds no text. Remove the row, give it a caption, or "
+            "leave such rows out with dataset_filter."
+        )
+    return texts
+
+
+def _with_keyword_negatives(
+    dataset: Dataset, config: ExperimentConfig, seed: int, num_negatives: int, tell: Tell
+) -> Dataset:
     """Replaces the negatives of a data set; its other columns that speak of the old ones go with them."""
     columns = negative_columns(
-        dataset["caption"],
+        [caption or "" for caption in dataset["caption"]],
         concepts=config.keyword_negatives,
-        num_negatives=1,
+        num_negatives=num_negatives,
         seed=seed,
         matching=MATCHINGS[config.keyword_matching],
+        table=read_keyword_table(config.keyword_table) if config.keyword_table else PAPER_TABLE,
     )
     replaced = [name for name in dataset.column_names if name.startswith("negative_")]
     if replaced and "mask" in dataset.column_names:
@@ -105,8 +159,26 @@ def _with_keyword_negatives(dataset: Dataset, config: ExperimentConfig, seed: in
     for name, values in columns.items():
         dataset = dataset.add_column(name, values, feature=NEGATIVE_FEATURES[name])
     made = sum(bool(texts[0]) for texts in columns["negative_captions"])
-    tell(f"{made:,} captions have a keyword and got a negative; {len(dataset) - made:,} take part without")
+    others = sum(caption is not None for caption in dataset["caption"]) - made
+    fate = "are left out" if config.keyword_captions_only else "take part without"
+    tell(f"{made:,} captions have a keyword and got a negative; {others:,} {fate}")
     return dataset.add_column("negative_image", [None] * len(dataset), feature=Image())
+
+
+def _taking_part(dataset: Dataset, config: ExperimentConfig, tell: Tell) -> Dataset:
+    """The rows with a caption and, if asked, a keyword; last, because a column that is added writes a choice out."""
+    keep = range(len(dataset))
+    if config.captions == "all":
+        keep = [row for row, caption in enumerate(dataset["caption"]) if caption is not None]
+    if config.keyword_captions_only:
+        negatives = dataset["negative_captions"][:]
+        keep = [row for row in keep if negatives[row][0]]
+        if not keep:
+            raise ValueError(
+                f"keyword_captions_only: no caption holds a keyword of {', '.join(config.keyword_negatives or [])}. "
+                "Other concepts, or keyword_matching: extended, find more."
+            )
+    return dataset if len(keep) == len(dataset) else dataset.select(keep)
 
 
 def _with_concreteness(dataset: Dataset, path: str, tell: Tell) -> Dataset:

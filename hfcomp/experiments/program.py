@@ -13,17 +13,20 @@ from datasets import Dataset
 from transformers import AutoProcessor
 
 from hfcomp import __version__
+from hfcomp.evaluation.cache import EmbeddingCache, default_folder
 from hfcomp.evaluation.results import items_hash, summarize
 from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
 from hfcomp.experiments.folders import finish, run_folder
+from hfcomp.experiments.neighbours import with_neighbours
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.recipes import SANDBOX, SANDBOX_MODELS, Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.sandbox.bases import base_folder
 
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
@@ -85,13 +88,25 @@ def load_rows(recipe: Recipe, session: Session) -> Dataset:
     """The rows that the method and its controls train on."""
     arguments = recipe.trainer_arguments
     with PartialState().main_process_first():  # the others find what it cached
-        return training_rows(
+        rows = training_rows(
             recipe.experiment,
             column_names=arguments.get("column_names"),
             seed=_seed(recipe),
             tell=session.tell,
             num_negatives=_num_negatives(recipe),
         )
+        return _with_hard_images(recipe, rows, session)
+
+
+def _with_hard_images(recipe: Recipe, rows: Dataset, session: Session) -> Dataset:
+    """The rows with each image's nearest by the base, where the recipe asks for them."""
+    config = recipe.experiment
+    if not config.hard_images:
+        return rows
+    place = config.model or base_folder(SANDBOX_MODELS[config.fresh_model])
+    device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
+    cache = EmbeddingCache(default_folder())
+    return with_neighbours(rows, place=place, number=config.hard_images, tell=session.tell, cache=cache, device=device)
 
 
 def method_run(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Run:

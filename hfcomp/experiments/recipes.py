@@ -24,11 +24,15 @@ SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, "benchmarks", "own")
+CAPTIONS = ("longest", "all")
 CONTROLS = ("plain", "same-batch", "shuffled", "equal-images")
 NOISE_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
 SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
+# Those of them that shape negatives, which keyword negatives take the place of.
+SANDBOX_NEGATIVE_FIELDS = ("edit_noise", "false_negatives", "negative_kinds")
+KEYWORD_FIELDS = ("keyword_table", "keyword_captions_only")
 # Fields in which $NAME stands for an environment variable.
-PATH_FIELDS = ("dataset", "evaluation_dataset", "clip_vocabulary", "concreteness_ratings")
+PATH_FIELDS = ("dataset", "evaluation_dataset", "clip_vocabulary", "concreteness_ratings", "keyword_table")
 
 
 @dataclass
@@ -61,6 +65,12 @@ class ExperimentConfig:
     dataset_filter: str | None = field(
         default=None, metadata={"help": "column=value; only such rows are used, the others are counted."}
     )
+    captions: str = field(
+        default="longest",
+        metadata={
+            "help": "Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image."
+        },
+    )
     dataset_rows: int = field(default=8000, metadata={"help": "Rows made, for the sandbox."})
     negative_kinds: list[str] | None = field(
         default=None, metadata={"help": "Kinds of the sandbox's negatives (swap_att, ...); unset: its own mixture."}
@@ -75,11 +85,33 @@ class ExperimentConfig:
         default=0.0, metadata={"help": "Share of the sandbox's negative captions that are true after all, 0 to 1."}
     )
     keyword_negatives: list[str] | None = field(
-        default=None, metadata={"help": "Concepts (object, color, location, size) of negatives made for each caption."}
+        default=None,
+        metadata={
+            "help": "Concepts (object, color, location, size, or those of keyword_table) of negatives made for each "
+            "caption; the data set's own negatives are dropped."
+        },
+    )
+    keyword_table: str | None = field(
+        default=None,
+        metadata={
+            "help": "YAML file of your own concepts and keywords, by its path or its name beside the recipe. Unset: "
+            "the paper's Table 6."
+        },
     )
     keyword_matching: str = field(
         default="paper",
         metadata={"help": "How keywords are found: 'paper', or 'extended' by capitals, plurals and articles."},
+    )
+    keyword_captions_only: bool = field(
+        default=False,
+        metadata={"help": "Train on captions that hold a keyword of keyword_negatives alone; others are counted."},
+    )
+    hard_images: int = field(
+        default=0,
+        metadata={
+            "help": "Nearest images of each image, by the base's embeddings, that num_neighbours draws from. 0: the "
+            "data set's own column neighbour_ids."
+        },
     )
     concreteness_ratings: str | None = field(
         default=None, metadata={"help": "File of Brysbaert et al. 2014, joined to the negatives' keywords."}
@@ -110,7 +142,8 @@ class ExperimentConfig:
     evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})
 
     def __post_init__(self) -> None:
-        choices = {"fresh_model": FRESH_MODELS, "evaluation": EVALUATIONS, "keyword_matching": tuple(MATCHINGS)}
+        choices = {"fresh_model": FRESH_MODELS, "evaluation": EVALUATIONS}
+        choices |= {"keyword_matching": tuple(MATCHINGS), "captions": CAPTIONS}
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}.")
@@ -127,12 +160,33 @@ class ExperimentConfig:
             if getattr(self, name) and self.dataset != SANDBOX:
                 raise ValueError(f"{name} shapes the sandbox's rows, not those of {self.dataset}. Leave it out.")
         _check_kinds(self.negative_kinds or [])
+        self._check_keywords()
+        if self.hard_images < 0 or (self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS):
+            raise ValueError(
+                f"hard_images={self.hard_images}: expected 0 or more, and a trained base, as random weights find no "
+                "neighbours. Pass --model, or leave hard_images out."
+            )
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
         if self.evaluation == "benchmarks" and not self.evaluation_benchmarks:
             raise ValueError(
                 "evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
             )
+
+    def _check_keywords(self) -> None:
+        for name in KEYWORD_FIELDS:
+            if getattr(self, name) and not self.keyword_negatives:
+                raise ValueError(
+                    f"{name} is of keyword_negatives, which is not set. Set it to concepts, or leave it out."
+                )
+        for name in SANDBOX_NEGATIVE_FIELDS:
+            if getattr(self, name) and self.keyword_negatives:
+                raise ValueError(
+                    f"{name} shapes the sandbox's own negatives, which keyword_negatives takes the place of. Leave "
+                    "one of the two out."
+                )
+        if self.captions == "all" and self.dataset == SANDBOX:
+            raise ValueError("captions=all: the sandbox has one caption per image. Leave it out.")
 
 
 def _check_kinds(names: list[str]) -> None:
@@ -264,13 +318,25 @@ def read_recipe(
     for field_name in changes or {}:
         if field_name in overridden:
             raise ValueError(f"command line: --{field_name} is set by {where}. Leave it out, or change it there.")
-    experiment, config, given = _parse(found.config_class, {**values, **(changes or {})}, arguments)
+    values = _with_file_beside(path, {**values, **(changes or {})})
+    experiment, config, given = _parse(found.config_class, values, arguments)
+    if experiment.hard_images and not config.get("num_neighbours"):
+        raise ValueError(
+            f"{path}: hard_images={experiment.hard_images} finds neighbours that nobody reads. Set num_neighbours, or "
+            "leave hard_images out."
+        )
     if "model" in overridden and values.get("dataset") == SANDBOX:
         raise ValueError(
             f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
             "For a model of your own start from another recipe: --config slipform/vit_b32_coco --dataset <yours>."
         )
     return Recipe(experiment, found, config, given)
+
+
+def _with_file_beside(recipe: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a recipe, its keyword table by the place where it is found from anywhere."""
+    beside = recipe.parent / str(values.get("keyword_table"))
+    return {**values, "keyword_table": str(beside.resolve())} if beside.is_file() else values
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:

@@ -122,3 +122,127 @@ def test_extended_matching_finds_capitals(tmp_path):
         for name in ("paper", "extended")
     }
     assert texts["paper"] == "" and texts["extended"].endswith(" is the ball.")
+
+
+# Keyword tables, captions with a keyword alone, several negatives
+
+
+def test_as_many_negatives_as_asked_and_fewer_are_the_first(listing):
+    def texts(number: int) -> list[list[str]]:
+        config = ExperimentConfig(
+            objective="x:y", method="m", dataset=listing, batch_size=2, keyword_negatives=["color", "size"]
+        )
+        names = {"caption": "texts"}
+        return training_rows(config, column_names=names, seed=0, tell=print, num_negatives=number)["negative_captions"]
+
+    three = texts(3)
+    assert [len(row) for row in three] == [3, 3, 3]
+    assert [row[:1] for row in three] == texts(1)[:]
+
+
+def test_a_table_of_ones_own_is_used(listing, tmp_path):
+    path = tmp_path / "words.yaml"
+    path.write_text("furniture: {any_other: [table, shelf], category: object}")
+    dataset, _ = rows(listing, keyword_negatives=["furniture"], keyword_table=str(path))
+    assert dataset["negative_captions"][:] == [["A red dog under a small shelf."], [""], [""]]
+    assert dataset["negative_kinds"][0] == ["other"]
+    with pytest.raises(ValueError, match="'color' is not known. The concepts are furniture"):
+        rows(listing, keyword_negatives=["color"], keyword_table=str(path))
+
+
+def test_captions_without_a_keyword_are_left_out_and_told(listing):
+    dataset, told = rows(listing, keyword_negatives=["color", "size"], keyword_captions_only=True)
+    assert dataset["caption"][:] == ["A red dog under a small table.", "The bus is large."]
+    assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "2"]
+    assert "2 captions have a keyword and got a negative; 1 are left out" in told
+
+
+def test_no_caption_with_a_keyword_is_an_error_with_the_way_out(listing):
+    with pytest.raises(
+        ValueError, match="no caption holds a keyword of location. Other concepts, or keyword_matching"
+    ):
+        rows(listing, keyword_negatives=["location"], keyword_captions_only=True, dataset_filter="held_out=true")
+
+
+# Every caption
+
+
+ALL = ["A dog.", "Nothing here.", "The bus is large.", "A red dog under a small table.", "Words without any."]
+
+
+def test_every_caption_is_a_row_with_its_image(listing):
+    dataset, told = rows(listing, captions="all")
+    assert dataset["caption"][:] == ALL
+    assert dataset["image_id"][:] == ["0", "1", "2", "0", "1"]
+    assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "1", "2", "0", "1"]
+    assert "every caption is a row of its own: 5 rows of 3 images" in told
+
+
+def test_every_caption_gets_its_own_negative(listing):
+    dataset, told = rows(listing, captions="all", keyword_negatives=["object"])
+    assert [row[0] != "" for row in dataset["negative_captions"]] == [True, False, True, True, False]
+    assert "3 captions have a keyword and got a negative; 2 take part without" in told
+    kept, told = rows(listing, captions="all", keyword_negatives=["object"], keyword_captions_only=True)
+    assert kept["caption"][:] == [ALL[0], ALL[2], ALL[3]]
+    assert "3 captions have a keyword and got a negative; 2 are left out" in told
+    longest, _ = rows(listing, keyword_negatives=["object"])
+    assert dataset["negative_captions"][3] == longest["negative_captions"][0]
+
+
+@pytest.mark.parametrize("condition", [None, "kept=true"])
+def test_ids_of_images_are_kept_and_bytes_of_images_are_not_copied(tmp_path, condition):
+    pairs = tiny.pairs(4).select_columns(["image"]).add_column("image_id", list("abcd"))
+    pairs = pairs.add_column("caption", [["one", "two", "three"]] * 4).add_column("kept", [True, True, False, True])
+    pairs.save_to_disk(tmp_path / "pairs")
+    config = ExperimentConfig(
+        objective="x:y",
+        method="m",
+        dataset=str(tmp_path / "pairs"),
+        batch_size=2,
+        captions="all",
+        dataset_filter=condition,
+    )
+    dataset = training_rows(config, column_names=None, seed=0, tell=print)
+    ids = list("abd" if condition else "abcd")
+    assert dataset["image_id"][:] == ids * 3
+    assert dataset["caption"][:] == [text for text in ("one", "two", "three") for _ in ids]
+    chunks = dataset.data.column("image").chunks
+    addresses = [tuple(part.address for part in chunk.field("bytes").buffers() if part) for chunk in chunks]
+    assert len(chunks) == 3 and len(set(addresses)) == 1
+
+
+def test_every_caption_needs_lists(tmp_path):
+    tiny.image(0).save(tmp_path / "0.png")
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps({"image": "0.png", "texts": "Red is the ball."}))
+    with pytest.raises(ValueError, match="captions=all: column 'caption' holds Value.*expected lists of texts"):
+        rows(str(path), captions="all")
+
+
+# The sandbox
+
+
+def sandbox(number: int = 1, **changes):
+    config = ExperimentConfig(objective="x:y", method="m", dataset="sandbox", dataset_rows=40, batch_size=2, **changes)
+    told: list[str] = []
+    return training_rows(config, column_names=None, seed=3, tell=told.append, num_negatives=number), told
+
+
+def test_the_sandbox_is_its_training_set_with_as_many_negatives():
+    from hfcomp.sandbox import training_set
+
+    assert sandbox()[0].to_dict() == training_set(40, 3).to_dict()
+    assert sandbox(3)[0]["negative_captions"][:] == training_set(40, 3, num_negatives=3)["negative_captions"][:]
+
+
+def test_keyword_negatives_of_the_sandbox_take_the_place_of_its_own():
+    table = str(Path(__file__).parents[2] / "recipes/hard_negatives/sandbox_keywords.yaml")
+    settings = {"keyword_table": table, "keyword_matching": "extended", "keyword_negatives": ["color"]}
+    own, _ = sandbox()
+    dataset, told = sandbox(3, **settings)
+    assert dataset["caption"][:] == own["caption"][:]  # the same scenes for any number
+    assert {kind for kinds in dataset["negative_kinds"] for kind in kinds if kind} == {"keyword_color"}
+    assert dataset["negative_image"][:] == [None] * 40 and "mask" not in dataset.column_names
+    assert any("take the place" in line and "negative_image" in line and "mask" in line for line in told)
+    kept, _ = sandbox(**(settings | {"keyword_negatives": ["size"]}), keyword_captions_only=True)
+    assert 0 < len(kept) < 40 and all(texts[0] for texts in kept["negative_captions"])

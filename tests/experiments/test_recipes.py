@@ -224,3 +224,41 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     found = read_recipe(str(path))
     arguments = {key: value for key, value in found.trainer_arguments.items() if key != "bf16"}
     found.trainer_class.config_class(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--keyword_table", "x.yaml"], "keyword_table is of keyword_negatives, which is not set"),
+        (["--keyword_captions_only", "true"], "keyword_captions_only is of keyword_negatives, which is not set"),
+        (["--captions", "first"], "captions='first': expected one of longest, all"),
+        (["--captions", "all"], "captions=all: the sandbox has one caption per image"),
+        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
+        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
+        (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),
+    ],
+)
+def test_keyword_fields_that_do_not_fit_are_refused(recipe, words, message):
+    with pytest.raises(ValueError, match=message):
+        read_recipe(recipe, words)
+
+
+def test_a_keyword_table_is_found_beside_its_recipe(recipe, monkeypatch, tmp_path):
+    table = Path(recipe).parent / "words.yaml"
+    table.write_text("color: {any_other: [red, blue]}")
+    Path(recipe).write_text(Path(recipe).read_text() + "keyword_table: words.yaml\nkeyword_negatives: [color]\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert read_recipe(recipe).experiment.keyword_table == str(table.resolve())
+    assert read_recipe(recipe, ["--keyword_table", "mine.yaml"]).experiment.keyword_table == "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [([], 1), (["--num_negatives", "3"], 3), (["--num_negatives", "0"], 1)]
+)
+def test_rows_have_as_many_negatives_as_the_trainer_reads(recipe, words, expected):
+    from hfcomp.experiments.program import _num_negatives
+
+    changed = ["--objective", "hfcomp.trainers.info_nce:InfoNCETrainer", *words]
+    assert _num_negatives(read_recipe(recipe, changed)) == expected
+    assert _num_negatives(read_recipe(recipe)) == 1

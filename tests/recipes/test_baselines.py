@@ -1,0 +1,59 @@
+"""Every baseline's recipe on the sandbox, made small: it trains, is scored, and leaves a plain model (about 12 s)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from transformers import CLIPModel
+
+from hfcomp.experiments.program import method_run, run
+from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+
+SMALL = [
+    *("--dataset_rows", "64", "--batch_size", "8", "--max_steps", "2", "--evaluation_items", "5", "--logging_steps", "1"),
+    *("--save_strategy", "no", "--use_cpu", "true", "--disable_tqdm", "true", "--controls", "none"),
+]
+RECIPES = {
+    "hard_negatives": {"hard_negative_accuracy"},
+    "negclip": {"hard_negative_accuracy", "unrelated_neighbour_share"},
+    "ceclip": {"loss_rank", "loss_intra_modal", "within_threshold"},
+    "tripletclip": {"loss_negative_image_to_text"},
+    "dcl": {"loss_image_to_text"},
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.experiments.program.default_folder", lambda: tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("name", "logged"), RECIPES.items())
+def test_a_small_run_leaves_a_plain_model_and_its_results(name, logged, tmp_path):
+    folder = run(read_recipe(name, [*SMALL, "--output_dir", str(tmp_path / "run")]))
+    _, report = CLIPModel.from_pretrained(folder / "method", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert logged <= set().union(*json.loads((folder / "method" / "history.json").read_text()))
+    results = json.loads((folder / "results.json").read_text())
+    assert {line["benchmark"] for line in results["results"]} >= {"sandbox", "sandbox retrieval"}
+    scored = {(line["subset"], line["metric"]) for line in results["results"] if line["benchmark"] == "sandbox keywords"}
+    assert scored == ({("color", "top-1")} if name == "hard_negatives" else set())
+    images = {"negclip": 2, "tripletclip": 2}.get(name, 1)
+    assert results["stages"][-1]["images"] == 2 * 8 * images
+
+
+@pytest.mark.parametrize("path", recipe_files(recipes_folder()), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_recipe_of_the_package_is_one_that_can_start(path: Path, monkeypatch, tmp_path):
+    monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
+    recipe = read_recipe(str(path), ["--use_cpu", "true"])
+    method_run(recipe, None).check()
+    assert set(yaml.safe_load(path.read_text())) <= set(recipe.given)
+
+
+def test_neighbours_that_nobody_reads_are_refused():
+    with pytest.raises(ValueError, match="hard_images=3 finds neighbours that nobody reads. Set num_neighbours"):
+        read_recipe("negclip", ["--num_neighbours", "0"])
+    with pytest.raises(ValueError, match="random weights find no neighbours. Pass --model"):
+        read_recipe("negclip", ["--fresh_model", "vit_b32"])
