@@ -12,22 +12,35 @@ __version__ = "0.1.0.dev0"
 
 _MODULES = {
     "hfcomp.losses": (
+        "adaptive_threshold",
+        "ce_clip_loss",
         "cement_loss",
         "dcl_loss",
         "fermi_dirac_margin",
         "info_nce_loss",
         "inverse_margin",
+        "negative_margin_loss",
         "replaced_negative_loss",
         "sigmoid_loss",
         "static_margin",
+        "triplet_clip_loss",
     ),
     "hfcomp.modeling": ("DualEncoder", "Features"),
     "hfcomp.trainers.base": ("CompositionalConfig", "CompositionalTrainer"),
+    "hfcomp.trainers.ce_clip": ("CEClipConfig", "CEClipTrainer"),
     "hfcomp.trainers.cement": ("CementConfig", "CementTrainer"),
+    "hfcomp.trainers.dcl": ("DCLConfig", "DCLTrainer"),
+    "hfcomp.trainers.hard_negatives": ("HardNegativesConfig", "HardNegativesTrainer"),
     "hfcomp.trainers.info_nce": ("InfoNCEConfig", "InfoNCETrainer"),
+    "hfcomp.trainers.triplet_clip": ("TripletClipConfig", "TripletClipTrainer"),
     "hfcomp.data.collators": ("CompositionalCollator",),
     "hfcomp.evaluation.callback": ("EvaluateBenchmarks",),
+    "hfcomp.negatives.hard_positives": ("hard_positives",),
     "hfcomp.negatives.keywords": ("keyword_negatives",),
+    "hfcomp.negatives.mask_filling": ("MaskFiller",),
+    "hfcomp.negatives.neighbours": ("nearest_neighbours",),
+    "hfcomp.negatives.parsing": ("load_parser",),
+    "hfcomp.negatives.swaps": ("swap_negatives",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -36,23 +49,40 @@ __all__ = ["__version__", *sorted(_HOME)]
 if TYPE_CHECKING:
     from hfcomp.data.collators import CompositionalCollator as CompositionalCollator
     from hfcomp.evaluation.callback import EvaluateBenchmarks as EvaluateBenchmarks
+    from hfcomp.losses import adaptive_threshold as adaptive_threshold
+    from hfcomp.losses import ce_clip_loss as ce_clip_loss
     from hfcomp.losses import cement_loss as cement_loss
     from hfcomp.losses import dcl_loss as dcl_loss
     from hfcomp.losses import fermi_dirac_margin as fermi_dirac_margin
     from hfcomp.losses import info_nce_loss as info_nce_loss
     from hfcomp.losses import inverse_margin as inverse_margin
+    from hfcomp.losses import negative_margin_loss as negative_margin_loss
     from hfcomp.losses import replaced_negative_loss as replaced_negative_loss
     from hfcomp.losses import sigmoid_loss as sigmoid_loss
     from hfcomp.losses import static_margin as static_margin
+    from hfcomp.losses import triplet_clip_loss as triplet_clip_loss
     from hfcomp.modeling import DualEncoder as DualEncoder
     from hfcomp.modeling import Features as Features
+    from hfcomp.negatives.hard_positives import hard_positives as hard_positives
     from hfcomp.negatives.keywords import keyword_negatives as keyword_negatives
+    from hfcomp.negatives.mask_filling import MaskFiller as MaskFiller
+    from hfcomp.negatives.neighbours import nearest_neighbours as nearest_neighbours
+    from hfcomp.negatives.parsing import load_parser as load_parser
+    from hfcomp.negatives.swaps import swap_negatives as swap_negatives
     from hfcomp.trainers.base import CompositionalConfig as CompositionalConfig
     from hfcomp.trainers.base import CompositionalTrainer as CompositionalTrainer
+    from hfcomp.trainers.ce_clip import CEClipConfig as CEClipConfig
+    from hfcomp.trainers.ce_clip import CEClipTrainer as CEClipTrainer
     from hfcomp.trainers.cement import CementConfig as CementConfig
     from hfcomp.trainers.cement import CementTrainer as CementTrainer
+    from hfcomp.trainers.dcl import DCLConfig as DCLConfig
+    from hfcomp.trainers.dcl import DCLTrainer as DCLTrainer
+    from hfcomp.trainers.hard_negatives import HardNegativesConfig as HardNegativesConfig
+    from hfcomp.trainers.hard_negatives import HardNegativesTrainer as HardNegativesTrainer
     from hfcomp.trainers.info_nce import InfoNCEConfig as InfoNCEConfig
     from hfcomp.trainers.info_nce import InfoNCETrainer as InfoNCETrainer
+    from hfcomp.trainers.triplet_clip import TripletClipConfig as TripletClipConfig
+    from hfcomp.trainers.triplet_clip import TripletClipTrainer as TripletClipTrainer
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import hfcomp
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("torch", "transformers", "evaluate", "peft", "diffusers", "spacy")
+HEAVY = ("torch", "transformers", "evaluate", "peft", "diffusers", "spacy", "textblob")
 PROBE = f"""
 import json, sys, time
 start = time.perf_counter()

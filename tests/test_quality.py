@@ -15,7 +15,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hfcomp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in MODULES}
-SLOW_IMPORTS = {"diffusers", "evaluate", "matplotlib", "peft", "sklearn", "spacy"}
+SLOW_IMPORTS = {
+    "diffusers",
+    "evaluate",
+    "faiss",
+    "matplotlib",
+    "nltk",
+    "peft",
+    "simplemma",
+    "sklearn",
+    "spacy",
+    "textblob",
+}
 
 
 def make_check() -> list[list[str]]:

@@ -17,7 +17,7 @@ from hfcomp.evaluation.cache import EmbeddingCache, default_folder
 from hfcomp.evaluation.results import items_hash, summarize
 from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
-from hfcomp.experiments.data import training_rows
+from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.neighbours import with_neighbours
@@ -84,21 +84,25 @@ def prepare_base(recipe: Recipe) -> None:
         check_vocabulary(config.clip_vocabulary)
 
 
-def load_rows(recipe: Recipe, session: Session) -> Dataset:
-    """The rows that the method and its controls train on."""
+def load_rows(recipe: Recipe, session: Session, *, part: str = "") -> Dataset:
+    """The rows that the method and its controls train on; lines about them begin with the name of their part."""
     arguments = recipe.trainer_arguments
+
+    def tell(note: str) -> None:
+        session.tell(f"{part}: {note}" if part else note)
+
     with PartialState().main_process_first():  # the others find what it cached
         rows = training_rows(
             recipe.experiment,
             column_names=arguments.get("column_names"),
             seed=_seed(recipe),
-            tell=session.tell,
+            tell=tell,
             num_negatives=_num_negatives(recipe),
         )
-        return _with_hard_images(recipe, rows, session)
+        return _with_hard_images(recipe, rows, tell)
 
 
-def _with_hard_images(recipe: Recipe, rows: Dataset, session: Session) -> Dataset:
+def _with_hard_images(recipe: Recipe, rows: Dataset, tell: Tell) -> Dataset:
     """The rows with each image's nearest by the base, where the recipe asks for them."""
     config = recipe.experiment
     if not config.hard_images:
@@ -106,7 +110,7 @@ def _with_hard_images(recipe: Recipe, rows: Dataset, session: Session) -> Datase
     place = config.model or base_folder(SANDBOX_MODELS[config.fresh_model])
     device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
     cache = EmbeddingCache(default_folder())
-    return with_neighbours(rows, place=place, number=config.hard_images, tell=session.tell, cache=cache, device=device)
+    return with_neighbours(rows, place=place, number=config.hard_images, tell=tell, cache=cache, device=device)
 
 
 def method_run(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Run:

@@ -172,7 +172,7 @@ class _Study:
         """Outcomes of the base and of every checkpoint, with `run` and `step`; empty but for the main process."""
         numbers = self.tradeoff.plan.concepts[self.concept]
         most = self.tradeoff.parts[self.concept, numbers[-1]]
-        rows = load_rows(most, self.session)
+        rows = load_rows(most, self.session, part=self.concept)
         batch, per_epoch = most.experiment.batch_size, self.tradeoff.plan.per_epoch
         rows = whole_parts(rows, batch, per_epoch, lambda note: self.session.tell(f"{self.concept}: {note}"))
         every = len(rows) // batch // per_epoch
