@@ -43,7 +43,7 @@ class _Sentence(Clauses):
                 self.join(unit)
                 continue
             handlers.get(unit.kind, self.other)(unit, number)
-            if self.joiner >= 0 and unit.kind not in ("RB",):
+            if self.joiner >= 0 and unit.kind != "RB":
                 self.settle_joiner(self.joiner, unit.head)
                 self.joiner = -1
         return self.finished()
@@ -187,7 +187,7 @@ class _Sentence(Clauses):
             return
         elif kind == "P" and unit.word in ADVERBS_LIKE_PREPOSITIONS:
             self.put(unit.head, place(self, unit.word), "advmod")
-        elif self.wants_object >= 0 and kind not in ("NP",):
+        elif self.wants_object >= 0 and kind != "NP":
             self.put(unit.head, self.wants_object, "pcomp")
             self.wants_object = -1
         else:

@@ -145,21 +145,22 @@ def _mend_modifiers(lower: list[str], tags: list[str], i: int) -> None:
         tags[i] = "JJ" if word != "orange" or after in NOUNS | ADJECTIVES | {"CC"} else "NN"
     elif tag != "IN" and word.endswith("ing") and any(letter in "aeiouy" for letter in word[:-3]):
         tags[i] = _ing_tag(word, tag, before, following, after)
-    elif (
-        tag in ("VBN", "VBD")
-        and in_phrase
-        and after in NOUNS | ADJECTIVES | {"VBG"}
-        or tag in ("VBN", "VBD")
-        and before in ("IN", "")
-        and after in NOUNS
-        and word.endswith("ed")
-    ):
+    elif word in ("set", "cut") and in_phrase and after not in NOUNS | ADJECTIVES:
+        tags[i] = "NN"
+    elif tag in ("VBN", "VBD") and _is_premodifier(word, before, after):
         tags[i] = "JJ"
     elif tag in ("VBN", "VBD") and before in NOUNS and after in NOUNS and _at(tags, i - 2) in DETERMINERS:
         # "a snow covered track": the article waits for its noun; in "a man carried boxes" it has it
         tags[i] = "JJ" if previous in ("snow", "ice", "grass", "tree", "brick", "sand", "dirt", "chocolate") else tag
-    elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word not in ("be",) and previous != "to":
+    elif tag == "VB" and (in_phrase or before in ("IN", "CC")) and word != "be" and previous != "to":
         tags[i] = "NN"
+
+
+def _is_premodifier(word: str, before: str, after: str) -> bool:
+    """Whether a participle stands before its noun: "a broken post", "with cooked rice"."""
+    if before in _NOT_VERBS_AFTER:
+        return after in NOUNS | ADJECTIVES | {"VBG"}
+    return before in ("IN", "") and after in NOUNS and word.endswith("ed")
 
 
 def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
@@ -171,7 +172,7 @@ def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> st
         return "JJ"
     if before in _NOT_VERBS_AFTER and before != "CD":
         return "NN"
-    if tag in ("NN", "JJ") and before in {"IN"} and after not in DETERMINERS | {"IN"}:
+    if tag in ("NN", "JJ") and before == "IN" and after not in DETERMINERS | {"IN"}:
         return "NN"
     return "VBG"
 
@@ -203,21 +204,16 @@ def _mend_verbs(lower: list[str], tags: list[str], i: int) -> None:
     elif tag == "NNS" and word in S_FORMS and (_at(tags, i - 1) == "CC" or _at(lower, i - 1) in ("that", "who")):
         tags[i] = "VBZ" if after in DETERMINERS | {"IN", "PRP"} and _has_main_verb(tags, 0, i) else tag
     elif word in BASE_FORMS and tag in ("NN", "VB", "VBP", "IN") and number == "plural":
-        tags[i] = "VBP" if closed or tag == "VBP" or after in ("NNS",) else tag
+        tags[i] = "VBP" if closed or tag == "VBP" or after == "NNS" else tag
     elif word in BASE_FORMS and _at(lower, i - 1) == "to" and _at(lower, i - 2) != "next" and closed:
         tags[i] = "VB"
-    elif (
-        word in BASE_FORMS
-        and number == "singular"
-        and opens
-        and _at(tags, _phrase_start(tags, i) - 1) == "CC"
-        or tag == "VB"
-        and number == "plural"
-    ):
-        tags[i] = "VBP"
+    elif word in BASE_FORMS and number == "singular" and opens and _at(tags, _phrase_start(tags, i) - 1) == "CC":
+        tags[i] = "VBP"  # "a man and woman walk"
+    elif tag == "VB" and number == "plural":
+        tags[i] = "VBP"  # "people gather"
     elif tag in ("VB", "VBP") and number == "singular" and word not in BE | HAVE:
         tags[i] = "VBP" if _at(lower, i - 1) in QUANTITIES else "NN"
-    elif tag in ("VBZ",) and _at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
+    elif tag == "VBZ" and _at(tags, i - 1) in DETERMINERS | ADJECTIVES and word not in BE | HAVE:
         tags[i] = "NNS"
     elif tag == "VBD" and word.endswith("ed") and (_at(lower, i - 1) in BE | HAVE or _is_reduced(word, after)):
         tags[i] = "VBN"
@@ -246,4 +242,4 @@ def _mend_small_words(lower: list[str], tags: list[str], i: int) -> None:
     elif word == "down" or (word == "up" and tags[i] != "NN"):
         tags[i] = "RP" if before in VERBS and after not in DETERMINERS else "IN" if after in DETERMINERS else "RB"
     elif tags[i] == "RP" and after in DETERMINERS | NOUNS | ADJECTIVES:
-        tags[i] = "IN" if word not in ("up",) else "RP"
+        tags[i] = "IN" if word != "up" else "RP"

@@ -1,4 +1,4 @@
-"""Parses without a trained model: gold `Doc`s written by hand, and a small spaCy pipeline trained on a closed grammar."""
+"""Parses without a model: gold `Doc`s written by hand, and a small spaCy pipeline trained on a closed grammar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def gold(caption: str, tags: str, heads: str, labels: str, lemmas: str | None = 
 
     doc = tokenizer().make_doc(caption)
     words = [token.text for token in doc]
-    columns = [tags.split(), heads.split(), labels.split(), (lemmas or caption.lower()).split() if lemmas else words]
+    lemma_column = lemmas.split() if lemmas else [word.lower() for word in words]
+    columns = [tags.split(), heads.split(), labels.split(), lemma_column]
     if {len(column) for column in columns} != {len(words)}:
         raise ValueError(f"{caption!r} has {len(words)} tokens, its columns {[len(column) for column in columns]}")
     pos = [
@@ -53,7 +54,7 @@ def gold(caption: str, tags: str, heads: str, labels: str, lemmas: str | None = 
         pos=pos,
         heads=[int(head) for head in columns[1]],
         deps=columns[2],
-        lemmas=columns[3] if lemmas else [word.lower() for word in words],
+        lemmas=columns[3],
     )
 
 
@@ -71,12 +72,11 @@ def grammar() -> Iterator[Any]:
         )
 
 
-def train_pipeline(folder: Path, *, leave_out: tuple[str, ...] = ()) -> list[Any]:
+def train_pipeline(folder: Path) -> list[Any]:
     """Trains a spaCy pipeline on half of the grammar and saves it; takes 2 to 3 seconds.
 
     Args:
         folder: Where it is saved.
-        leave_out: Components that it shall lack.
 
     Returns:
         The `Doc`s of the other half.
@@ -111,8 +111,6 @@ def train_pipeline(folder: Path, *, leave_out: tuple[str, ...] = ()) -> list[Any
     lookups = Lookups()
     lookups.add_table("lemma_lookup", VERBS)
     nlp.add_pipe("lemmatizer", config={"mode": "lookup"}).initialize(lookups=lookups)
-    for part in leave_out:
-        nlp.remove_pipe(part)
     nlp.to_disk(folder)
     return held_out
 
