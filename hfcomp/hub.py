@@ -50,7 +50,7 @@ def write_model_card(
     values = yaml.safe_dump(config, sort_keys=True, allow_unicode=True).strip()
     report = without_local_paths(report, known=_local_places(facts)).strip()
     rest = ["## Use", "A plain model, without code of hfcomp:", USE, "## Training"]
-    rest += [f"Trained with hfcomp {facts['hfcomp_version']}; the recipe:", _fenced(values, "yaml")]
+    rest += [f"Trained with hfcomp {facts['hfcomp_version']}; the recipe:", fenced(values, "yaml")]
     for place in (folder, folder / method_folder):
         picture = _figure(folder / FIGURE, place)
         (place / "README.md").write_text(
@@ -72,8 +72,8 @@ def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCa
         library_name="transformers",
         pipeline_tag="zero-shot-image-classification",
         tags=["hfcomp", "compositionality", _slug(facts["method"])],
-        base_model=model if _is_on_hub(model) else None,
-        datasets=[dataset] if _is_on_hub(dataset) else None,
+        base_model=model if is_on_hub(model) else None,
+        datasets=[dataset] if is_on_hub(dataset) else None,
         model_name=facts["method"] if results else None,
         eval_results=results or None,
     )
@@ -117,7 +117,8 @@ def _local_places(facts: dict[str, Any]) -> set[str]:
     return {str(place) for place in places if isinstance(place, str | Path) and _is_absolute(str(place))}
 
 
-def _is_on_hub(name: str | None) -> bool:
+def is_on_hub(name: str | None) -> bool:
+    """Whether a name has the form of an id of the Hub and is nothing on this machine."""
     return bool(name) and HUB_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
@@ -133,7 +134,7 @@ def _eval_result(line: dict[str, Any], config: dict[str, Any]) -> EvalResult:
         kind, name = f"hfcomp-{kind}", f"{benchmark} (synthetic)"
     elif benchmark == OWN:
         source = config.get("evaluation_dataset") or config.get("dataset") or OWN
-        kind = source if _is_on_hub(source) else OWN
+        kind = source if is_on_hub(source) else OWN
         name = f"{OWN}: {without_local_paths(source)}"
     return EvalResult(
         task_type=_task(line),
@@ -171,8 +172,8 @@ def _with_figure(report: str, shown: bool) -> str:
     return f"{head.rstrip()}\n\n![{FIGURE_TEXT}]({FIGURE})\n{heading}{tables}".rstrip()
 
 
-def _fenced(text: str, language: str) -> str:
-    """A block that ends where it should, whatever backticks its text holds."""
+def fenced(text: str, language: str) -> str:
+    """A block of Markdown that ends where it should, whatever backticks its text holds."""
     longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -16,6 +16,8 @@ USAGE = """usage: hfcomp COMMAND ...
       any models of the Hub or in folders, side by side; --list names the benchmarks
   hfcomp compare A B [C ...]
       stored results against each other, without loading a model
+  hfcomp build negatives --source DATASET --kinds keyword,swap,mask --output DIR
+      hard negative captions for a data set; killed, the same command goes on
   hfcomp push-metrics --namespace NAME
       the `evaluate` modules as Spaces"""
 
@@ -23,6 +25,7 @@ USAGE = """usage: hfcomp COMMAND ...
 COMMANDS = {
     "evaluate": "hfcomp.experiments.evaluate_command",
     "compare": "hfcomp.experiments.compare",
+    "build": "hfcomp.experiments.build_command",
     "push-metrics": "hfcomp.experiments.push_metrics",
 }
 

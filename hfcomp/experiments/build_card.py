@@ -1,0 +1,193 @@
+"""The card of a built data set: what is in it, how it was made, what was dropped, and some of its rows."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+from huggingface_hub import DatasetCard, DatasetCardData
+
+from hfcomp.experiments.sheets import Sheet, markdown_table
+from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, file_hash, write_durably
+from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
+from hfcomp.hub import fenced, is_on_hub
+
+CARD = "README.md"
+UNKNOWN = "unknown"
+EXAMPLES = 8
+LONGEST_EXAMPLE = 200
+SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+    (100_000_000, "10M<n<100M"),
+)
+# Title, first paragraph and columns of a card, by what was built.
+TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "negatives": (
+        "Hard negative captions",
+        "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
+        "Nobody has checked them one by one: some are true all the same, and some are no good English.",
+        {
+            "`caption`": "the true caption",
+            "`negative_captions`": "false ones, as many in every row; an empty string stands for none",
+            "`negative_kinds`, `negative_categories`": "the kind of change; `attribute`, `object` or `relation`",
+            "`negative_keywords`": "what was changed",
+            "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
+        },
+    ),
+    "neighbours": (
+        "Nearest images",
+        "The images that a model finds most alike: hard ones for a batch (NegCLIP, arXiv:2210.01936).",
+        {
+            "`image_id`": "names an image; rows of one image share it",
+            "`neighbour_ids`": "the images nearest to this one, the nearest first",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a built set's rows come from.
+
+    Attributes:
+        name: Hub id, folder or file.
+        license: as the source states it, or None.
+        row_licenses: whether a column `license` states it row by row.
+    """
+
+    name: str
+    license: str | None
+    row_licenses: bool
+
+
+def source_license(name: str) -> str | None:
+    """The licence that a source's own card states, on disk or on the Hub, or None where it states none."""
+    try:
+        place = Path(name) / CARD
+        if Path(name).exists() and not place.is_file():
+            return None
+        stated = DatasetCard.load(place if place.is_file() else name).data.license
+    except Exception:  # a card that is missing, broken or out of reach states nothing
+        return None
+    return ", ".join(stated) if isinstance(stated, list) else stated
+
+
+def count_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
+    """Negatives by kind, captions with too few, texts that were dropped and rows that were set aside."""
+    counts = manifest["counts"]
+    parts = [
+        ("negatives", "kind", _named(counts, MADE)),
+        ("negatives flagged, not dropped", "reason", _named(counts, FLAGGED)),
+        ("captions", "captions", _named(counts, CAPTION_COUNT)),
+        ("texts dropped", "reason", _named(counts, DROPPED)),
+        ("fills of masks refused, counted each time", "reason", _named(counts, FILLS)),
+        (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
+    ]
+    return [
+        Sheet(title, [header, "number"], [[name.replace("_", " "), f"{n:,}"] for name, n in found.items()])
+        for title, header, found in parts
+        if found
+    ]
+
+
+def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, what: str, command: str) -> None:
+    """Writes `README.md`, the same bytes for the same build.
+
+    Args:
+        folder: of the data set.
+        manifest: of the build.
+        source: what it was made of.
+        what: was built, one of `TEXTS`.
+        command: that made it, without what is of this machine.
+    """
+    title, about, columns = TEXTS[what]
+    stated = source.license or UNKNOWN
+    data = DatasetCardData(
+        license=stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other",
+        tags=["hfcomp", "compositionality", _tag(title)],
+        size_categories=[next((name for limit, name in SIZES if manifest["rows"] < limit), "n>100M")],
+        source_datasets=[source.name] if is_on_hub(source.name) else None,
+        configs=[_config(file_hash(folder / MANIFEST))],
+    )
+    name = source.name if is_on_hub(source.name) else Path(source.name).name
+    stages = yaml.safe_dump(manifest["plan"]["stages"], allow_unicode=True, sort_keys=False).strip()
+    tables = ["\n".join(_titled(sheet)) for sheet in count_sheets(manifest)]
+    text = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {title} of {_plain(name)}",
+        f"{manifest['rows']:,} rows, made from {manifest['plan']['source']['rows']:,} rows of {_plain(name)} by "
+        f"hfcomp {manifest['plan']['hfcomp_version']}. {about}",
+        "```python\nfrom datasets import load_dataset\n\n"
+        'rows = load_dataset("<this data set\'s id or folder>", split="train")\n```',
+        "\n".join(["| column | what |", "| --- | --- |", *(f"| {name} | {what} |" for name, what in columns.items())]),
+        "Other columns are the source's. Images are the source's own bytes. Ratings of concreteness are not in this "
+        "set: their licence forbids it, and hfcomp joins them from your copy when a set is loaded.",
+        _license_text(source),
+        *(["## What is in it", *tables] if tables else []),
+        *(_examples_text(folder) if "negative_captions" in manifest["plan"]["columns"] else []),
+        "## How it was made",
+        fenced(command, "bash"),
+        f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
+        fenced(stages, "yaml"),
+    ]
+    write_durably(folder / CARD, ("\n\n".join(text) + "\n").encode("utf-8"))
+
+
+def _config(content: str) -> dict[str, Any]:
+    """What `load_dataset` reads of the card.
+
+    It keeps what it read of a folder by the folder's last name and this entry, whatever the files are. Without the
+    description it would hand out the rows of another folder, or of an earlier build in this one.
+    """
+    files = [{"split": "train", "path": f"{DATA}/train-*.parquet"}]
+    return {"config_name": "default", "data_files": files, "description": f"sha256:{content}"}
+
+
+def _tag(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _named(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
+
+
+def _titled(sheet: Sheet) -> list[str]:
+    return [f"**{sheet.title[0].upper()}{sheet.title[1:]}**", "", *markdown_table(sheet)]
+
+
+def _license_text(source: Source) -> str:
+    text = "## Licence\n\nCaptions that are made from captions, and images that are copied, keep the source's licence"
+    if source.row_licenses:
+        return f"{text}: the column `license` states it row by row."
+    if source.license:
+        return f"{text}: {_plain(source.license)}."
+    return f"{text}. The source states none that was found: it is unknown. Find it out before you publish this set."
+
+
+def _examples_text(folder: Path) -> list[str]:
+    lines = ["| caption | negative caption | kind |", "| --- | --- | --- |"]
+    for path in sorted((folder / DATA).glob("train-*.parquet")):
+        table = pq.read_table(path, columns=["caption", "negative_captions", "negative_kinds"])
+        for row in table.slice(0, 100 * EXAMPLES).to_pylist():
+            pairs = [pair for pair in zip(row["negative_captions"], row["negative_kinds"], strict=True) if pair[0]]
+            lines += [f"| {_plain(row['caption'])} | {_plain(text)} | {_plain(kind)} |" for text, kind in pairs]
+            if len(lines) >= EXAMPLES + 2:
+                return ["**Examples**\n\n" + "\n".join(lines[: EXAMPLES + 2])]
+    return ["**Examples**\n\n" + "\n".join(lines)] if len(lines) > 2 else []
+
+
+def _plain(text: str) -> str:
+    """A text that shows as it is, whatever it holds: no link, picture, HTML or end of a cell comes out of it."""
+    line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
+    short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
+    return re.sub(r"[!-+/:-@\[-`{-~]|\.(?=\w)", lambda found: f"&#{ord(found[0])};", short)

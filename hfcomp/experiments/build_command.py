@@ -1,0 +1,202 @@
+"""`hfcomp build`: data sets made on this machine, shard by shard."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from datasets import Dataset, Features
+from datasets.exceptions import DatasetsError
+from rich.console import Console
+
+from hfcomp.experiments.build_card import Source, count_sheets, source_license, write_card
+from hfcomp.experiments.build_negatives import negative_stages, output_features, read_source
+from hfcomp.experiments.build_neighbours import READS, neighbour_stages, with_found_neighbours
+from hfcomp.experiments.build_source import check_device, shown_features
+from hfcomp.experiments.neighbours import NEIGHBOURS_OF
+from hfcomp.experiments.sheets import TERMINAL_WIDTH, terminal_table
+from hfcomp.generation.manifest import SET_ASIDE_FILE
+from hfcomp.generation.runner import ROWS_PER_SHARD, Build, Stage, StageError, run_stages
+from hfcomp.generation.text_negatives import CAPTIONS, GENERATORS
+from hfcomp.hub import without_local_paths
+from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.parsing import DEFAULT_PARSER
+
+# Options that say where and how a set is built, and not what is in it.
+OF_THIS_MACHINE = ("what", "source", "output", "num_workers", "device")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs the command.
+
+    Args:
+        arguments: what to build, and options, see `parser`.
+    """
+    options = parser().parse_args(arguments)
+    try:
+        check_device(options.device)
+        BUILDS[options.what](options)
+    except StageError as error:
+        traceback.print_exception(error)
+        raise SystemExit(f"error: {error}\nWhat is done is kept: the same command goes on from there.") from None
+    except (ValueError, TypeError, OSError, ImportError, DatasetsError) as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        print("interrupted; finished shards are kept: the same command goes on from there", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(prog="hfcomp build", description="Builds data sets for training.")
+    kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
+    negatives = kinds.add_parser(
+        "negatives",
+        help="hard negative captions from keywords, swaps and mask filling",
+        description="Gives captions hard negatives. Killed at any moment, the same command goes on.",
+    )
+    _add_source(negatives)
+    negatives.add_argument(
+        "--captions", choices=CAPTIONS, default="longest", help="where a row has a list of captions"
+    )
+    _add_generators(negatives)
+    _add_filters(negatives)
+    neighbours = kinds.add_parser(
+        "neighbours",
+        help="the nearest other images of each image (NegCLIP)",
+        description="Gives images their nearest others. Killed at any moment, the same command goes on.",
+    )
+    _add_source(neighbours)
+    neighbours.add_argument("--model", required=True, help="Hub id or folder whose embeddings are compared")
+    neighbours.add_argument("--number", type=int, default=3, metavar="N", help="neighbours of an image (default: 3)")
+    neighbours.add_argument("--by", choices=NEIGHBOURS_OF, default="image", help="what is compared (default: image)")
+    return found
+
+
+def build_negatives(options: argparse.Namespace) -> Build:
+    """Builds a set of hard negatives and tells what it came to.
+
+    Args:
+        options: of `parser`.
+
+    Raises:
+        ValueError: for options that do not fit, a source or folder that is not as expected, or a set left empty.
+        StageError: when a row could not be worked on.
+    """
+    options.kinds = [kind.strip() for kind in options.kinds.split(",") if kind.strip()]
+    stages = negative_stages(options)
+    dataset = read_source(options, print)
+    reads = ["caption", *(["image"] if options.false_negative_model else [])]
+    return _build(options, dataset, stages, output_features(dataset), reads)
+
+
+def build_neighbours(options: argparse.Namespace) -> Build:
+    """Builds a set with the nearest images of each image and tells what it came to.
+
+    Args:
+        options: of `parser`.
+
+    Raises:
+        ValueError: for options that do not fit, or a source or folder that is not as expected.
+    """
+    stages = neighbour_stages(options)
+    dataset = with_found_neighbours(options, print)
+    return _build(options, dataset, stages, shown_features(dataset), READS)
+
+
+BUILDS = {"negatives": build_negatives, "neighbours": build_neighbours}
+
+
+def _build(
+    options: argparse.Namespace,
+    dataset: Dataset,
+    stages: Sequence[Stage],
+    features: Features,
+    reads: Sequence[str],
+) -> Build:
+    build = run_stages(
+        dataset,
+        stages,
+        options.output,
+        features=features,
+        reads=reads,
+        rows_per_shard=options.shard_size,
+        num_workers=options.num_workers,
+        progress=sys.stderr.isatty(),
+    )
+    source = Source(options.source, source_license(options.source), "license" in dataset.column_names)
+    write_card(build.folder, build.manifest, source, what=options.what, command=_command(options))
+    print_build(build)
+    if not build.manifest["rows"]:
+        raise ValueError(f"no row is left; {build.folder} says why, row by row, in {SET_ASIDE_FILE}.")
+    return build
+
+
+def print_build(build: Build) -> None:
+    """Tells what a build came to: rows, counts and what was left out."""
+    console = Console(width=None if sys.stdout.isatty() else TERMINAL_WIDTH, highlight=False)
+    for sheet in count_sheets(build.manifest):
+        console.print(f"\n{sheet.title}", markup=False)
+        console.print(terminal_table(sheet))
+    rows = build.manifest["plan"]["source"]["rows"]
+    print(f"\n{rows:,} rows read, {build.manifest['rows']:,} written to {build.folder}")
+    if build.kept:
+        print(f"{build.kept:,} shards were there already, {build.made:,} were made")
+
+
+def _add_source(found: argparse.ArgumentParser) -> None:
+    group = found.add_argument_group("source and output")
+    group.add_argument("--source", required=True, metavar="DATASET", help="Hub id, folder, or JSON-lines file")
+    group.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder of the built set")
+    group.add_argument("--split", default="train", help="of the source (default: train)")
+    group.add_argument("--config", help="the source's configuration")
+    group.add_argument("--column_names", default="", metavar="A=B", help="hfcomp's name=its name, as caption=text")
+    group.add_argument("--columns", metavar="A,B", help="of the source, to keep beside those needed (default: all)")
+    group.add_argument("--limit", type=int, metavar="N", help="read the first N rows only")
+    group.add_argument("--shard_size", type=int, default=ROWS_PER_SHARD, metavar="N", help="rows of the source a file")
+    group.add_argument("--num_workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    group.add_argument("--device", help="of models, such as cpu or cuda:1; by default a GPU where there is one")
+
+
+def _add_generators(found: argparse.ArgumentParser) -> None:
+    group = found.add_argument_group("negatives")
+    kinds = f"of {', '.join(GENERATORS)}, or a part as keyword:color, swap:nouns, mask:verb"
+    group.add_argument("--kinds", default="keyword", metavar="A,B", help=f"in turn, {kinds} (default: keyword)")
+    group.add_argument("--num_negatives", type=int, default=1, metavar="N", help="for each caption (default: 1)")
+    group.add_argument("--seed", type=int, default=0, help="another one draws other negatives (default: 0)")
+    group.add_argument(
+        "--parser",
+        default=DEFAULT_PARSER,
+        metavar="SPEC",
+        help=f"of swap and mask: spacy:NAME or rules ({DEFAULT_PARSER})",
+    )
+    group.add_argument("--fill_model", metavar="MODEL", help="masked language model of mask (FacebookAI/roberta-base)")
+    group.add_argument("--keyword_table", metavar="FILE", help="YAML of your own concepts instead of the paper's")
+    group.add_argument("--keyword_matching", choices=list(MATCHINGS), default="paper", help="extended: plurals, a/an")
+
+
+def _add_filters(found: argparse.ArgumentParser) -> None:
+    group = found.add_argument_group("filters")
+    group.add_argument("--drop_same_words", action="store_true", help="drop texts of the caption's words reordered")
+    group.add_argument("--grammar_model", metavar="MODEL", help="drop what this causal language model finds broken")
+    group.add_argument("--grammar_tolerance", type=float, metavar="NATS", help="per token, that a negative may lose")
+    group.add_argument("--false_negative_model", metavar="MODEL", help="drop what this model finds true of the image")
+    group.add_argument("--false_negative_margin", type=float, default=0.0, metavar="COSINE", help="lead it takes (0)")
+    group.add_argument("--only_with_negative", action="store_true", help="leave captions without any negative out")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command, without places on this machine and what changes nothing in the set."""
+    needed = ["--model", "x"] if options.what == "neighbours" else []
+    unset = parser().parse_args([options.what, "--source", "x", "--output", "x", *needed])
+    words = ["hfcomp", "build", options.what, "--source", without_local_paths(options.source)]
+    for name, value in vars(options).items():
+        value = ",".join(value) if isinstance(value, list) else value
+        if name in OF_THIS_MACHINE or value == getattr(unset, name):
+            continue
+        words += [f"--{name}"] if value is True else [f"--{name}", without_local_paths(str(value))]
+    return f"{shlex.join(words)} --output DIR"

@@ -1,0 +1,188 @@
+"""`hfcomp build negatives`: from options to source, stages and what identifies them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, Features, LargeList, List, Value
+
+from hfcomp.data.columns import require_columns
+from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.images import decode_image
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments.build_source import Tell, kept_columns, model_facts, read_rows, shown_features
+from hfcomp.generation.manifest import file_hash
+from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
+from hfcomp.generation.text_negatives import cached_parser, check_kinds, make_captions, make_negatives, needs_parser
+from hfcomp.hub import without_local_paths
+from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
+from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
+from hfcomp.negatives.mask_filling import DEFAULT_MODEL
+from hfcomp.negatives.negative import COLUMN_NAMES
+
+NO_IMAGE = "no image"
+BAD_IMAGE = "image cannot be decoded"
+SAID_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop_same_words", "only_with_negative")
+SETTINGS = (
+    *SAID_AS_GIVEN,
+    *("parser", "fill_model", "keyword_table", "grammar_model", "grammar_tolerance", "device"),
+    *("false_negative_model", "false_negative_margin"),
+)
+
+
+def read_source(options: argparse.Namespace, tell: Tell) -> Dataset:
+    """The rows that get negatives, without negatives of before.
+
+    Args:
+        options: of the command.
+        tell: receives a line about what was read and left behind.
+
+    Raises:
+        ValueError: for columns that are not there, or a `caption` that is no text.
+    """
+    dataset = read_rows(options, tell)
+    if "caption" not in dataset.column_names:
+        near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
+        raise ValueError(
+            f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. Name the one that "
+            f"holds the texts: --column_names caption={near[0] if near else '...'}"
+        )
+    kind = dataset.features["caption"]
+    texts = (Value("string"), Value("large_string"))
+    if (kind.feature if isinstance(kind, List | LargeList) else kind) not in texts:
+        raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
+    old = [name for name in dataset.column_names if name.startswith("negative_")]
+    old += ["mask"] if "mask" in dataset.column_names else []  # of the negative image
+    if old and options.columns is None:
+        tell(f"the source's own {', '.join(old)} are left out: they speak of other negatives")
+    needed = ["image"] if options.false_negative_model else []
+    require_columns(dataset, needed, needed_by="--false_negative_model")
+    kept = [name for name in kept_columns(dataset, options.columns) if name not in old]
+    return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
+
+
+def output_features(dataset: Dataset) -> Features:
+    """The columns of the built set: the source's, with one caption per row, and those of negatives."""
+    negatives = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
+    return Features({**shown_features(dataset), "caption": Value("string"), **negatives})
+
+
+def negative_stages(options: argparse.Namespace) -> list[Stage]:
+    """The stages of a build, with what identifies them: names of models and versions, not places on this machine.
+
+    Raises:
+        ValueError: for options that do not fit.
+        OSError: for a model that cannot be found.
+    """
+    check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
+    _check_unused(options)
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    facts = {name: settings[name] for name in SAID_AS_GIVEN} | _model_facts(options)
+    stages = [Stage("captions", make_captions, {"which": options.captions})]
+    if options.false_negative_model:
+        stages.append(Stage("images", make_image_check))
+    return [*stages, Stage("negatives", make_checked_negatives, settings, facts)]
+
+
+def _model_facts(options: argparse.Namespace) -> dict[str, Any]:
+    """What tells the files and models that are used from others."""
+    facts: dict[str, Any] = {}
+    if options.keyword_table:
+        table = Path(options.keyword_table)
+        facts["keyword_table"] = f"{table.name} sha256:{file_hash(table)}"
+    if needs_parser(options.kinds):
+        facts["parser"] = without_local_paths(cached_parser(options.parser).name)
+    if _has_kind(options, "mask"):
+        facts["fill_model"] = model_facts(options.fill_model or DEFAULT_MODEL)
+    if options.grammar_model:
+        facts["grammar_model"] = model_facts(options.grammar_model)
+        facts["grammar_tolerance"] = options.grammar_tolerance
+    if options.false_negative_model:
+        facts["false_negative_model"] = model_facts(options.false_negative_model)
+        facts["false_negative_margin"] = options.false_negative_margin
+    return facts
+
+
+def _has_kind(options: argparse.Namespace, generator: str) -> bool:
+    return any(kind.partition(":")[0] == generator for kind in options.kinds)
+
+
+def _check_unused(options: argparse.Namespace) -> None:
+    """An option that changes nothing is a mistake."""
+    if options.num_negatives < 1:
+        raise ValueError(f"--num_negatives: found {options.num_negatives}, expected 1 or more.")
+    if options.grammar_tolerance is not None and not options.grammar_model:
+        raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
+    if options.false_negative_margin and not options.false_negative_model:
+        raise ValueError("--false_negative_margin needs --false_negative_model, such as openai/clip-vit-base-patch32.")
+    if options.fill_model and not _has_kind(options, "mask"):
+        raise ValueError("--fill_model needs the kind mask.")
+    if options.keyword_table and not _has_kind(options, "keyword"):
+        raise ValueError("--keyword_table needs the kind keyword.")
+
+
+def make_checked_negatives(
+    *, false_negative_model: str | None = None, false_negative_margin: float = 0.0, **settings: Any
+) -> Callable[[Batch], Batch]:
+    """The stage of `hfcomp.generation.text_negatives`, with a filter by a dual encoder where one is given."""
+    checks = []
+    if false_negative_model is not None:
+        checks.append(
+            FalseNegatives(false_negative_model, margin=false_negative_margin, device=settings.get("device"))
+        )
+    return make_negatives(checks=checks, **settings)
+
+
+def make_image_check() -> Callable[[Batch], Batch]:
+    """The stage that sets rows aside whose image a model could not be shown."""
+
+    def images(batch: Batch) -> Batch:
+        return batch | {SET_ASIDE: [_objection(image) for image in batch["image"]]}
+
+    return images
+
+
+def _objection(image: Any) -> str | None:
+    if image is None or (image["bytes"] is None and not image["path"]):
+        return NO_IMAGE
+    try:
+        decode_image(image)
+    except (ValueError, OSError) as error:
+        return f"{BAD_IMAGE}: {without_local_paths(str(error))}"
+    return None
+
+
+class FalseNegatives:
+    """Drops negatives that a dual encoder finds to fit the image as well as the caption does.
+
+    Args:
+        model: Hub id or folder.
+        margin: see `hfcomp.negatives.filters.is_false_negative`.
+        device: where it runs.
+    """
+
+    def __init__(self, model: str, *, margin: float, device: str | None) -> None:
+        self._embedder = Embedder(model, device=device)
+        self._margin = margin
+        self._batch: Batch | None = None
+        self._images: dict[int, np.ndarray] = {}
+
+    def __call__(self, batch: Batch, places: list[int], texts: list[str]) -> list[str | None]:
+        """The reason for each text of a row that is dropped, or None."""
+        if batch is not self._batch:
+            self._batch, self._images = batch, {}
+        missing = [place for place in dict.fromkeys(places) if place not in self._images]
+        if missing:
+            found = self._embedder.images([batch["image"][place] for place in missing])
+            self._images |= dict(zip(missing, found, strict=True))
+        images = np.stack([self._images[place] for place in places])
+        captions = [batch["caption"][place] for place in places]
+        vectors = self._embedder.texts([*captions, *texts]).vectors
+        true, negative = vectors[: len(texts)], vectors[len(texts) :]
+        flags = is_false_negative((images * true).sum(-1), (images * negative).sum(-1), margin=self._margin)
+        return [FALSE_NEGATIVE if flag else None for flag in flags]

@@ -1,0 +1,218 @@
+"""What a build says of itself, and what it leaves on disk so that it can go on after it was killed.
+
+| in the folder | what | when |
+|---|---|---|
+| `data/train-00000-of-00003.parquet` | a finished shard | as soon as it is made |
+| `.build/plan.json`, `.build/00000.json` | the plan, and a record of each finished shard | until the end |
+| `set_aside.jsonl`, `manifest.json` | the rows set aside; plan, records and totals | at the end |
+| `.lock` | empty; held while a process builds | always |
+
+Nothing here holds a time, a path outside the folder or a number of processes: the same plan gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+SET_ASIDE_FILE = "set_aside.jsonl"
+STATE = ".build"
+PLAN = "plan.json"
+LOCK = ".lock"
+DATA = "data"
+PART = ".part"
+SCHEMA_VERSION = 1
+
+Plan = dict[str, Any]
+Record = dict[str, Any]
+
+
+def shard_file(index: int, shards: int) -> str:
+    """The name of a shard's file inside the folder, as the Hub counts them."""
+    return f"{DATA}/train-{index:05d}-of-{shards:05d}.parquet"
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Writes a file that is there whole or not at all, also when the process is killed or the machine stops."""
+    part = part_of(path)
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    put_in_place(part, path)
+
+
+def part_of(path: Path) -> Path:
+    """Where a file is written before it is put in its place; another process has another name for it."""
+    return path.with_name(f"{path.name}.{os.getpid()}{PART}")
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """Gives a file that is on disk its name, and waits until the name is on disk too."""
+    os.replace(part, path)
+    if os.name == "nt":  # no folder can be opened there
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def file_hash(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
+    """Finds what an earlier process left of the same build, and removes what it left half-written.
+
+    Args:
+        folder: of the build, held by the caller's lock.
+        plan: what identifies the build.
+        shards: how many it has.
+
+    Returns:
+        The records of the finished shards whose files are as the records say, by number.
+
+    Raises:
+        ValueError: for a folder that holds a build of another plan, or files of something else.
+    """
+    manifest = _read(folder / MANIFEST)
+    if manifest is not None and manifest.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
+    before = manifest["plan"] if manifest else _read(folder / STATE / PLAN)
+    if before is None:
+        _check_free(folder)
+    elif before != plan and (manifest or any((folder / STATE).glob("[0-9]*.json"))):  # else nothing is lost
+        raise ValueError(
+            f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
+            "output folder, or delete this one."
+        )
+    for part in [part for place in (folder, folder / DATA, folder / STATE) for part in place.glob(f"*{PART}")]:
+        part.unlink(missing_ok=True)  # a worker of the killed process may just be ending
+    (folder / STATE).mkdir(exist_ok=True)
+    write_durably(folder / STATE / PLAN, _json(plan))  # before anything else: it says whose the folder is
+    (folder / DATA).mkdir(exist_ok=True)
+    records = _records_of_manifest(folder, manifest) if manifest else {}
+    records |= {index: one for index in range(shards) if (one := _read(record_file(folder, index)))}
+    whole = {index: one for index, one in sorted(records.items()) if _is_whole(folder, index, shards, one)}
+    for index, record in whole.items():
+        write_record(folder, index, record)
+    if len(whole) < shards:
+        (folder / MANIFEST).unlink(missing_ok=True)  # it says that the build is complete
+    return whole
+
+
+def record_file(folder: Path, index: int) -> Path:
+    """Where the record of a shard lies while the build is unfinished."""
+    return folder / STATE / f"{index:05d}.json"
+
+
+def write_record(folder: Path, index: int, record: Record) -> None:
+    """Notes that a shard is finished; its file is in its place by then."""
+    write_durably(record_file(folder, index), _json(record))
+
+
+def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
+    """Writes the rows set aside and the manifest, and removes the records.
+
+    Args:
+        folder: of the build.
+        plan: what identifies it.
+        records: of all shards, in order.
+
+    Returns:
+        The manifest.
+    """
+    lines = [line for record in records for line in record["set_aside_rows"]]
+    text = "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in lines)
+    write_durably(folder / SET_ASIDE_FILE, text.encode("utf-8"))
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "plan": plan,
+        "rows": sum(record["rows"] for record in records),
+        "counts": totals(record["counts"] for record in records),
+        "set_aside": totals(record["set_aside"] for record in records),
+        "shards": [{key: value for key, value in one.items() if key != "set_aside_rows"} for one in records],
+    }
+    write_durably(folder / MANIFEST, _json(manifest))
+    shutil.rmtree(folder / STATE)
+    return manifest
+
+
+def totals(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Sums by name, in the order of names."""
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def differences(before: Any, now: Any, name: str = "") -> list[str]:
+    """Where two plans differ, as `stages.negatives.seed: 0 -> 1`."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            line
+            for key in sorted({*before, *now})
+            for line in differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+        ]
+    return [] if before == now else [f"{name}: {_short(before)} -> {_short(now)}"]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check_free(folder: Path) -> None:
+    there = sorted(path.name for path in folder.iterdir() if path.name != LOCK)
+    ours = [path.name for path in (folder / STATE).iterdir()] if there == [STATE] else there
+    other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
+    if other:
+        raise ValueError(
+            f"{folder} holds files of something else ({', '.join(other[:3])}). Choose another output folder, or empty "
+            "this one."
+        )
+
+
+def _records_of_manifest(folder: Path, manifest: Record) -> dict[int, Record]:
+    """A shard whose rows set aside are no longer all listed has no record: it is made again."""
+    path = folder / SET_ASIDE_FILE
+    lines = [_parsed(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if path.is_file() else []
+    found = {}
+    for index, record in enumerate(manifest["shards"]):
+        start, end = record["source_rows"]
+        own = [line for line in lines if isinstance(line, dict) and start <= line["row"] < end]
+        if len(own) == sum(record["set_aside"].values()):
+            found[index] = record | {"set_aside_rows": own}
+    return found
+
+
+def _is_whole(folder: Path, index: int, shards: int, record: Record) -> bool:
+    path = folder / shard_file(index, shards)
+    return path.is_file() and file_hash(path) == record["sha256"]
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode("utf-8")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
+
+
+def _read(path: Path) -> Any:
+    """The content of a JSON file, or None where there is none or it is damaged."""
+    return _parsed(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None

@@ -1,0 +1,286 @@
+"""One shard of a build: rows of the source through all stages into one Parquet file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from datasets import Dataset, Features
+from datasets import Image as ImageFeature
+from PIL import Image
+
+from hfcomp.generation.manifest import Record, file_hash, part_of, put_in_place, shard_file, write_record
+
+ROW = "_row"
+SET_ASIDE = "_set_aside"
+COUNTS = "_counts"
+RESERVED = (ROW, SET_ASIDE, COUNTS)
+NO_IMAGE = "image file cannot be read"
+# Readers fetch a group of rows at a time.
+ROWS_PER_GROUP = 1000
+ROWS_PER_GROUP_WITH_IMAGES = 100
+
+Batch = dict[str, list[Any]]
+StageFunction = Callable[[Batch], Batch]
+
+
+class StageError(RuntimeError):
+    """A stage failed; the message names the stage, the shard and its rows. Shards that are done are kept."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named step of a build, from a batch of columns to a batch of columns.
+
+    A batch is a dictionary of lists of equal length. Besides the columns it holds `_row`, the number of each row in
+    the source: a stage that leaves rows out or makes several of one keeps it aligned. Two more columns may come back
+    and are taken out again: `_set_aside`, a reason for each row that is to be left out or None (what follows `: ` is a
+    detail that is not counted by), and `_counts`, a dictionary of name to number for each row, added up over the set.
+
+    What a stage makes of a row may depend on nothing else, so that neither shards nor processes change it.
+
+    Attributes:
+        name: for messages and the manifest.
+        make: called with `settings` in each process that runs the stage; returns the function. It has to be at the top
+            level of a module, so that other processes find it.
+        settings: for `make`.
+        identity: what is written into the manifest, and has to be equal for a build to go on: JSON values, without
+            paths of this machine. By default the settings.
+    """
+
+    name: str
+    make: Callable[..., StageFunction]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    identity: Mapping[str, Any] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """The line of the manifest."""
+        return {"name": self.name, **(self.settings if self.identity is None else self.identity)}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every shard of a build has in common; sent to the processes that make them.
+
+    Attributes:
+        dataset: the source, its images undecoded.
+        stages: in their order.
+        reads: the source's columns that stages see.
+        features: of the columns that are written.
+        folder: of the build.
+        rows_per_shard: of the source.
+    """
+
+    dataset: Dataset
+    stages: tuple[Stage, ...]
+    reads: tuple[str, ...]
+    features: Features
+    folder: Path
+    rows_per_shard: int
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return -(-len(self.dataset) // self.rows_per_shard)
+
+    def rows(self, index: int) -> range:
+        """The rows of the source that are in a shard."""
+        start = index * self.rows_per_shard
+        return range(start, min(start + self.rows_per_shard, len(self.dataset)))
+
+
+@dataclass
+class _Tally:
+    """What a shard's rows come to besides columns."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
+
+    def leave_out(self, row: int, reason: str) -> None:
+        name, _, detail = reason.partition(": ")
+        self.set_aside.append({"row": row, "reason": name} | ({"detail": detail} if detail else {}))
+
+    def by_reason(self) -> dict[str, int]:
+        return dict(sorted(Counter(one["reason"] for one in self.set_aside).items()))
+
+
+class ShardMaker:
+    """Makes shards of one build; loads what the stages need once.
+
+    Args:
+        job: the build.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._functions: list[StageFunction] | None = None
+
+    def prepare(self) -> None:
+        """Loads what the stages need; whatever their makers raise is raised as it is."""
+        if self._functions is None:
+            self._functions = [stage.make(**stage.settings) for stage in self.job.stages]
+
+    def make(self, index: int) -> Record:
+        """Writes one shard and its record.
+
+        Raises:
+            StageError: when a stage fails.
+        """
+        self.prepare()
+        rows = self.job.rows(index)
+        source = self.job.dataset.select(rows).with_format("arrow")[:]
+        tally = _Tally()
+        source, numbers = self._with_images(source, rows, tally)
+        batch: Batch = {name: source.column(name).to_pylist() for name in self.job.reads} | {ROW: numbers}
+        for stage, function in zip(self.job.stages, self._functions, strict=True):
+            batch = self._apply(stage, function, batch, index, tally)
+        table = self._table(batch, source, numbers, index)
+        path = self.job.folder / shard_file(index, self.job.shards)
+        _write(table, path, grouped=any(isinstance(one, ImageFeature) for one in self.job.features.values()))
+        record = {
+            "file": shard_file(index, self.job.shards),
+            "sha256": file_hash(path),
+            "rows": len(table),
+            "source_rows": [rows.start, rows.stop],
+            "counts": dict(sorted(tally.counts.items())),
+            "set_aside": tally.by_reason(),
+            "set_aside_rows": sorted(tally.set_aside, key=lambda one: one["row"]),
+        }
+        write_record(self.job.folder, index, record)
+        return record
+
+    def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
+        """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""
+        failed: dict[int, str] = {}
+        for name, feature in self.job.dataset.features.items():
+            if isinstance(feature, ImageFeature) and (name in self.job.features or name in self.job.reads):
+                column, wrong = with_bytes(source.column(name))
+                failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
+                source = source.set_column(source.column_names.index(name), name, column)
+        for place, reason in failed.items():
+            tally.leave_out(rows[place], reason)
+        kept = [place for place in range(len(rows)) if place not in failed]
+        return (source.take(pa.array(kept, pa.int64())) if failed else source), [rows[place] for place in kept]
+
+    def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
+        where = self._where(stage, index)
+        try:
+            found = dict(function(dict(batch)))
+        except Exception as error:
+            raise StageError(f"{where}: {type(error).__name__}: {error}") from error
+        _check_batch(found, where)
+        for one in found.pop(COUNTS, ()):
+            tally.counts.update(one)
+        reasons = found.pop(SET_ASIDE, None)
+        if reasons is None:
+            return found
+        for row, reason in zip(found[ROW], reasons, strict=True):
+            if reason is not None:
+                tally.leave_out(row, reason)
+        kept = [place for place, reason in enumerate(reasons) if reason is None]
+        return {name: [values[place] for place in kept] for name, values in found.items()}
+
+    def _where(self, stage: Stage, index: int) -> str:
+        rows = self.job.rows(index)
+        return f"stage {stage.name!r}, shard {index} of {self.job.shards} (rows {rows.start:,} to {rows.stop - 1:,})"
+
+    def _table(self, batch: Batch, source: pa.Table, numbers: list[int], index: int) -> pa.Table:
+        """The columns that are written: those of the stages, and the source's own for the rows that are left."""
+        place_of = {row: place for place, row in enumerate(numbers)}
+        places = [place_of[row] for row in batch[ROW]]
+        if places != list(range(len(numbers))):
+            source = source.take(pa.array(places, pa.int64()))
+        schema = self.job.features.arrow_schema
+        columns = []
+        for name in self.job.features:
+            kind = schema.field(name).type
+            if name not in batch and name not in source.column_names:
+                where = self._where(self.job.stages[-1], index)
+                raise StageError(f"{where}: no column {name!r} came back; has: {', '.join(batch)}.")
+            if name not in batch:
+                columns.append(source.column(name).cast(kind))
+                continue
+            is_image = isinstance(self.job.features[name], ImageFeature)
+            try:
+                values = self.job.features.encode_column(batch[name], name) if is_image else batch[name]
+                columns.append(pa.array(values, type=kind))
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                where = self._where(self.job.stages[-1], index)
+                raise StageError(f"{where}: column {name!r} is no {kind}: {error}") from error
+        return pa.Table.from_arrays(columns, schema=schema)
+
+
+def with_bytes(images: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[int, str]]:
+    """Images with their files' bytes inside, so that a set stands alone; bytes that are there are left as they are.
+
+    Args:
+        images: structures of `bytes` and `path`, as `datasets` stores undecoded images.
+
+    Returns:
+        The same with file names instead of paths, and why a file could not be read, by place.
+    """
+    chunks, failed, start = [], {}, 0
+    for chunk in images.chunks:
+        content, path = pc.struct_field(chunk, "bytes"), pc.struct_field(chunk, "path")
+        needed = pc.and_(pc.is_null(content), pc.is_valid(path)).to_pylist()
+        if any(needed):
+            found = content.to_pylist()
+            for place, name in enumerate(path.to_pylist()):
+                if needed[place]:
+                    found[place], reason = _read_image(name)
+                    if reason:
+                        failed[start + place] = reason
+            content = pa.array(found, type=content.type)
+        names = pc.replace_substring_regex(path, pattern=r"^.*[/\\]", replacement="")
+        chunks.append(pa.StructArray.from_arrays([content, names], names=["bytes", "path"], mask=chunk.is_null()))
+        start += len(chunk)
+    return pa.chunked_array(chunks, type=images.type), failed
+
+
+def _read_image(path: str) -> tuple[bytes | None, str]:
+    """A file's bytes. A set may name any file of this machine, so what is no image does not come in."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    try:
+        with fsspec.open(path, "rb") as file:
+            content = file.read()
+        Image.open(BytesIO(content)).close()
+    except FileNotFoundError:
+        return None, f"{name!r}, which does not exist"
+    except Exception as error:  # whatever a file system or a reader of images raises on bad input
+        return None, f"{name!r} ({type(error).__name__})"
+    return content, ""
+
+
+def _check_batch(batch: Batch, where: str) -> None:
+    if ROW not in batch:
+        raise StageError(f"{where}: the batch that came back has no column {ROW!r}; expected it to be handed on.")
+    lengths = {name: len(values) for name, values in batch.items()}
+    other = {name: length for name, length in lengths.items() if length != lengths[ROW]}
+    if other:
+        raise StageError(f"{where}: columns of unequal length came back: {json.dumps({ROW: lengths[ROW], **other})}.")
+
+
+def _write(table: pa.Table, path: Path, *, grouped: bool) -> None:
+    part = part_of(path)
+    rows = ROWS_PER_GROUP_WITH_IMAGES if grouped else ROWS_PER_GROUP
+    try:
+        with part.open("wb") as file:
+            with pq.ParquetWriter(file, table.schema) as writer:
+                if len(table):  # `datasets` does not read a file whose first group is empty, but one without groups
+                    writer.write_table(table, row_group_size=rows)
+            file.flush()
+            os.fsync(file.fileno())
+        put_in_place(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

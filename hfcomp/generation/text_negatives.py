@@ -1,0 +1,323 @@
+"""Stages that give captions hard negatives: drawn by several generators in turn, filtered, with what was dropped.
+
+A caption's negatives depend on the caption, the seed and the settings: not on other rows, their order, shards or
+processes. Fewer negatives are the first of more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from hfcomp.data.columns import nearest
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
+from hfcomp.generation.turns import Proposals, Row
+from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
+from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable, read_keyword_table
+from hfcomp.negatives.keywords import keyword_negatives
+from hfcomp.negatives.negative import Negative, as_columns
+
+GENERATORS = ("keyword", "swap", "mask")
+CAPTIONS = ("longest", "all")
+NO_CAPTION = "no caption"
+NO_NEGATIVE = "no negative"
+# Names of counts begin so.
+MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
+# What a language model proposed for masks and was refused; asked again, it proposes the same again.
+FILLS = "fills refused: "
+WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than asked"
+# Said of negatives that are kept.
+FLAGGED = "flagged: "
+REORDERED = f"{FLAGGED}the caption's words in another order"
+
+Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
+"""Rows of a batch and a text for each; returns why a text is dropped, or None."""
+
+
+def make_captions(*, which: str) -> Callable[[Batch], Batch]:
+    """The stage that brings the column `caption` to one text per row; rows without any are set aside.
+
+    Args:
+        which: of a list of captions, `longest` (most words, the first of equal ones: Slipform, section 2.2) or `all`,
+            a row for each. A column of plain texts is taken as it is.
+    """
+    if which not in CAPTIONS:
+        raise ValueError(f"captions is {which!r}; expected one of {', '.join(CAPTIONS)}.")
+
+    def captions(batch: Batch) -> Batch:
+        places, texts, reasons = [], [], []
+        for place, value in enumerate(batch["caption"]):
+            found = [one for one in ([value] if isinstance(value, str) else value or []) if one and one.strip()]
+            if which == "longest" and found:
+                found = [max(found, key=lambda text: len(text.split()))]
+            for text in found or [""]:
+                places.append(place)
+                texts.append(text)
+                reasons.append(None if text else NO_CAPTION)
+        columns = {name: [values[place] for place in places] for name, values in batch.items()}
+        return columns | {"caption": texts, SET_ASIDE: reasons}
+
+    return captions
+
+
+def make_negatives(**settings: Any) -> TextNegatives:
+    """The stage that adds the negative columns; see `TextNegatives`."""
+    return TextNegatives(**settings)
+
+
+def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
+    """Checks the names of generators.
+
+    Args:
+        kinds: `keyword`, `swap` or `mask`, or a part of one, as `keyword:color`.
+        table: whose concepts are the parts of `keyword`.
+
+    Raises:
+        ValueError: for a name that is not known, or given twice, or if there is none.
+    """
+    if isinstance(kinds, str) or not kinds:
+        raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
+    for kind in kinds:
+        generator, _, part = kind.partition(":")
+        if generator not in GENERATORS:
+            raise ValueError(f"{kind!r} is no kind.{nearest(generator, GENERATORS)} Known: {', '.join(GENERATORS)}.")
+        parts = _parts(generator, table)
+        if ":" in kind and part not in parts:
+            raise ValueError(
+                f"{kind!r}: {part!r} is no part of {generator!r}.{nearest(part, parts)} Known: {', '.join(parts)}."
+            )
+        if kinds.count(kind) > 1:
+            raise ValueError(f"kind {kind!r} is given twice.")
+
+
+def needs_parser(kinds: Iterable[str]) -> bool:
+    """Whether a kind works on parsed captions."""
+    return any(kind.partition(":")[0] != "keyword" for kind in kinds)
+
+
+@lru_cache(maxsize=2)
+def cached_parser(spec: str | None = None) -> Any:
+    """`hfcomp.negatives.parsing.load_parser`, once per process; by default of `DEFAULT_PARSER`."""
+    from hfcomp.negatives.parsing import DEFAULT_PARSER, load_parser
+
+    return load_parser(spec or DEFAULT_PARSER)
+
+
+class TextNegatives:
+    """Adds the negative columns to batches of captions; a stage of `run_stages`, and for `Dataset.map(batched=True)`.
+
+    Generators are asked in turn: one negative of each kind in the order given, then a second of each. What one cannot
+    give, the others make up; what none can is masked by an empty string. A text that a filter drops counts as not
+    given.
+
+    Args:
+        kinds: `keyword`, `swap` and `mask`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
+        num_negatives: entries per row.
+        seed: any integer.
+        parser: of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
+        fill_model: Hub id or folder of the masked language model of `mask`; by default that of `MaskFiller`.
+        keyword_table: a YAML file; by default Table 6 of Rösch et al. 2024.
+        keyword_matching: `paper` or `extended`.
+        drop_same_words: drop texts with the words of the caption in another order; otherwise they are counted. It
+            leaves little of `swap`.
+        grammar_model: Hub id or folder of a causal language model; texts that it finds broken where it does not the
+            caption are dropped. By default nothing is.
+        grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
+        device: of these models; by default a GPU where there is one.
+        checks: further filters, asked after these, about texts that passed.
+        only_with_negative: set captions aside that get no negative.
+
+    Raises:
+        ValueError: for a kind, table or matching that is not known, or a number below 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        kinds: Sequence[str],
+        num_negatives: int = 1,
+        seed: int = 0,
+        parser: str | None = None,
+        fill_model: str | None = None,
+        keyword_table: str | Path | None = None,
+        keyword_matching: str = "paper",
+        drop_same_words: bool = False,
+        grammar_model: str | None = None,
+        grammar_tolerance: float | None = None,
+        device: str | None = None,
+        checks: Sequence[Check] = (),
+        only_with_negative: bool = False,
+    ) -> None:
+        if num_negatives < 1:
+            raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
+        if keyword_matching not in MATCHINGS:
+            raise ValueError(f"keyword_matching is {keyword_matching!r}; expected one of {', '.join(MATCHINGS)}.")
+        self._table = PAPER_TABLE if keyword_table is None else read_keyword_table(keyword_table)
+        self._matching = MATCHINGS[keyword_matching]
+        check_kinds(kinds, self._table)
+        self._kinds, self._number, self._seed = tuple(kinds), num_negatives, seed
+        self._parser = cached_parser(parser) if needs_parser(kinds) else None
+        self._fillers = {
+            kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
+        }
+        self._checks = [_same_sentence, *([_same_words] if drop_same_words else [])]
+        if grammar_model is not None:
+            self._checks.append(_grammar_check(grammar_model, grammar_tolerance, device))
+        self._checks += checks
+        self._only_with_negative = only_with_negative
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
+        captions = batch["caption"]
+        shared = {text: [Proposals() for _ in self._kinds] for text in captions}
+        docs = self._parsed(shared)
+        before = self._rejected()
+        for kind in range(len(self._kinds)):
+            self._ask(kind, list(shared), shared, docs)
+        rows = [Row(text, shared[text]) for text in captions]
+        open_rows = list(range(len(rows)))
+        while open_rows:
+            open_rows = self._go_on(batch, rows, open_rows, shared, docs)
+        counts = [self._counts(row) for row in rows]
+        if counts:  # a generator says in sum what it threw away
+            counts[0].update({f"{FILLS}{name}": n for name, n in (self._rejected() - before).items()})
+        found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
+        if self._only_with_negative:
+            found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
+        return found
+
+    def _go_on(
+        self,
+        batch: Batch,
+        rows: Sequence[Row],
+        open_rows: Sequence[int],
+        shared: Mapping[str, list[Proposals]],
+        docs: Mapping[str, Any],
+    ) -> list[int]:
+        """Asks and filters what is needed next; returns the rows that are not decided."""
+        wanted: dict[int, dict[str, None]] = {}
+        unseen: list[tuple[int, str]] = []
+        undecided: dict[int, None] = {}
+        for place in open_rows:
+            row = rows[place]
+            kind = row.choose(self._number)
+            if kind is None:
+                unseen += [(place, one.text) for one in row.chosen if one.text not in row.verdicts]
+            else:
+                wanted.setdefault(kind, {})[row.caption] = None
+                undecided[place] = None
+        for kind, captions in wanted.items():
+            self._ask(kind, list(captions), shared, docs)
+        for (place, text), reason in zip(unseen, self._verdicts(batch, unseen), strict=True):
+            rows[place].verdicts[text] = reason
+            if reason is not None:
+                undecided[place] = None
+        return list(undecided)
+
+    def _verdicts(self, batch: Batch, pairs: Sequence[tuple[int, str]]) -> list[str | None]:
+        """Why each text is dropped; cheap filters first, and only what passed goes on to the next."""
+        reasons: list[str | None] = [None] * len(pairs)
+        for check in self._checks:
+            left = [index for index, reason in enumerate(reasons) if reason is None]
+            if left:
+                found = check(batch, [pairs[index][0] for index in left], [pairs[index][1] for index in left])
+                for index, reason in zip(left, found, strict=True):
+                    reasons[index] = reason
+        return reasons
+
+    def _parsed(self, captions: Iterable[str]) -> dict[str, Any]:
+        if self._parser is None:
+            return {}
+        texts = list(captions)
+        return dict(zip(texts, self._parser.parse(texts), strict=True))
+
+    def _ask(
+        self,
+        kind: int,
+        captions: Sequence[str],
+        shared: Mapping[str, list[Proposals]],
+        docs: Mapping[str, Any],
+    ) -> None:
+        """A longer answer begins with the shorter one, which it replaces."""
+        by_number: dict[int, list[str]] = {}
+        for caption in captions:
+            number = shared[caption][kind].next_number(-(-self._number // len(self._kinds)))
+            by_number.setdefault(number, []).append(caption)
+        for number, texts in by_number.items():
+            found = self._propose(self._kinds[kind], texts, [docs[text] for text in texts if text in docs], number)
+            for text, negatives in zip(texts, found, strict=True):
+                shared[text][kind] = Proposals(negatives, number)
+
+    def _propose(self, kind: str, captions: Sequence[str], docs: Sequence[Any], number: int) -> list[list[Negative]]:
+        generator, _, part = kind.partition(":")
+        if generator == "mask":
+            return self._fillers[kind].fill(docs, num_negatives=number, seed=self._seed)
+        if generator == "swap":
+            from hfcomp.negatives.swaps import SWAPS, swap_negatives
+
+            swaps = (part,) if part else SWAPS
+            return [swap_negatives(doc, swaps=swaps, num_negatives=number, seed=self._seed) for doc in docs]
+        options = {"concepts": (part,) if part else self._table.names, "table": self._table}
+        options |= {"num_negatives": number, "seed": self._seed, "matching": self._matching}
+        return [keyword_negatives(text, **options) for text in captions]
+
+    def _rejected(self) -> Counter[str]:
+        return sum((filler.rejected for filler in self._fillers.values()), Counter())
+
+    def _counts(self, row: Row) -> Counter[str]:
+        found = Counter(f"{MADE}{one.kind}" for one in row.chosen)
+        found.update(f"{DROPPED}{reason}" for reason in row.verdicts.values() if reason)
+        if row.duplicates:
+            found[f"{DROPPED}{DUPLICATE}"] += row.duplicates
+        if reordered := sum(has_same_words(row.caption, one.text) for one in row.chosen):
+            found[REORDERED] += reordered
+        if not row.chosen:
+            found[WITHOUT] += 1
+        elif len(row.chosen) < self._number:
+            found[FEWER] += 1
+        return found
+
+
+def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
+    if generator == "keyword":
+        return table.names
+    if generator == "swap":
+        from hfcomp.negatives.swaps import SWAPS
+
+        return SWAPS
+    from hfcomp.negatives.mask_filling import PARTS
+
+    return PARTS
+
+
+def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:
+    from hfcomp.negatives.mask_filling import DEFAULT_MODEL, PARTS, MaskFiller
+
+    part = kind.partition(":")[2]
+    return MaskFiller(model or DEFAULT_MODEL, parser=parser, parts=(part,) if part else PARTS, device=device)
+
+
+def _same_sentence(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
+    pairs = zip(places, texts, strict=True)
+    return [SAME_SENTENCE if is_same_sentence(batch["caption"][place], text) else None for place, text in pairs]
+
+
+def _same_words(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
+    pairs = zip(places, texts, strict=True)
+    return [SAME_WORDS if has_same_words(batch["caption"][place], text) else None for place, text in pairs]
+
+
+def _grammar_check(model: str, tolerance: float | None, device: str | None) -> Check:
+    from hfcomp.negatives.grammar import GrammarFilter
+
+    judge = GrammarFilter(model, device=device, **({} if tolerance is None else {"tolerance": tolerance}))
+
+    def check(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
+        broken = judge.breaks([batch["caption"][place] for place in places], texts)
+        return [GRAMMAR if one else None for one in broken]
+
+    return check

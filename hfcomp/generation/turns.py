@@ -1,0 +1,85 @@
+"""Choosing a caption's negatives from several generators in turn, asking each for no more than is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hfcomp.negatives.filters import is_same_sentence
+from hfcomp.negatives.negative import Negative
+
+# A generator is asked no further than this for one caption, whatever filters leave of it.
+MOST_PROPOSALS = 64
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """What one generator gave for a caption so far.
+
+    Attributes:
+        found: its negatives, the first ones of all that it could give.
+        asked: how many it was asked for.
+    """
+
+    found: Sequence[Negative] = ()
+    asked: int = 0
+
+    @property
+    def is_all(self) -> bool:
+        """Whether more will not come."""
+        return len(self.found) < self.asked or self.asked >= MOST_PROPOSALS
+
+    def next_number(self, share: int) -> int:
+        """How many to ask for now: at first a share of what is needed, then twice as many as before."""
+        return min(2 * self.asked, MOST_PROPOSALS) if self.asked else share
+
+
+@dataclass
+class Row:
+    """A caption on its way to its negatives.
+
+    Attributes:
+        caption: the caption.
+        proposals: by generator; another row of the same caption may share them.
+        verdicts: text to the reason for dropping it, or None, for all texts that filters have seen.
+        chosen: as `choose` left it.
+        duplicates: texts that two generators gave, passed over by `choose`.
+    """
+
+    caption: str
+    proposals: list[Proposals]
+    verdicts: dict[str, str | None] = field(default_factory=dict)
+    chosen: list[Negative] = field(default_factory=list)
+    duplicates: int = 0
+
+    def choose(self, number: int) -> int | None:
+        """Takes one of each generator in turn, then a second of each, passing over what was dropped or is there.
+
+        Args:
+            number: how many to take; fewer where the generators have no more.
+
+        Returns:
+            The generator that has to be asked for more before the choice stands, or None.
+        """
+        self.chosen, self.duplicates = [], 0
+        queues = [iter(one.found) for one in self.proposals]
+        left = list(range(len(queues)))
+        while left and len(self.chosen) < number:
+            for generator in tuple(left):
+                found = next((one for one in queues[generator] if self._is_wanted(one)), None)
+                if found is not None:
+                    self.chosen.append(found)
+                elif not self.proposals[generator].is_all:
+                    return generator
+                else:
+                    left.remove(generator)
+                if len(self.chosen) == number:
+                    break
+        return None
+
+    def _is_wanted(self, negative: Negative) -> bool:
+        if self.verdicts.get(negative.text) is not None:
+            return False
+        repeated = any(is_same_sentence(negative.text, one.text) for one in self.chosen)
+        self.duplicates += repeated
+        return not repeated

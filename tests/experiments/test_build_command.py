@@ -1,0 +1,254 @@
+"""`hfcomp build` from the command line to a data set that trains (about 9 s)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+from datasets import Dataset, Image, load_dataset
+from huggingface_hub import DatasetCard
+
+from hfcomp import cli
+from hfcomp.experiments import build_command
+from hfcomp.generation import shards
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests import tiny
+from tests.generation import builds
+from tests.negatives import language_models
+from tests.trainers.runs import build, history
+
+CAPTIONS = ["a red cube", "a red ball | ![x](http://evil.example/x.png) <b>", "nothing here", "", None, "a blue dog"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> str:
+    """JSON lines that name images beside them; two rows lack a caption, one an image."""
+    folder = tmp_path_factory.mktemp("source")
+    for row in range(len(CAPTIONS)):
+        (folder / f"{row}.png").write_bytes(builds.png(40 * row))
+    lines = [
+        {"image": f"{row}.png", "text": text, "photo_id": row, "file": "a.png"} for row, text in enumerate(CAPTIONS)
+    ]
+    lines.append({"image": "gone.png", "text": "a red horse", "photo_id": 9, "file": "b.png"})
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return str(folder / "rows.jsonl")
+
+
+def words(source: str, output, *more: str) -> list[str]:
+    given = ["--source", source, "--column_names", "caption=text,image_id=photo_id", "--shard_size", "3"]
+    return ["negatives", *given, "--output", str(output), *more]
+
+
+@pytest.fixture(scope="module")
+def built(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built") / "out"
+    build_command.main(words(source, folder, "--kinds", "keyword:color,keyword:object", "--num_negatives", "2"))
+    return folder
+
+
+def test_the_set_reads_as_it_lies(built):
+    rows = load_dataset(str(built), split="train")
+    assert rows["caption"][:] == [CAPTIONS[0], CAPTIONS[1], CAPTIONS[2], CAPTIONS[5]]
+    assert rows["image_id"][:] == [0, 1, 2, 5] and [row["image"].size for row in rows] == [(4, 4)] * 4
+    assert rows["negative_kinds"][:] == [
+        ["keyword_color"] * 2,
+        ["keyword_color"] * 2,
+        ["", ""],
+        rows["negative_kinds"][3],
+    ]
+    assert sorted(rows["negative_kinds"][3]) == ["keyword_color", "keyword_object"]
+    raw = rows.cast_column("image", Image(decode=False))
+    assert raw["image"][0] == {"bytes": builds.png(0), "path": "0.png"}
+
+
+def test_what_was_set_aside_is_counted_and_listed(built):
+    lines = [json.loads(line) for line in (built / "set_aside.jsonl").read_text().splitlines()]
+    assert [(line["row"], line["reason"]) for line in lines] == [
+        (3, "no caption"),
+        (4, "no caption"),
+        (6, "image file cannot be read"),
+    ]
+    assert json.loads((built / "manifest.json").read_text())["set_aside"] == {
+        "image file cannot be read": 1,
+        "no caption": 2,
+    }
+
+
+def test_the_card_says_what_it_is_and_shows_texts_as_data(built, source):
+    card = DatasetCard.load(built / "README.md")
+    assert card.data.license == "unknown" and "hard-negative-captions" in card.data.tags
+    assert card.data.size_categories == ["n<1K"]
+    assert "It is unknown" in card.text or "it is unknown" in card.text
+    assert "hfcomp build negatives --source LOCAL/rows.jsonl" in card.text and "keyword:color" in card.text
+    assert "| keyword color | 5 |" in card.text and "| no caption | 2 |" in card.text
+    assert "](" not in card.text.partition("**Examples**")[2] and "<b>" not in card.text
+    for file in ("README.md", "manifest.json", "set_aside.jsonl"):
+        assert source.rpartition("/")[0] not in (built / file).read_text()
+
+
+def test_everything_is_told(source, tmp_path, capsys):
+    build_command.main(words(source, tmp_path, "--only_with_negative"))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "7 rows from" in shown and "7 rows read, 3 written to" in shown
+    assert re.search(r"without a negative 1 .*rows set aside, in set_aside.jsonl", shown)
+    assert "no negative 1" in shown and "no caption 2" in shown
+    assert load_dataset(str(tmp_path), split="train")["caption"][:] == [CAPTIONS[0], CAPTIONS[1], CAPTIONS[5]]
+
+
+def test_a_build_that_failed_half_way_goes_on_to_the_same_bytes(source, built, tmp_path, monkeypatch, capsys):
+    given = words(source, tmp_path, "--kinds", "keyword:color,keyword:object", "--num_negatives", "2")
+    original = shards.ShardMaker.make
+
+    def interrupted(self, index):
+        if index == 1:
+            raise KeyboardInterrupt
+        return original(self, index)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
+        patch.setattr(shards.ShardMaker, "make", interrupted)
+        build_command.main(given)
+    assert stopped.value.code == 130 and "the same command goes on" in capsys.readouterr().err
+    build_command.main(given)
+    assert "1 shards were there already, 2 were made" in capsys.readouterr().out
+    assert builds.hashes(tmp_path) == builds.hashes(built)
+
+
+def test_other_settings_in_the_same_folder_are_refused(source, built):
+    with pytest.raises(SystemExit, match=r"^error: .*other settings: stages.1 negatives.kinds"):
+        build_command.main(words(source, built))
+
+
+def test_a_model_drops_false_negatives_and_bad_images_are_set_aside(clip, tmp_path, capsys):
+    images = [{"bytes": tiny_png, "path": None} for tiny_png in (builds.png(9), builds.png(99), b"no image")]
+    rows = Dataset.from_dict({"image": images, "caption": ["a red cube", "a blue ball", "a green cone"]})
+    rows.cast_column("image", Image(decode=False)).save_to_disk(tmp_path / "rows")
+    given = ["negatives", "--source", str(tmp_path / "rows"), "--kinds", "keyword:color", "--device", "cpu"]
+    given += ["--columns", "", "--false_negative_model", str(clip), "--false_negative_margin"]
+    build_command.main([*given, "2.5", "--output", str(tmp_path / "kept")])
+    kept = load_dataset(str(tmp_path / "kept"), split="train")
+    assert all(texts[0] for texts in kept["negative_captions"]) and len(kept) == 2
+    build_command.main([*given, "-2.5", "--output", str(tmp_path / "none")])
+    none = load_dataset(str(tmp_path / "none"), split="train")
+    assert none["negative_captions"][:] == [[""], [""]]
+    manifest = json.loads((tmp_path / "none" / "manifest.json").read_text())
+    assert manifest["set_aside"] == {"image cannot be decoded": 1}
+    assert manifest["counts"]["dropped: false_negative"] == 16  # both captions, each with the 8 other colours
+    assert manifest["plan"]["stages"]["2 negatives"]["false_negative_model"].startswith("LOCAL/clip (sha256:")
+    assert str(tmp_path) not in (tmp_path / "none" / "README.md").read_text()
+
+
+def test_parsed_kinds_record_parser_and_model(source, tmp_path):
+    model = language_models.roberta(tmp_path / "fill", {"Ġdog": 0.0, "Ġblue": -1.0})
+    given = ["--kinds", "swap:nouns,mask:adjective", "--parser", "rules", "--fill_model", str(model), "--limit", "2"]
+    build_command.main(words(source, tmp_path / "out", "--device", "cpu", *given))
+    stage = json.loads((tmp_path / "out" / "manifest.json").read_text())["plan"]["stages"]["1 negatives"]
+    assert stage["parser"].startswith("rules (textblob ") and stage["fill_model"].startswith("LOCAL/fill (sha256:")
+    rows = load_dataset(str(tmp_path / "out"), split="train")
+    assert rows["negative_captions"][0] == ["a blue cube"] and rows["negative_kinds"][0] == ["mask_adj"]
+
+
+def test_the_built_set_trains(clip, tmp_path):
+    tiny.pairs(8).to_parquet(tmp_path / "rows.parquet")
+    given = ["--kinds", "keyword:color", "--num_negatives", "2", "--output", str(tmp_path / "out")]
+    build_command.main(["negatives", "--source", str(tmp_path / "rows.parquet"), *given])
+    built = load_dataset(str(tmp_path / "out"), split="train")
+    assert "negative_concreteness" not in built.column_names and "negative_image" not in built.column_names
+    run = {"per_device_train_batch_size": 4, "max_steps": 2, "num_negatives": 2}
+    trainer = build(InfoNCETrainer, clip, built, tmp_path / "trained", **run)
+    trainer.train()
+    assert len(history(trainer, "hard_negative_accuracy")) == 2
+
+
+def test_a_set_built_anew_in_its_folder_is_read_anew(source, tmp_path):
+    def texts(seed):
+        build_command.main(words(source, tmp_path / "out", "--seed", seed))
+        return load_dataset(str(tmp_path / "out"), split="train")["negative_captions"][:]
+
+    first = texts("0")
+    shutil.rmtree(tmp_path / "out")
+    assert texts("1") != first
+
+
+def test_lists_of_captions_give_a_row_each(tmp_path):
+    rows = [{"caption": ["a red dog", "a cat and a dog"]}, {"caption": ["a car", ""]}, {"caption": []}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = ["negatives", "--source", str(tmp_path / "rows.jsonl"), "--output"]
+    build_command.main([*given, str(tmp_path / "all"), "--captions", "all"])
+    every = load_dataset(str(tmp_path / "all"), split="train")
+    assert every["caption"][:] == ["a red dog", "a cat and a dog", "a car"]
+    build_command.main([*given, str(tmp_path / "longest")])
+    assert load_dataset(str(tmp_path / "longest"), split="train")["caption"][:] == ["a cat and a dog", "a car"]
+
+
+def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.experiments.build_neighbours.default_folder", lambda: tmp_path / "cache")
+    tiny.pairs(6).to_parquet(tmp_path / "rows.parquet")
+    given = ["--number", "2", "--device", "cpu", "--output", str(tmp_path / "out"), "--columns", "image,caption"]
+    for _ in range(2):  # the second time all is there
+        build_command.main(["neighbours", "--source", str(tmp_path / "rows.parquet"), "--model", str(clip), *given])
+    rows = load_dataset(str(tmp_path / "out"), split="train")
+    assert rows.column_names == ["image", "caption", "image_id", "neighbour_ids"]
+    assert all(len(set(row["neighbour_ids"]) - {row["image_id"]}) == 2 for row in rows)
+    assert "NegCLIP" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--kinds", "keywords"], "'keywords' is no kind. Did you mean 'keyword'"),
+        (["--num_negatives", "0"], "--num_negatives: found 0, expected 1 or more"),
+        (["--shard_size", "0"], "rows_per_shard is 0"),
+        (["--limit", "0"], "--limit: found 0"),
+        (["--column_names", "text"], "--column_names: found 'text', expected hfcomp's name=the set's own"),
+        (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
+        (["--column_names", "caption=photo_id"], "column 'caption' holds .*expected texts or lists of texts"),
+        (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
+        (["--split", "test"], "has no split 'test'"),
+        (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),
+        (["--false_negative_margin", "1"], "--false_negative_margin needs --false_negative_model"),
+        (["--fill_model", "x"], "--fill_model needs the kind mask"),
+        (["--column_names", "caption=text,image=file"], "column 'image' of .* holds texts, expected images"),
+        (["--device", "gpu"], "--device: 'gpu' cannot be used here"),
+        (["--keyword_table", "no.yaml"], "no.yaml"),
+        (["--kinds", "swap", "--parser", "spacy:en_none"], "python -m spacy download en_none"),
+        (["--kinds", "swap", "--parser", "stanza"], "parser 'stanza' is not known"),
+        (["--source", "nothing/at/all.jsonl"], "nothing/at/all"),
+    ],
+)
+def test_mistakes_are_told_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch, more, message):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
+        build_command.main(words(source, tmp_path / "out", *more))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("given", [[], ["images"], ["negatives", "--source", "x"], ["negatives", "--nonsense"]])
+def test_a_wrong_command_line_ends_with_2(given, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["build", *given])
+    assert stopped.value.code == 2 and "usage: hfcomp build" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_json_is_told(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("no json")
+    with pytest.raises(SystemExit, match="^error: "):
+        build_command.main(["negatives", "--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")])
+
+
+def test_a_stage_that_fails_is_told_with_its_trace(source, tmp_path, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise ZeroDivisionError("deep down")
+
+    monkeypatch.setattr("hfcomp.generation.text_negatives.keyword_negatives", fail)
+    with pytest.raises(SystemExit, match=r"error: stage 'negatives', shard 0 of 3 \(rows 0 to 2\): ZeroDivisionError"):
+        build_command.main(words(source, tmp_path))
+    assert "in fail" in capsys.readouterr().err
+
+
+def test_a_set_left_empty_is_an_error(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"caption": "hello"}')
+    given = ["--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out"), "--only_with_negative"]
+    with pytest.raises(SystemExit, match="error: no row is left; .*set_aside.jsonl"):
+        build_command.main(["negatives", *given])
