@@ -28,7 +28,7 @@ from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 
 Evaluation = Callable[[Embedder], pd.DataFrame]
-ConceptEvaluation = Callable[[Embedder, str], pd.DataFrame]
+ConceptEvaluation = Callable[[Embedder, str, bool], pd.DataFrame]
 
 
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluation:
@@ -59,19 +59,20 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
 
 
 def prepare_concepts(
-    config: ExperimentConfig, concepts: tuple[str, ...], *, seed: int, tell: Tell
+    config: ExperimentConfig, concepts: tuple[str, ...], *, main: tuple[str, ...], seed: int, tell: Tell
 ) -> ConceptEvaluation:
     """Loads the items of an evaluation of concepts, one at a time.
 
     Args:
         config: the experiment.
         concepts: all that will be asked for.
+        main: benchmarks, as tables call them, that are scored when a brief evaluation is asked for.
         seed: of the sandbox's scenes.
         tell: receives what was left out.
 
     Returns:
-        A function from an embedder and a concept to one row per item and metric: on the sandbox that concept's items
-        alone, else all items of the benchmarks.
+        A function from an embedder, a concept and whether to be brief to one row per item and metric: on the sandbox
+        that concept's items alone, else all items of the benchmarks.
 
     Raises:
         ValueError: for an evaluation that has no concepts, or a concept that the keywords do not have.
@@ -79,13 +80,13 @@ def prepare_concepts(
     if config.evaluation == SANDBOX:
         asked = _sandbox_concepts(config, seed)
         asked.check(concepts)
-        return lambda embedder, concept: asked(embedder, [concept])
+        return lambda embedder, concept, brief: asked(embedder, concept, brief=brief)
     if config.evaluation != "benchmarks":
         raise ValueError(
             f"evaluation={config.evaluation!r} has no concepts. Use sandbox, or benchmarks with keywords_*."
         )
     evaluate = _benchmarks(config, tell)
-    return lambda embedder, concept: evaluate(embedder)
+    return lambda embedder, concept, brief: evaluate(embedder, main if brief else None)
 
 
 def _sandbox_concepts(config: ExperimentConfig, seed: int) -> SandboxConcepts:
@@ -188,7 +189,8 @@ def _once(tell: Tell) -> Tell:
     return tell_first
 
 
-def _benchmarks(config: ExperimentConfig, tell: Tell) -> Evaluation:
+def _benchmarks(config: ExperimentConfig, tell: Tell) -> Callable[..., pd.DataFrame]:
+    """A function from an embedder, and where wanted the titles of some of the benchmarks, to their items."""
     chosen = find_benchmarks(config.evaluation_benchmarks)
     folders = data_folders(config.evaluation_data, option="evaluation_data")
     items = {}
@@ -202,9 +204,9 @@ def _benchmarks(config: ExperimentConfig, tell: Tell) -> Evaluation:
     check_used(folders, option="evaluation_data")
     tell_cut = {benchmark.name: _once(tell) for benchmark in chosen}
 
-    def evaluate(embedder: Embedder) -> pd.DataFrame:
+    def evaluate(embedder: Embedder, titles: tuple[str, ...] | None = None) -> pd.DataFrame:
         tables = []
-        for benchmark in chosen:
+        for benchmark in (one for one in chosen if titles is None or one.title in titles):
             report = run_benchmark(benchmark, items[benchmark.name], embedder, progress=True)
             if report.truncated:
                 cut = f"{report.truncated} texts are longer than the text tower and were cut"

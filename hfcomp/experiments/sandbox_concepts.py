@@ -55,15 +55,18 @@ class SandboxConcepts:
         self.table = table
         self.matching = matching
 
-    def __call__(self, embedder: Embedder, concepts: Sequence[str]) -> pd.DataFrame:
+    def __call__(self, embedder: Embedder, concept: str, *, brief: bool = False) -> pd.DataFrame:
         """One row per item and metric, with the columns of `hfcomp.experiments.items.item_table`.
 
         Args:
             embedder: of the model.
-            concepts: some of the table's.
+            concept: one of the table's.
+            brief: keywords and retrieval only, without edited pairs and other data.
         """
-        tables = [self._retrieval(embedder), self.keywords(embedder, concepts)]
-        tables += [self._edited(embedder, concept) for concept in concepts]
+        tables = [self._retrieval(embedder), self._keywords(embedder, KEYWORDS, self.pairs, concept)]
+        if not brief:
+            tables.append(self._edited(embedder, concept))
+            tables += [self._keywords(embedder, name, rows, concept) for name, rows in self.others.items()]
         return pd.concat([table for table in tables if len(table)], ignore_index=True)
 
     def keywords(self, embedder: Embedder, concepts: Sequence[str]) -> pd.DataFrame:

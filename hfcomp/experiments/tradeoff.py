@@ -126,6 +126,8 @@ def _line(value: Any, where: str) -> LineName:
 def run_tradeoff(tradeoff: Tradeoff) -> Path:
     """Trains every concept's runs, evaluates all their checkpoints, and returns the folder.
 
+    Accuracy and retrieval are scored at every checkpoint, the other lines at the ends of epochs.
+
     The folder holds `config.yaml`, `base/` (when it was made here), `<concept>/<run>/` with the last model,
     `evaluation/` with the outcomes at each checkpoint, `tradeoff.json`, `report.md`, `figure.png` and `finished`. A
     checkpoint's weights are removed once they are scored. Started again with the same values it goes on where it was
@@ -136,7 +138,8 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     count = sum(1 + len(numbers) for numbers in plan.concepts.values())
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe)
-    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), seed=0, tell=session.tell)
+    main = (plan.accuracy.benchmark, plan.retrieval.benchmark)
+    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=main, seed=0, tell=session.tell)
     for part in tradeoff.parts.values():
         method_run(part, None).check()
     with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
@@ -230,12 +233,13 @@ class _Study:
     def _score_all(self, folder: Path, name: str, steps: range) -> pd.DataFrame:
         hidden = bool(self.tradeoff.recipe.trainer_arguments.get("disable_tqdm"))
         bar = tqdm(steps, desc=f"{name}: scoring checkpoints", disable=hidden, leave=False)
-        tables = [self._score(folder / f"checkpoint-{step}").assign(step=step) for step in bar]
+        epoch = steps.step * self.tradeoff.plan.per_epoch
+        tables = [self._score(folder / f"checkpoint-{step}", brief=step % epoch > 0).assign(step=step) for step in bar]
         return pd.concat(tables, ignore_index=True)
 
-    def _score(self, place: Path | str) -> pd.DataFrame:
+    def _score(self, place: Path | str, *, brief: bool = False) -> pd.DataFrame:
         device = "cpu" if self.tradeoff.recipe.trainer_arguments.get("use_cpu") else None
-        return self.evaluate(Embedder(place, device=device, cache=EmbeddingCache()), self.concept)
+        return self.evaluate(Embedder(place, device=device, cache=EmbeddingCache()), self.concept, brief)
 
     def _stamp(self, weights: str) -> dict[str, Any]:
         return {"weights": weights, "concept": self.concept, **evaluation_settings(self.tradeoff.recipe)}

@@ -183,13 +183,10 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     report = (folder / "report.md").read_text()
     assert "![accuracy against retrieval" in report and "HN1 minus plain" in report
     lines = whole["concepts"]["location"]["lines"]
-    assert set(lines) == {"accuracy", "retrieval", "visual", "sandbox lone objects"} - {
-        name for name in ("sandbox lone objects",) if name not in lines
-    }
-    assert [(one["run"], one["epochs"]) for one in lines["accuracy"]] == [
-        ("base", 0.0),
-        *((run, share) for run in ("plain", "HN1") for share in (0.5, 1.0)),
-    ]
+    assert {"accuracy", "retrieval", "visual"} <= set(lines)
+    runs = [("base", 0.0), *((run, share) for run in ("plain", "HN1") for share in (0.5, 1.0))]
+    assert [(one["run"], one["epochs"]) for one in lines["accuracy"]] == runs
+    assert [(one["run"], one["epochs"]) for one in lines["visual"]] == [one for one in runs if one[1] != 0.5]
 
     shutil.rmtree(folder)
     store, stored = tradeoff.store, []
