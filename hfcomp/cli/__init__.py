@@ -9,7 +9,8 @@ from importlib import import_module
 USAGE = """usage: hfcomp COMMAND ...
 
   hfcomp train RECIPE [--config FILE] [--report SWEEP] [--field value ...]
-      RECIPE   slipform, slipform/real, ... or a YAML file
+      RECIPE   slipform, hard_negatives, negclip, ceclip, tripletclip, dcl,
+               slipform/real, ... or a YAML file
       fields   every field of the recipe and of transformers' TrainingArguments;
                hfcomp train RECIPE --help lists them with the recipe's values
   hfcomp evaluate MODEL [MODEL ...] --suite compositional|general|all | --benchmarks A,B
@@ -18,6 +19,8 @@ USAGE = """usage: hfcomp COMMAND ...
       stored results against each other, without loading a model
   hfcomp build negatives --source DATASET --kinds keyword,swap,mask --output DIR
       hard negative captions for a data set; killed, the same command goes on
+  hfcomp build neighbours --source DATASET --model MODEL --output DIR
+      each image's nearest others, for NegCLIP
   hfcomp push-metrics --namespace NAME
       the `evaluate` modules as Spaces"""
 
