@@ -11,7 +11,8 @@ from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe, split_options
 from hfcomp.experiments.sweep import find_report, is_sweep, read_sweep, run_sweep
-from hfcomp.experiments.tradeoff import read_tradeoff, run_tradeoff
+from hfcomp.experiments.tradeoff import read_tradeoff
+from hfcomp.experiments.tradeoff_study import run_tradeoff
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,15 @@ import pandas as pd
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.columns import nearest, rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.protocols import caption_choice as choice
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Unavailable
+from hfcomp.evaluation.spec import Items, Unavailable
 from hfcomp.experiments.benchmark_data import check_used, data_folders, remarks
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
@@ -71,8 +73,8 @@ def prepare_concepts(
         tell: receives what was left out.
 
     Returns:
-        A function from an embedder, a concept and whether to be brief to one row per item and metric: on the sandbox
-        that concept's items alone, else all items of the benchmarks.
+        A function from an embedder, a concept and whether to be brief to one row per item and metric: that concept's
+        items where a benchmark has such, else all of its items.
 
     Raises:
         ValueError: for an evaluation that has no concepts, or a concept that the keywords do not have.
@@ -85,8 +87,12 @@ def prepare_concepts(
         raise ValueError(
             f"evaluation={config.evaluation!r} has no concepts. Use sandbox, or benchmarks with keywords_*."
         )
+    titles = [one.title for one in find_benchmarks(config.evaluation_benchmarks)]
+    for name in main:
+        if name not in titles:
+            raise ValueError(f"{name!r} is none of evaluation_benchmarks: {'; '.join(titles)}.{nearest(name, titles)}")
     evaluate = _benchmarks(config, tell)
-    return lambda embedder, concept, brief: evaluate(embedder, main if brief else None)
+    return lambda embedder, concept, brief: evaluate(embedder, main if brief else None, concept)
 
 
 def _sandbox_concepts(config: ExperimentConfig, seed: int) -> SandboxConcepts:
@@ -190,7 +196,7 @@ def _once(tell: Tell) -> Tell:
 
 
 def _benchmarks(config: ExperimentConfig, tell: Tell) -> Callable[..., pd.DataFrame]:
-    """A function from an embedder, and where wanted the titles of some of the benchmarks, to their items."""
+    """A function from an embedder to all items; where wanted, of some benchmarks by title, or of a concept."""
     chosen = find_benchmarks(config.evaluation_benchmarks)
     folders = data_folders(config.evaluation_data, option="evaluation_data")
     items = {}
@@ -204,10 +210,12 @@ def _benchmarks(config: ExperimentConfig, tell: Tell) -> Callable[..., pd.DataFr
     check_used(folders, option="evaluation_data")
     tell_cut = {benchmark.name: _once(tell) for benchmark in chosen}
 
-    def evaluate(embedder: Embedder, titles: tuple[str, ...] | None = None) -> pd.DataFrame:
+    def evaluate(
+        embedder: Embedder, titles: tuple[str, ...] | None = None, concept: str | None = None
+    ) -> pd.DataFrame:
         tables = []
         for benchmark in (one for one in chosen if titles is None or one.title in titles):
-            report = run_benchmark(benchmark, items[benchmark.name], embedder, progress=True)
+            report = run_benchmark(benchmark, _of_concept(items[benchmark.name], concept), embedder, progress=True)
             if report.truncated:
                 cut = f"{report.truncated} texts are longer than the text tower and were cut"
                 tell_cut[benchmark.name](f"{benchmark.name}: {cut}")
@@ -215,3 +223,12 @@ def _benchmarks(config: ExperimentConfig, tell: Tell) -> Callable[..., pd.DataFr
         return pd.concat(tables)
 
     return evaluate
+
+
+def _of_concept(items: Items, concept: str | None) -> Items:
+    """The items of a concept where there are such, else all: another concept's texts need not be encoded."""
+    chosen = np.flatnonzero(np.asarray(items.rows["subset"][:]) == concept)
+    if not len(chosen):
+        return items
+    images = {name: PooledImages(cells, chosen) for name, cells in items.images.items()}
+    return replace(items, rows=items.rows.select(chosen), images=images)

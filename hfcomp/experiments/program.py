@@ -97,7 +97,7 @@ def load_rows(recipe: Recipe, session: Session, *, part: str = "") -> Dataset:
             column_names=arguments.get("column_names"),
             seed=_seed(recipe),
             tell=tell,
-            num_negatives=_num_negatives(recipe),
+            num_negatives=num_negatives(recipe),
         )
         return _with_hard_images(recipe, rows, tell)
 
@@ -133,7 +133,7 @@ def base_model(recipe: Recipe, folder: Path) -> Path | str:
     return base
 
 
-def _num_negatives(recipe: Recipe) -> int:
+def num_negatives(recipe: Recipe) -> int:
     """Entries of a row's negatives: as many as the trainer reads, and one for the controls of one that reads none."""
     default = {field.name: field.default for field in fields(recipe.trainer_class.config_class)}["num_negatives"]
     return max(1, int(recipe.trainer_arguments.get("num_negatives", default)))

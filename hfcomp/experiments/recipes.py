@@ -328,9 +328,16 @@ def read_recipe(
     if "model" in overridden and values.get("dataset") == SANDBOX:
         raise ValueError(
             f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
-            "For a model of your own start from another recipe: --config slipform/vit_b32_coco --dataset <yours>."
+            f"For a model of your own start from another recipe: --config {_for_other_models(path)} --dataset <yours>."
         )
     return Recipe(experiment, found, config, given)
+
+
+def _for_other_models(recipe: Path) -> str:
+    """The name of a recipe beside this one that is not of the sandbox."""
+    beside = [path for path in recipe_files(recipe.parent.parent) if path.parent == recipe.parent]
+    others = [path for path in beside if yaml.safe_load(path.read_text()).get("dataset") != SANDBOX]
+    return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
 
 
 def _with_file_beside(recipe: Path, values: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from hfcomp.experiments.program import (
     load_rows,
     method_run,
     named_models,
+    num_negatives,
     output_folder,
     prepare,
     run_facts,
@@ -37,7 +38,10 @@ from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_swe
 
 KEYS = ("seeds", "settings", "variants", "reference", "logged", "benchmarks")
 # What all runs of a sweep share.
-SHARED_FIELDS = {"objective", "method", "controls", "model", "fresh_model", "clip_vocabulary", "output_dir", "seed"}
+SHARED_FIELDS = {
+    *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
+    *("column_names", "output_dir", "seed"),
+}
 SHARED_PREFIXES = ("base_", "evaluation")
 
 
@@ -182,8 +186,11 @@ def run_sweep(sweep: Sweep) -> Path:
 def _train(
     sweep: Sweep, setting: str, seed: int, folder: Path, models: dict[str, Path | str], session: Session
 ) -> list[StageSummary]:
-    """Trains all variants of a setting and seed on the same rows, and adds them to `models`."""
-    rows = load_rows(sweep.parts[setting, seed, sweep.plan.variants[0]], session)
+    """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
+
+    Rows are made with as many negatives as any variant reads.
+    """
+    rows = load_rows(max((sweep.parts[setting, seed, one] for one in sweep.plan.variants), key=num_negatives), session)
     costs = []
     for variant in sweep.plan.variants:
         name = part_name(setting, seed, variant)

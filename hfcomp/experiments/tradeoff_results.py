@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test
 
 BASE, PLAIN = "base", "plain"
 BASE_STEP = 0
+ACCURACY, RETRIEVAL, VISUAL = "accuracy", "retrieval", "visual"
+NEEDED = (ACCURACY, RETRIEVAL)  # of every concept
 ITEM = ["benchmark", "subset", "metric", "item"]
 
 
@@ -53,8 +56,8 @@ class TradeoffPlan:
 
     def lines(self) -> dict[str, LineName]:
         """The lines of the tables, by what they stand for."""
-        found = {"accuracy": self.accuracy, "retrieval": self.retrieval}
-        found |= {"visual": self.visual} if self.visual else {}
+        found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
+        found |= {VISUAL: self.visual} if self.visual else {}
         return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
 
     def runs(self, concept: str) -> list[str]:
@@ -72,10 +75,13 @@ class Line:
     images: NDArray[Any]
     chance: float
 
+    @cached_property
+    def _bootstrap(self) -> ImageBootstrap:
+        return ImageBootstrap(self.images)
+
     def shares(self) -> dict[Point, dict[str, float]]:
         """Each model's share with its interval of 95 %, which draws whole images, and its rate of ties."""
-        bootstrap = ImageBootstrap(self.images)
-        lows, highs = bootstrap.interval(self.values, self.images)
+        lows, highs = self._bootstrap.interval(self.values, self.images)
         means, ties = self.values.mean(axis=0), self.ties.mean(axis=0)
         found = zip(self.points, means, lows, highs, ties, strict=True)
         return {
@@ -86,7 +92,7 @@ class Line:
     def difference(self, point: Point, reference: Point) -> dict[str, float]:
         """One model minus another, paired by item, with interval and sign-flip p."""
         change = self.values[:, self.points.index(point)] - self.values[:, self.points.index(reference)]
-        low, high = ImageBootstrap(self.images).interval(change, self.images, difference=True)
+        low, high = self._bootstrap.interval(change, self.images, difference=True)
         p = sign_flip_test(change, self.images)
         return {"value": float(change.mean()), "low": low, "high": high, "p": float(p)}
 
@@ -116,6 +122,27 @@ class ConceptResults:
         return point.step / self.per_epoch
 
 
+def check_lines(outcomes: dict[str, pd.DataFrame], plan: TradeoffPlan) -> None:
+    """Checks that what is scored has the lines of a study, which the outcomes of the base tell before any training.
+
+    Args:
+        outcomes: by concept, one row per item and metric.
+        plan: of the study.
+
+    Raises:
+        ValueError: when a concept has no accuracy or retrieval, or no concept has another line, naming those that
+            there are.
+    """
+    for name, line in plan.lines().items():
+        missing = [concept for concept, table in outcomes.items() if not len(_rows(table, name, line, concept))]
+        if missing and (name in NEEDED or len(missing) == len(outcomes)):
+            table = pd.concat([outcomes[concept] for concept in missing])
+            known = sorted(set(zip(table["benchmark"], table["metric"], strict=True)))
+            listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
+            place = f"{line.benchmark!r}, {line.metric!r} for {', '.join(missing)}"
+            raise ValueError(f"{name}: nothing was scored as {place}. There is: {listed}.")
+
+
 def summarize_tradeoff(outcomes: dict[str, pd.DataFrame], plan: TradeoffPlan) -> dict[str, ConceptResults]:
     """Lines and shares of each concept.
 
@@ -124,28 +151,24 @@ def summarize_tradeoff(outcomes: dict[str, pd.DataFrame], plan: TradeoffPlan) ->
         plan: of the study.
 
     Raises:
-        ValueError: when the evaluation has no such line for any concept, naming those that it has.
+        ValueError: as `check_lines`.
     """
-    found = {concept: _concept_results(table, concept, plan) for concept, table in outcomes.items()}
-    for name, line in plan.lines().items():
-        if not any(name in results.lines for results in found.values()):
-            table = pd.concat(outcomes.values())
-            known = sorted(set(zip(table["benchmark"], table["metric"], strict=True)))
-            listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
-            raise ValueError(f"{name}: nothing was scored as {line.benchmark!r}, {line.metric!r}. There is: {listed}.")
-    return found
+    check_lines(outcomes, plan)
+    return {concept: _concept_results(table, concept, plan) for concept, table in outcomes.items()}
 
 
 def _concept_results(table: pd.DataFrame, concept: str, plan: TradeoffPlan) -> ConceptResults:
-    lines = {}
-    for name, wanted in plan.lines().items():
-        rows = table[(table["benchmark"] == wanted.benchmark) & (table["metric"] == wanted.metric)]
-        rows = rows if name == "retrieval" else rows[rows["subset"] == concept]
-        if len(rows):
-            lines[name] = _line(rows)
+    parts = {name: _rows(table, name, line, concept) for name, line in plan.lines().items()}
+    lines = {name: _line(rows) for name, rows in parts.items() if len(rows)}
     steps = sorted(set(table["step"]) - {BASE_STEP})
     shares = {name: line.shares() for name, line in lines.items()}
     return ConceptResults(lines, shares, per_epoch=steps[0] * plan.per_epoch, last=steps[-1])
+
+
+def _rows(table: pd.DataFrame, name: str, line: LineName, concept: str) -> pd.DataFrame:
+    """The rows of a line: of retrieval all subsets, of the others the concept's."""
+    rows = table[(table["benchmark"] == line.benchmark) & (table["metric"] == line.metric)]
+    return rows if name == RETRIEVAL else rows[rows["subset"] == concept]
 
 
 def _line(rows: pd.DataFrame) -> Line:

@@ -58,7 +58,7 @@ def ce_clip_loss(
 
     Source:
         CE-CLIP (Zhang et al. 2024, arXiv 2306.08832) and its code, whose commits differ in the intra-modal term: here
-        the positive is the own image-text pair (2d07821), later commits have a negative as target. That code sets the
+        the positive is the own image-text pair (2d07821), other commits have a negative as target. That code sets the
         negatives of all samples, masked ones too, against each text; here they are the text's own, as AHNPL's Eq. 6
         sums them. The default weights are those of the released run, 0.2 for ranking and 0.3. Its hinge is in logits
         and a mean over four negatives, so that 0.2 is 0.2 * 100 / 4 = 5 here, at a logit scale of 100.

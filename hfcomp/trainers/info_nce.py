@@ -42,6 +42,11 @@ class InfoNCETrainer(DrawnBatchTrainer):
             return ("image", "text", "logit_scale", *negatives)
         if not hasattr(backbone, "logit_bias"):
             raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
+        if args.num_negatives:
+            raise ValueError(
+                f"num_negatives={args.num_negatives}: the sigmoid loss reads no negative captions. Set sigmoid=False "
+                "for InfoNCE with them on this model, or leave num_negatives (and draw_negatives) out."
+            )
         return ("image", "text", "logit_scale", "logit_bias")
 
     def compute_loss(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import datasets
 import numpy as np
 import pytest
 
 from hfcomp.evaluation.embed import Embedder, TextEmbeddings
-from hfcomp.experiments.evaluate import prepare_evaluation, same_image_or_caption
+from hfcomp.experiments.evaluate import prepare_concepts, prepare_evaluation, same_image_or_caption
 from hfcomp.experiments.recipes import ExperimentConfig
 from tests import tiny
 
@@ -128,3 +130,49 @@ def test_cut_texts_are_told_once_for_all_models(source):
     assert [line for line in told if "were cut" in line] == [
         "evaluation: 4 texts are longer than the text tower and were cut"
     ]
+
+
+@pytest.fixture
+def coco(tmp_path) -> str:
+    """Two images of COCO val2017, as its authors' files have them: one caption with a colour, one with a place."""
+    names, texts = ["a.png", "b.png"], ["a red cat", "a cat on the left"]
+    entries = {
+        "images": [{"id": number, "file_name": name} for number, name in enumerate(names)],
+        "annotations": [{"image_id": number, "caption": text} for number, text in enumerate(texts)],
+    }
+    (tmp_path / "captions_val2017.json").write_text(json.dumps(entries))
+    (tmp_path / "val2017").mkdir()
+    for name, row in zip(names, tiny.pairs(2), strict=True):
+        row["image"].save(tmp_path / "val2017" / name)
+    return str(tmp_path)
+
+
+def concepts(coco: str, *main: str):
+    names = ["keywords_coco", "coco2017_retrieval"]
+    data = [f"{name}={coco}" for name in names]
+    changes = {"evaluation_benchmarks": names, "evaluation_data": data, "evaluation": "benchmarks"}
+    config = ExperimentConfig(objective="x:y", method="m", dataset="any", batch_size=2, **changes)
+    return prepare_concepts(config, ("color", "location"), main=main, seed=0, tell=lambda note: None)
+
+
+def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main_benchmarks(coco, clip, monkeypatch):
+    evaluate, encoded, embedder = concepts(coco, "Keywords, COCO"), [], Embedder(clip, device="cpu")
+    index_texts = embedder.index_texts
+    monkeypatch.setattr(
+        embedder, "index_texts", lambda texts, **more: encoded.append(texts) or index_texts(texts, **more)
+    )
+    found = evaluate(embedder, "location", True)
+    assert {(line["benchmark"], line["subset"], line["item"]) for _, line in found.iterrows()} == {
+        ("Keywords, COCO", "location", "b.png/0")
+    }
+    assert [sorted(texts) for texts in encoded] == [["a cat on the left", "a cat on the right"]]
+    whole = evaluate(embedder, "color", False)
+    assert set(whole["benchmark"]) == {"Keywords, COCO", "COCO 2017 retrieval"}
+    assert set(whole[whole["benchmark"] == "Keywords, COCO"]["item"]) == {"a.png/0"}
+
+
+def test_a_main_benchmark_that_is_not_asked_for_is_named_before_anything_is_loaded(coco):
+    with pytest.raises(
+        ValueError, match="'Keywords' is none of evaluation_benchmarks: Keywords, COCO; COCO 2017 retr"
+    ):
+        concepts(coco, "Keywords")

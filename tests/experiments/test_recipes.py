@@ -125,9 +125,17 @@ def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, mo
     assert sys.path == path
 
 
-def test_a_model_of_the_users_own_is_not_trained_with_the_sandboxs_values():
-    with pytest.raises(ValueError, match=r"sandbox's tiny model \(learning_rate 0.002\).*slipform/vit_b32_coco"):
-        read_recipe("slipform", ["--model", "openai/clip-vit-base-patch32", "--dataset", "my-org/my-pairs"])
+@pytest.mark.parametrize(
+    ("method", "other"),
+    [
+        ("slipform", "slipform/vit_b32_coco"),
+        ("negclip", "negclip/vit_b32_coco"),
+        ("tripletclip", "tripletclip/vit_b32_p"),
+    ],
+)
+def test_a_model_of_the_users_own_is_not_trained_with_the_sandboxs_values(method, other):
+    with pytest.raises(ValueError, match=rf"sandbox's tiny model \(learning_rate 0.002\).*--config {other}"):
+        read_recipe(method, ["--model", "openai/clip-vit-base-patch32", "--dataset", "my-org/my-pairs"])
 
 
 def test_config_replaces_the_recipes_own_file(recipe):
@@ -257,8 +265,8 @@ def test_a_keyword_table_is_found_beside_its_recipe(recipe, monkeypatch, tmp_pat
     ("words", "expected"), [([], 1), (["--num_negatives", "3"], 3), (["--num_negatives", "0"], 1)]
 )
 def test_rows_have_as_many_negatives_as_the_trainer_reads(recipe, words, expected):
-    from hfcomp.experiments.program import _num_negatives
+    from hfcomp.experiments.program import num_negatives
 
     changed = ["--objective", "hfcomp.trainers.info_nce:InfoNCETrainer", *words]
-    assert _num_negatives(read_recipe(recipe, changed)) == expected
-    assert _num_negatives(read_recipe(recipe)) == 1
+    assert num_negatives(read_recipe(recipe, changed)) == expected
+    assert num_negatives(read_recipe(recipe)) == 1

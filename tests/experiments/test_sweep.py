@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
+from hfcomp.experiments.session import open_session
+from hfcomp.experiments.stages import Run
 from hfcomp.experiments.sweep import find_report, read_sweep, run_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
 from hfcomp.trainers.cement import CementTrainer
@@ -65,6 +68,7 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"variants": {"none": {"batch_size": 8}}}, "variants: none: batch_size changes the rows or batches"),
         ({"settings": {"a": {"evaluation_items": 3}}}, "settings: a: evaluation_items is the same for all runs"),
         ({"settings": {"a": {"seed": 3}}}, "settings: a: seed is the same for all runs"),
+        ({"variants": {"none": {"column_names": {"image": "x"}}}}, "column_names is the same for all runs"),
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
         ({"reference": "plain"}, "reference 'plain' is none of none, high"),
     ],
@@ -79,6 +83,17 @@ def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
 def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, words):
     with pytest.raises(ValueError, match=f"command line: {words[0]} is set by .*mine.yaml"):
         read_sweep("slipform", ["--report", written(tmp_path), *words])
+
+
+def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path, monkeypatch):
+    variants = {"one": {"num_negatives": 1}, "three": {"num_negatives": 3}}
+    path = written(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
+    words = ["--report", path, "--dataset_rows", "60", "--use_cpu", "true"]
+    found = []
+    monkeypatch.setattr(Run, "train", lambda self, *_: found.append([len(t) for t in self.rows["negative_captions"]]))
+    session = open_session({"use_cpu": True})
+    sweep_module._train(read_sweep("hard_negatives", words), "all", 1, tmp_path, {"base": "any"}, session)
+    assert len(found) == 2 and found[0] == found[1] and set(found[0]) == {3}
 
 
 def outcomes(model: str, shares: dict[tuple[str, str, str], list[float]]) -> pd.DataFrame:

@@ -12,11 +12,13 @@ import pytest
 import yaml
 from datasets import Dataset
 
-from hfcomp.experiments import command, tradeoff
+from hfcomp.experiments import command, tradeoff_report, tradeoff_study
+from hfcomp.experiments.stages import Run
 from hfcomp.experiments.sweep import find_report, is_sweep
-from hfcomp.experiments.tradeoff import read_tradeoff, run_tradeoff, whole_parts
+from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
 from hfcomp.experiments.tradeoff_results import LineName, Point, TradeoffPlan, summarize_tradeoff
+from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
 
 VALUES = {
     "concepts": {"location": [1]},
@@ -42,7 +44,7 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
-def outcomes(shares: dict[tuple[str, int], tuple[float, float]], number: int = 600) -> pd.DataFrame:
+def outcomes(shares: dict[tuple[str, int], tuple[float, float]], number: int = 300) -> pd.DataFrame:
     """Items of which the first are right: shares of accuracy and retrieval by run and step."""
     names = [f"item {index}" for index in range(number)]
     tables = []
@@ -95,6 +97,7 @@ def test_the_study_of_the_recipe_is_twelve_runs_and_a_base():
         ({"concepts": ["size"]}, "concepts: found ['size'], expected names with numbers"),
         ({"accuracy": "top-1"}, "accuracy: found 'top-1', expected {benchmark: ..., metric: ...}"),
         ({"checkpoints_per_epoch": 0}, "checkpoints_per_epoch: found 0, expected a whole number from 1"),
+        ({"further": "sandbox lone objects"}, "further: found 'sandbox lone objects', expected a list of benchmarks"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path, changes, message):
@@ -121,15 +124,21 @@ def test_a_number_of_steps_is_refused(tmp_path):
         read_tradeoff("hard_negatives", ["--max_steps", "7"], written(tmp_path))
 
 
+@pytest.mark.parametrize("epochs", ["0.5", "1.5"])
+def test_a_part_of_an_epoch_is_refused(tmp_path, epochs):
+    with pytest.raises(ValueError, match=f"num_train_epochs={epochs} is no whole number from 1"):
+        read_tradeoff("hard_negatives", ["--num_train_epochs", epochs], written(tmp_path))
+
+
 def test_an_epoch_is_cut_into_equal_parts_and_the_rest_is_told():
     told: list[str] = []
     rows = whole_parts(Dataset.from_dict({"caption": ["a"] * 107}), 5, 10, told.append)
     assert len(rows) == 100 and told == ["7 of 107 rows are left out, so that an epoch has 10 equal parts"]
-    with pytest.raises(ValueError, match="49 rows make 9 batches of 5, fewer than the 10 parts"):
+    with pytest.raises(ValueError, match="49 rows make 9 steps of 5, fewer than the 10 parts"):
         whole_parts(Dataset.from_dict({"caption": ["a"] * 49}), 5, 10, told.append)
 
 
-def test_every_finding_of_the_paper_is_shown_by_the_papers_own_numbers():
+def test_every_finding_of_the_paper_is_shown_by_numbers_like_the_papers():
     found = verdicts(paper_like())
     assert len(found) == 7
     assert set(found.values()) == {SHOWN}
@@ -158,8 +167,16 @@ def test_shares_and_epochs_are_those_of_the_outcomes():
 
 def test_a_line_that_nobody_scored_is_named():
     plan = TradeoffPlan({"color": [1]}, 2, LineName("keyword", "top-1"), PLAN.retrieval, None, [])
-    with pytest.raises(ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1'. There is: keywords, to"):
+    with pytest.raises(
+        ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1' for color. There is: keywords, "
+    ):
         summarize_tradeoff({"color": outcomes(paper_like())}, plan)
+
+
+def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    with pytest.raises(ValueError, match="visual: nothing was scored as 'sandbox edited', 'imag' for location. There"):
+        run_tradeoff(study(visual={"benchmark": "sandbox edited", "metric": "imag"}))
 
 
 SMALL = [
@@ -171,7 +188,7 @@ SMALL = [
 @pytest.fixture
 def study(tmp_path):
     words = [*SMALL, "--output_dir", str(tmp_path / "study")]
-    return lambda: read_tradeoff("hard_negatives", words, written(tmp_path))
+    return lambda **changes: read_tradeoff("hard_negatives", words, written(tmp_path, **changes))
 
 
 def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, monkeypatch):
@@ -189,20 +206,33 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     assert [(one["run"], one["epochs"]) for one in lines["visual"]] == [one for one in runs if one[1] != 0.5]
 
     shutil.rmtree(folder)
-    store, stored = tradeoff.store, []
+    steps = sorted({one["step"] for one in lines["accuracy"]})[1:]
+    names = [("base", 0), *((run, step) for run in ("plain", "HN1") for step in steps)]
+    store, scored, there = tradeoff_study.store, [], []
+    deadly = [names[2], names[3]]  # the last checkpoint of plain, the first of HN1
 
-    def dies(path: Path, *rest: object) -> None:
-        if path.stem == "HN1":
+    def stored(path: Path, *rest: object) -> None:
+        name = path.parent.name, int(path.stem)
+        if name in deadly:
+            deadly.remove(name)
             raise KeyboardInterrupt
-        stored.append(path.stem)
         store(path, *rest)
+        scored.append(name)
 
-    monkeypatch.setattr(tradeoff, "store", dies)
-    with pytest.raises(KeyboardInterrupt):
-        run_tradeoff(study())
-    assert stored == ["base", "plain"]
-    monkeypatch.setattr(tradeoff, "store", store)
+    def train(self: Run, base: Path | str, where: Path) -> object:
+        there.append((where / "stage.json").exists())
+        return of_run(self, base, where)
+
+    of_run = Run.train
+    monkeypatch.setattr(tradeoff_report, "draw_tradeoff", lambda *_: False)
+    monkeypatch.setattr(Run, "train", train)
+    monkeypatch.setattr(tradeoff_study, "store", stored)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run_tradeoff(study())
     run_tradeoff(study())
+    assert scored == names
+    assert there == [False, True, False, True, True]
     again = json.loads((folder / "tradeoff.json").read_text())
     assert again["concepts"] == whole["concepts"] and again["findings"] == whole["findings"]
 

@@ -488,7 +488,7 @@ def test_a_streaming_set_is_refused(clip, pairs, tmp_path):
 
 
 def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="num_negatives=2, but InfoNCETrainer uses no 'negative_text'. Leave it out"):
+    with pytest.raises(ValueError, match="num_negatives=2: the sigmoid loss reads no .*. Set sigmoid=False"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, num_negatives=2)
     with pytest.raises(ValueError, match="max_concepts=1, but InfoNCETrainer uses no 'concepts'"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, max_concepts=1)
