@@ -151,7 +151,10 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--pipeline", type=Path, help="where the trained pipeline is kept, or is found if it is there")
     args = parser.parse_args()
-    file = Path(os.environ["HFCOMP_REAL_DATA"]) / "coco" / "captions_val2017.json"
+    data = os.environ.get("HFCOMP_REAL_DATA")
+    if not data:
+        raise SystemExit("set HFCOMP_REAL_DATA to a folder with coco/captions_val2017.json")
+    file = Path(data) / "coco" / "captions_val2017.json"
     captions = [row["caption"] for row in json.loads(file.read_text(encoding="utf-8"))["annotations"]]
     folder = args.pipeline or Path(tempfile.mkdtemp()) / "pipeline"
     if not folder.exists():

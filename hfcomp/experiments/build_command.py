@@ -154,7 +154,9 @@ def _add_source(found: argparse.ArgumentParser) -> None:
     group.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder of the built set")
     group.add_argument("--split", default="train", help="of the source (default: train)")
     group.add_argument("--config", help="the source's configuration")
-    group.add_argument("--column_names", default="", metavar="A=B", help="hfcomp's name=its name, as caption=text")
+    group.add_argument(
+        "--column_names", default="", metavar="A=B", help="hfcomp's name=its name, as caption=text; or JSON"
+    )
     group.add_argument("--columns", metavar="A,B", help="of the source, to keep beside those needed (default: all)")
     group.add_argument("--limit", type=int, metavar="N", help="read the first N rows only")
     group.add_argument("--shard_size", type=int, default=ROWS_PER_SHARD, metavar="N", help="rows of the source a file")

@@ -46,6 +46,28 @@ def read_source(options: argparse.Namespace, tell: Tell) -> Dataset:
         ValueError: for columns that are not there, or a `caption` that is no text.
     """
     dataset = read_rows(options, tell)
+    _check_captions(options, dataset)
+    old = [name for name in dataset.column_names if name.startswith("negative_")]
+    old += ["mask"] if "mask" in dataset.column_names else []  # of the negative image
+    if old and options.columns is None:
+        tell(f"the source's own {', '.join(old)} are left out: they speak of other negatives")
+    needed = ["image"] if options.false_negative_model else []
+    require_columns(dataset, needed, needed_by="--false_negative_model")
+    kept = [name for name in kept_columns(dataset, options.columns) if name not in old]
+    if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
+        dataset = _with_image_ids(dataset)
+        needed.append("image_id")
+    return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
+
+
+def _with_image_ids(dataset: Dataset) -> Dataset:
+    """Rows of one image have to be known as such; where the source does not name its images, their numbers do."""
+    if "image_id" in dataset.column_names:
+        return dataset
+    return dataset.add_column("image_id", [str(row) for row in range(len(dataset))], feature=Value("string"))
+
+
+def _check_captions(options: argparse.Namespace, dataset: Dataset) -> None:
     if "caption" not in dataset.column_names:
         near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
         raise ValueError(
@@ -56,14 +78,6 @@ def read_source(options: argparse.Namespace, tell: Tell) -> Dataset:
     texts = (Value("string"), Value("large_string"))
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in texts:
         raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
-    old = [name for name in dataset.column_names if name.startswith("negative_")]
-    old += ["mask"] if "mask" in dataset.column_names else []  # of the negative image
-    if old and options.columns is None:
-        tell(f"the source's own {', '.join(old)} are left out: they speak of other negatives")
-    needed = ["image"] if options.false_negative_model else []
-    require_columns(dataset, needed, needed_by="--false_negative_model")
-    kept = [name for name in kept_columns(dataset, options.columns) if name not in old]
-    return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
 
 
 def output_features(dataset: Dataset) -> Features:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 
 import torch
@@ -28,7 +29,10 @@ def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
     """
     if options.limit is not None and options.limit < 1:
         raise ValueError(f"--limit: found {options.limit}, expected 1 or more.")
-    dataset = load_training_set(options.source, split=options.split, config=options.config)
+    try:
+        dataset = load_training_set(options.source, split=options.split, config=options.config)
+    except StopIteration as error:  # what `datasets` raises for a file without a line
+        raise ValueError(f"{options.source} has no rows.") from error
     tell(f"{len(dataset):,} rows from {options.source}")
     dataset = rename_columns(dataset, column_names(options.column_names))
     kept = kept_columns(dataset, options.columns)
@@ -41,11 +45,24 @@ def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
 
 
 def column_names(text: str) -> dict[str, str]:
-    """`caption=text,image=photo` as a mapping."""
+    """`caption=text,image=photo`, or the JSON object that recipes take, as a mapping.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
+    if text.lstrip().startswith("{"):
+        try:
+            names = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"--column_names: {text!r} is no JSON ({error}); {expected}") from error
+        if not all(isinstance(own, str) and own for own in names.values()):
+            raise ValueError(f"--column_names: found {text!r}, {expected}")
+        return names
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     wrong = ["".join(pair) for pair in pairs if not pair[0].strip() or not pair[2].strip()]
     if wrong:
-        raise ValueError(f"--column_names: found {wrong[0]!r}, expected hfcomp's name=the set's own, as caption=text.")
+        raise ValueError(f"--column_names: found {wrong[0]!r}, {expected}")
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -170,7 +170,7 @@ class ShardMaker:
         for place, reason in failed.items():
             tally.leave_out(rows[place], reason)
         kept = [place for place in range(len(rows)) if place not in failed]
-        return (source.take(pa.array(kept, pa.int64())) if failed else source), [rows[place] for place in kept]
+        return (_rows_at(source, kept) if failed else source), [rows[place] for place in kept]
 
     def _apply(self, stage: Stage, function: StageFunction, batch: Batch, index: int, tally: _Tally) -> Batch:
         where = self._where(stage, index)
@@ -199,7 +199,7 @@ class ShardMaker:
         place_of = {row: place for place, row in enumerate(numbers)}
         places = [place_of[row] for row in batch[ROW]]
         if places != list(range(len(numbers))):
-            source = source.take(pa.array(places, pa.int64()))
+            source = _rows_at(source, places)
         schema = self.job.features.arrow_schema
         columns = []
         for name in self.job.features:
@@ -218,6 +218,17 @@ class ShardMaker:
                 where = self._where(self.job.stages[-1], index)
                 raise StageError(f"{where}: column {name!r} is no {kind}: {error}") from error
         return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    """Rows by place, in runs without a copy: `take` joins the arrays of a column, which fails beyond 2 GiB."""
+    runs: list[list[int]] = []  # start and length
+    for place in places:
+        if runs and place == sum(runs[-1]):
+            runs[-1][1] += 1
+        else:
+            runs.append([place, 1])
+    return pa.concat_tables([table.slice(*run) for run in runs] or [table.slice(0, 0)])
 
 
 def with_bytes(images: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[int, str]]:
@@ -242,7 +253,12 @@ def with_bytes(images: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[int, str]
                         failed[start + place] = reason
             content = pa.array(found, type=content.type)
         names = pc.replace_substring_regex(path, pattern=r"^.*[/\\]", replacement="")
-        chunks.append(pa.StructArray.from_arrays([content, names], names=["bytes", "path"], mask=chunk.is_null()))
+        missing, done = chunk.is_null(), 0
+        # More than 2 GiB come as several arrays.
+        for part in content.chunks if isinstance(content, pa.ChunkedArray) else [content]:
+            rows = slice(done, done + len(part))
+            chunks.append(pa.StructArray.from_arrays([part, names[rows]], ["bytes", "path"], mask=missing[rows]))
+            done += len(part)
         start += len(chunk)
     return pa.chunked_array(chunks, type=images.type), failed
 

@@ -3,53 +3,59 @@
 from __future__ import annotations
 
 
-def words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The words of a text, once each."""
     return frozenset(text.split())
 
 
-def phrases(text: str) -> frozenset[tuple[str, ...]]:
+def phrase_set(text: str) -> frozenset[tuple[str, ...]]:
     """The phrases of a text that commas part, each as its words."""
     return frozenset(tuple(phrase.split()) for phrase in text.split(","))
 
 
 # "in front of", "the middle of", "to the left": parts of a preposition rather than things in the image.
-LOCATION_NOUNS = words(
+LOCATION_NOUNS = word_set(
     "back backdrop background base bottom center centre corner distance edge end foreground front inside left line "
     "middle outside rear right row side top way direction day evening moment morning night time"
 )
 # "a photo of a dog": about the image and not in it.
-PICTURE_NOUNS = words(
+PICTURE_NOUNS = word_set(
     "angle close-up closeup drawing illustration image painting photo photograph picture portrait scene shot view"
 )
 # Words that stand for a thing named elsewhere, or for nothing one could see.
-EMPTY_NOUNS = words("one other another something someone thing stuff each many")
+EMPTY_NOUNS = word_set("one other another something someone thing stuff each many")
 
 # Nouns that take no "a"; only those that captions are full of.
-MASS_NOUNS = words(
+MASS_NOUNS = word_set(
     "air baggage bacon bread broccoli butter cereal cheese chicken clothing coffee corn dirt equipment fabric fog "
     "food foliage fruit furniture garbage grass gravel hair hay ice jewelry juice ketchup lettuce luggage meat "
     "metal milk mud mustard paper pasta plastic produce rain rice salt sand seafood silverware snow soup steam "
     "sugar surf tea ground shade shrubbery sky traffic trash vegetation water wine wood wool work"
 )
 
-COLORS = words(
+COLORS = word_set(
     "beige black blue brown colorful cyan gold golden gray green grey magenta maroon orange pink purple red silver "
     "tan teal turquoise violet white yellow"
 )
-SHADES = words("bright dark deep light pale")
-SIZES = words("big enormous giant gigantic huge large little long medium short small tall tiny")
+SHADES = word_set("bright dark deep light pale")
+SIZES = word_set("big enormous giant gigantic huge large little long medium short small tall tiny")
 
 # Adjectives that count, compare or point; "a same dog and two red balls" says nothing false.
-NOT_DESCRIBING = words(
+NOT_DESCRIBING = word_set(
     "able adjacent adjoining available back bottom central certain close colored different eastern else entire far "
     "few first front full half last left main many middle more most much multiple near nearby nearest next numerous "
     "only opposite other own particular possible ready right same second separate several similar single some such "
     "third top total various very visible whole"
 )
 
+# How many, said so loosely that "a group of people beside bags" and "a group of bags beside people" hardly differ.
+VAGUE_QUANTITIES = word_set(
+    "array assortment bunch couple few group lot lots many multiple number numerous plenty several some variety "
+    "various"
+)
+
 # Adjective and noun that name one thing together.
-FIXED_PAIRS = phrases(
+FIXED_PAIRS = phrase_set(
     "bald eagle,brussel sprout,brussels sprout,french fry,french toast,fried rice,grizzly bear,green bean,"
     "high chair,hot dog,hot sauce,hot tub,living room,mashed potato,mobile phone,open air,orange juice,polar bear,"
     "potted plant,remote control,public transit,red light,skate park,stuffed animal,stuffed bear,sweet potato,"
@@ -64,7 +70,7 @@ _ROLES = (
     "someone spectator student surfer swimmer team walker worker"
 )
 _MAY_BE_ONE = tuple(
-    (words(left), words(right))
+    (word_set(left), word_set(right))
     for left, right in (
         (_ROLES, f"{_ROLES} {_GROWN_UPS} {_YOUNG}"),
         ("adult", _GROWN_UPS),
@@ -126,11 +132,11 @@ def _both_ways() -> dict[str, frozenset[str]]:
 MAY_BE_ONE = _both_ways()
 
 # Who "is", "sits" or "is parked" next to another has the other sitting next to itself.
-POSTURES = words("be hang lay lean lie park perch pose rest seat sit stand")
+POSTURES = word_set("be hang lay lean lie park perch pose rest seat sit stand")
 # "A kisses B" hardly differs from "B kisses A".
-MUTUAL_VERBS = words("embrace face fight hug kiss match meet resemble touch")
-TALKING_VERBS = words("chat speak talk")
-SYMMETRIC_RELATIONS = phrases(
+MUTUAL_VERBS = word_set("embrace face fight hug kiss match meet resemble touch")
+TALKING_VERBS = word_set("chat speak talk")
+SYMMETRIC_RELATIONS = phrase_set(
     "next to,right next to,beside,besides,near,nearby,by,with,along with,alongside,together with,close to,"
     "adjacent to,in addition to,across from,opposite,as well as,plus,and,or,nor,and also,then,&,like,as"
 )

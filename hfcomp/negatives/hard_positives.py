@@ -26,12 +26,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.caption_words import MASS_NOUNS, PICTURE_NOUNS, POSTURES, SHADES
+from hfcomp.negatives.caption_words import MASS_NOUNS, POSTURES, SHADES
 from hfcomp.negatives.drawing import draw_by_sort
+from hfcomp.negatives.filters import folded_sentence
 from hfcomp.negatives.negative import Span, caption_rng
 from hfcomp.negatives.paraphrases import CONVERSES, FIXED_ORDERS, NEEDS_PLURAL, SYNONYMS_BY_FIRST_WORD, Synonym
-from hfcomp.negatives.phrases import NOUN_CLASSES, Part, base_form, noun_phrases
-from hfcomp.negatives.surface import rewrite, without_capital_of_place
+from hfcomp.negatives.phrases import FINITE_TAGS, NOUN_CLASSES, Part, base_form, names_the_picture, noun_phrases
+from hfcomp.negatives.surface import has_no_small_letters, rewrite, without_capital_of_place
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -41,7 +42,6 @@ Edit = tuple[tuple[Span, ...], tuple[str, ...]]
 RULES = ("coordination", "converse", "prefix", "synonym", "adjectives", "contraction")
 _PICTURE_PREFIXES = {"photo": "a photo of", "picture": "a picture of", "image": "an image of"}
 _OPENINGS = ((), *(tuple(prefix.split()) for prefix in _PICTURE_PREFIXES.values()), ("there", "is"), ("there", "are"))
-_FINITE = ("VBZ", "VBP", "VBD", "MD")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
         seed: Any integer.
 
     Returns:
-        At most `num_positives` positives with distinct texts, none equal to the caption (but for case and spaces);
+        At most `num_positives` positives with distinct texts, none the caption's own sentence (`is_same_sentence`);
         none if no rule applies.
 
     Raises:
@@ -84,21 +84,18 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
     if num_positives < 1:
         raise ValueError(f"num_positives is {num_positives}; expected 1 or more.")
     edits = {rule: list(_EDITS[rule](doc)) for rule in RULES if rule in rules}
-    seen = {_folded(doc.text)}
+    seen = {folded_sentence(doc.text)}
+    is_shouted = has_no_small_letters(doc.text)
 
     def make(rule: str, edit: Edit) -> Positive | None:
         spans, texts = edit
-        text = rewrite(doc.text, spans, texts)
-        if _folded(text) in seen:
+        text = rewrite(doc.text, spans, [one.upper() for one in texts] if is_shouted else texts)
+        if folded_sentence(text) in seen:
             return None
-        seen.add(_folded(text))
+        seen.add(folded_sentence(text))
         return Positive(text, rule, spans)
 
     return draw_by_sort(edits, make, num_positives, caption_rng(seed, doc.text, "positive"))
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _span(doc: Doc, start: int, end: int) -> Span:
@@ -217,7 +214,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
     chunk = next(iter(doc.noun_chunks), None)
     if finite or chunk is None or chunk.start != start or chunk.root.pos_ not in NOUN_CLASSES:
         return
-    if any(base_form(token) in PICTURE_NOUNS for token in doc) or doc[start].tag_ in ("PRP", "PRP$", "EX"):
+    if any(names_the_picture(token) for token in doc) or doc[start].tag_ in ("PRP", "PRP$", "EX"):
         return
     openings = list(_PICTURE_PREFIXES.values())
     if _is_counted(doc[start]):
@@ -229,7 +226,7 @@ def _prefix(doc: Doc) -> Iterator[Edit]:
 
 def _is_finite(token: Token) -> bool:
     """Whether a verb makes a sentence; a base form without "to" does, as in "people line up"."""
-    return token.tag_ in _FINITE or (token.tag_ == "VB" and token.i > 0 and token.nbor(-1).lower_ != "to")
+    return token.tag_ in FINITE_TAGS or (token.tag_ == "VB" and token.i > 0 and token.nbor(-1).lower_ != "to")
 
 
 def _is_counted(token: Token) -> bool:
@@ -281,7 +278,7 @@ def _adjectives(doc: Doc) -> Iterator[Edit]:
         before = doc[place - 2] if place > 1 else None
         if before is not None and (before.pos_ in ("ADV", "PUNCT", "CCONJ") or before.lower_ in SHADES):
             continue
-        pictured = any(base_form(token) in PICTURE_NOUNS for token in doc[noun.i : noun.i + 2])
+        pictured = any(names_the_picture(token) for token in doc[noun.i : noun.i + 2])
         if not pictured and first.lower_ != second.lower_ and not {first.lower_, second.lower_} & SHADES:
             yield _exchange(doc, _span(doc, first.i, first.i + 1), _span(doc, second.i, second.i + 1))
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, Concept, KeywordTable, Plurals
+from hfcomp.negatives.surface import fit_article
 
 # For "sheep": one word between, because with two "a man with sheep" and "a person feeding sheep" come in.
 _SINGULAR_BEFORE = re.compile(r"\b(?:a|an|one|another|each|this|that)(?: (?!of |few )[^ ]+)? $", re.IGNORECASE)
-_ARTICLE_BEFORE = re.compile(r"(?<![^ ])an?(?= $)", re.IGNORECASE)
 _WORD = r"""[^ .,;:!?)'"]+"""
 # Captions are searched with a space before them: a pattern that begins with a fixed character is only tried where that
 # stands. `$` on purpose: it also stands before a final newline, which some COCO captions carry.
@@ -35,7 +35,8 @@ class Matching:
             ("two dogs", "two cats"). A word that is its own plural ("sheep") counts as plural unless "a", "one" or the
             like stands before it, with one word between at most; the table says which words always or never are.
             Words without a singular are not mended: "a dog" can become "a scissors".
-        articles: Write "a" or "an", when it stands directly before the keyword, to fit the replacement's first letter.
+        articles: Write "a" or "an", when it stands directly before the keyword, to fit the replacement,
+            by sound as far as `hfcomp.negatives.surface.starts_like_a_vowel` knows it.
     """
 
     any_case: bool = False
@@ -170,7 +171,7 @@ class Matcher:
         if self.matching.any_case:
             word = _in_case_of(caption[start:end], word, starts_caption=start == 0)
         if self.matching.articles:
-            before = _fit_article(before, word)
+            before = fit_article(before, word)
         return before + word + caption[end:]
 
 
@@ -245,13 +246,3 @@ def _in_case_of(surface: str, word: str, *, starts_caption: bool) -> str:
     if surface[0].isupper() and (starts_caption or not surface[1].isupper()):
         return word[0].upper() + word[1:]
     return word
-
-
-def _fit_article(before: str, word: str) -> str:
-    found = _ARTICLE_BEFORE.search(before)
-    if found is None:
-        return before
-    article = "an" if word[0].lower() in "aeiou" else "a"
-    if found.group()[0] == "A":
-        article = article.upper() if word.isupper() else article.capitalize()
-    return before[: found.start()] + article + before[found.end() :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hfcomp.negatives.caption_words import phrases, words
+from hfcomp.negatives.caption_words import phrase_set, word_set
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ def _one_way(words: str, other: str, **conditions: tuple[str, ...] | frozenset[s
     return Synonym(tuple(words.lower().split()), other, **conditions)  # type: ignore[arg-type]
 
 
-_TV_THINGS = words("monitor set show screen stand station studio tower remote cabinet")
+_TV_THINGS = word_set("monitor set show screen stand station studio tower remote cabinet")
 # "a large number of", "a big deal": the size is of no thing; "big sister", "little girl": age.
-_NOT_LARGE_THINGS = words(
+_NOT_LARGE_THINGS = word_set(
     "amount apple ben bird brother crowd day deal dipper game group hit amounts number numbers portion quantity rig "
     "screen sister smile top toe variety wave wheel"
 )
-_YOUNG = words("baby boy boys brother child children girl girls guy kid kids kitten lady league man one ones")
+_YOUNG = word_set("baby boy boys brother child children girl girls guy kid kids kitten lady league man one ones")
 _PETS_AND_KIN = frozenset((*_YOUNG, "puppy", "sister", "toddler", "bit", "amount", "number", "of", "town"))
-_BEFORE_SIZE = words("as how so too very quite pretty")
+_BEFORE_SIZE = word_set("as how so too very quite pretty")
 
 SYNONYMS: tuple[Synonym, ...] = (
     *_both_ways("couch=sofa,couches=sofas", classes=_NOUN, not_before=frozenset({"bed", "beds"})),
@@ -116,4 +116,4 @@ CONVERSES = {
 }
 
 # Pairs that have one order only.
-FIXED_ORDERS = phrases("mac cheese,macaroni cheese,salt pepper,bread butter,fish chips,peanut jelly,gin tonic")
+FIXED_ORDERS = phrase_set("mac cheese,macaroni cheese,salt pepper,bread butter,fish chips,peanut jelly,gin tonic")

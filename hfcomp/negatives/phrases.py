@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from hfcomp.negatives.caption_words import (
     NOT_DESCRIBING,
     PICTURE_NOUNS,
     SHADES,
-    words,
+    word_set,
 )
 from hfcomp.negatives.negative import Span
 
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 NOUN_CLASSES = ("NOUN", "PROPN")
+FINITE_TAGS = ("VBZ", "VBP", "VBD", "MD")
 _GLUE = frozenset("-'’/_&–—+@#")
-_NOT_MAIN_VERBS = words("be can could do get have let may might must seem shall should will would")
+# "carriage.on": a space is missing, and the tokeniser saw one word.
+_RUN_TOGETHER = re.compile(r"\w[.,;:!?]+[^\W\d]")
+_NOT_MAIN_VERBS = word_set("be can could do get have let may might must seem shall should will would")
 
 
 @dataclass(frozen=True)
@@ -83,15 +87,24 @@ def base_form(token: Token) -> str:
 
 def _is_whole(doc: Doc, start: int, end: int) -> bool:
     """Whether the tokens stand apart from what is before and behind: no "shirt" of "t-shirt", no "dog" of "dog's"."""
+    if any(_RUN_TOGETHER.search(token.text) for token in doc[start:end]):
+        return False
     first, last = doc[start], doc[end - 1]
     before = doc.text[: first.idx][-1:]
     behind = doc.text[last.idx + len(last) :][:1]
     return not any(sign.isalnum() or sign in _GLUE for sign in (before, behind) if sign)
 
 
+def names_the_picture(token: Token) -> bool:
+    """Whether a word stands for the picture itself: "photo", "close-up", and "up" of "a close up"."""
+    return base_form(token) in PICTURE_NOUNS or (
+        token.lower_ == "up" and token.i > 0 and token.nbor(-1).lower_ == "close"
+    )
+
+
 def _is_thing(token: Token) -> bool:
     word = base_form(token)
-    return word not in LOCATION_NOUNS and word not in PICTURE_NOUNS and word not in EMPTY_NOUNS
+    return word not in LOCATION_NOUNS and word not in EMPTY_NOUNS and not names_the_picture(token)
 
 
 def noun_phrases(doc: Doc) -> list[Part]:

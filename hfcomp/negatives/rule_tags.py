@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from hfcomp.negatives.rule_words import (
     ALWAYS,
     BASE_FORMS,
-    COLORS,
     ING_NOUNS,
     ING_PURPOSES,
     INTRANSITIVE,
     PARTICLES,
+    PLAIN_COLORS,
     PURPOSE_HEADS,
     QUANTITIES,
     S_FORMS,
@@ -141,7 +141,9 @@ def _mend_modifiers(lower: list[str], tags: list[str], i: int) -> None:
             tags[i] = "NN" if word == "side" else "JJ"
         elif word in ("front", "side", "center", "bottom", "middle"):
             tags[i] = "NN"
-    elif word in COLORS:
+    elif word == "sheep" and lower[_phrase_start(tags, i)] in ("a", "an", "one", "another", "this", "that"):
+        tags[i] = "NN"
+    elif word in PLAIN_COLORS:
         tags[i] = "JJ" if word != "orange" or after in NOUNS | ADJECTIVES | {"CC"} else "NN"
     elif tag != "IN" and word.endswith("ing") and any(letter in "aeiouy" for letter in word[:-3]):
         tags[i] = _ing_tag(word, tag, before, following, after)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
+from hfcomp.negatives.caption_words import COLORS, word_set
 
-def word_set(*words: str) -> frozenset[str]:
-    """The words of texts in which they are apart by spaces."""
-    return frozenset(word for text in words for word in text.split())
-
-
-COLORS = word_set(
-    "red white black blue green yellow brown purple pink grey gray orange beige tan violet turquoise teal"
-)
+# "colorful" is tagged well without help, and the metals may be nouns ("made of gold").
+PLAIN_COLORS = COLORS - word_set("colorful gold golden silver")
 # What people and things do in captions. Their forms in -s are plural nouns to a tagger that knows newspapers.
 CAPTION_VERBS = sorted(
     word_set(
@@ -64,7 +59,7 @@ ALWAYS = (
     | dict.fromkeys(("many", "several", "various", "multiple", "few", "other", "cooked", "male", "female"), "JJ")
     | dict.fromkeys(("lots", "people", "sheep", "glasses", "others", "cattle", "bears", "tracks", "spreads"), "NNS")
     | dict.fromkeys(("something", "someone", "anything", "nothing", "everyone", "everything"), "NN")
-    | dict.fromkeys(("broccoli", "couple", "stop", "bunch", "dozen", "bear", "monitor", "wear", "cell"), "NN")
+    | dict.fromkeys(("broccoli", "couple", "stop", "bunch", "dozen", "bear", "monitor", "wear", "cell", "sink"), "NN")
     | dict.fromkeys(("asleep", "awake", "upside", "full", "upright", "ready"), "JJ")
     | dict.fromkeys(("together", "outdoors", "indoors", "away", "alone", "nearby", "outside", "inside"), "RB")
     | dict.fromkeys(("is", "has", "does"), "VBZ")

@@ -65,10 +65,15 @@ def start_of_text(caption: str) -> int:
     return len(caption) - len(caption.lstrip())
 
 
+def has_no_small_letters(caption: str) -> bool:
+    """Whether a caption of several words is written in capitals."""
+    return caption.isupper() and " " in caption.strip()
+
+
 def has_capital_of_place(caption: str) -> bool:
     """Whether the caption starts with a capital that belongs to the place; in a caption all in capitals none does."""
     first = start_of_text(caption)
-    return caption[first : first + 1].isupper() and not (caption.isupper() and " " in caption.strip())
+    return caption[first : first + 1].isupper() and not has_no_small_letters(caption)
 
 
 def without_capital_of_place(caption: str, span: Span, *, is_name: bool = False) -> str:

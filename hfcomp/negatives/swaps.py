@@ -19,9 +19,10 @@ What is not swapped, since the caption would stay true:
   dog" becomes "a black dog and a white cat". What stands between decides, not the parser's `conj`: in "a cat on a mat
   and a dog" the swap of cat and dog changes who is on the mat.
 * **Symmetric relations**: next to, beside, near, by, close to, across from, opposite, alongside, and the like, also
-  with a verb of posture ("is sitting next to", "parked by"); "facing", "kissing", "talking to". "with" counts as one
-  of them ("a man with a dog"), but not behind another participle ("a bowl filled with fruit"). "A dog running next to
-  a bike" is swapped: who runs has changed.
+  with a verb of posture ("is sitting next to", "parked by"); "facing", "kissing", "talking to"; "has a bowl next to
+  it". "with" counts as one of them ("a man with a dog"), but not behind another participle ("a bowl filled with
+  fruit"). "A dog running next to a bike" is swapped: who runs has changed.
+* **Loose quantities**: "several dogs and cats", "a group of people next to some bags".
 * **Parallel parts**: "a man in a hat and a woman in a hat", where the swap only reorders what "and" joins.
 
 What is not swapped, since the caption would no longer be English: singular with plural; names with nouns; a noun that
@@ -47,21 +48,24 @@ from hfcomp.negatives.caption_words import (
     MASS_NOUNS,
     MAY_BE_ONE,
     MUTUAL_VERBS,
-    PICTURE_NOUNS,
     POSTURES,
     SIZES,
     SYMMETRIC_RELATIONS,
     TALKING_VERBS,
-    words,
+    VAGUE_QUANTITIES,
+    word_set,
 )
 from hfcomp.negatives.drawing import draw_by_sort
+from hfcomp.negatives.filters import folded_sentence
 from hfcomp.negatives.negative import Negative, caption_rng
 from hfcomp.negatives.phrases import (
+    FINITE_TAGS,
     NOUN_CLASSES,
     Part,
     adjectives,
     base_form,
     described_noun,
+    names_the_picture,
     noun_phrases,
     nouns,
     tokens_between,
@@ -83,8 +87,7 @@ _KINDS = {
     "verbs": ("swap_rel", "relation"),
 }
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
-_COUNTING_DETERMINERS = words("a an another each every either neither one")
-_FINITE = ("VBZ", "VBP", "VBD", "MD")
+_COUNTING_DETERMINERS = word_set("a an another each every either neither one")
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": what is longer is no symmetric relation, and need not be read on
 _MOST_WORDS_OF_A_RELATION = 10
@@ -116,13 +119,13 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
     """
     _check_request(swaps, num_negatives)
     pairs = {swap: list(_PAIRS[swap](doc)) for swap in SWAPS if swap in swaps}
-    seen = {_folded(doc.text)}
+    seen = {folded_sentence(doc.text)}
 
     def make(swap: str, pair: Pair) -> Negative | None:
         text = _swapped(pair)
-        if _folded(text) in seen or _same_pieces(doc.text, text):
+        if folded_sentence(text) in seen or _same_pieces(doc.text, text):
             return None
-        seen.add(_folded(text))
+        seen.add(folded_sentence(text))
         return _negative(text, swap, pair)
 
     return draw_by_sort(pairs, make, num_negatives, caption_rng(seed, doc.text, "swap"))
@@ -133,11 +136,6 @@ def _check_request(swaps: Sequence[str], num_negatives: int) -> None:
         raise ValueError(f"swaps is {swaps!r}; expected a sequence with some of {', '.join(SWAPS)}.")
     if num_negatives < 1:
         raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
-
-
-def _folded(text: str) -> str:
-    """A text without what makes no other caption of it: case, white space, and "an" for "a"."""
-    return " ".join("a" if word == "an" else word for word in text.casefold().split())
 
 
 def _swapped(pair: Pair) -> str:
@@ -183,8 +181,15 @@ def _order_matters(first: Part, second: Part) -> bool:
         return False
     relation = tuple(token.lower_ for token in rest)
     if rest[0].pos_ == "VERB":
-        return not _is_mutual(rest[0], relation[1:])
+        return not (_is_mutual(rest[0], relation[1:]) or (len(rest) == 1 and _is_had_nearby(rest[0], second)))
     return relation not in SYMMETRIC_RELATIONS
+
+
+def _is_had_nearby(verb: Token, second: Part) -> bool:
+    """Whether "X has Y" goes on with no more than where Y is: "the laptop has a phone next to it"."""
+    behind = [token.lower_ for token in second.doc[second.end : second.end + 4]]
+    own = next((place for place, word in enumerate(behind) if word in ("it", "him", "her", "them")), 0)
+    return base_form(verb) == "have" and tuple(behind[:own]) in SYMMETRIC_RELATIONS
 
 
 def _is_mutual(verb: Token, relation: tuple[str, ...]) -> bool:
@@ -220,9 +225,11 @@ def _phrase_around(part: Part, phrases: Iterable[Part]) -> Part:
 
 
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
-    """What a phrase says besides a part of it: its words without determiners."""
-    words = (phrase.doc[place] for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
-    return [word.lower_ for word in words if word.pos_ not in ("DET", "PRON")]
+    """What a phrase says besides a part of it: its words without determiners and loose quantities."""
+    places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
+    words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
+    telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
+    return [word for word in telling if word != "of" or len(telling) == len(words)]
 
 
 def _noun_pairs(doc: Doc) -> Iterable[Pair]:
@@ -258,7 +265,7 @@ def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
         one, other = described[first], described[second]
         if one is None or other is None or one.i == other.i or _may_be_one(first, second):
             continue
-        if {base_form(one), base_form(other)} & PICTURE_NOUNS:
+        if names_the_picture(one) or names_the_picture(other):
             continue
         if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
             continue
@@ -278,8 +285,9 @@ def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
     before = doc[old.start - 1] if old.start else None
     joined = any(token is not None and (token.pos_ == "CCONJ" or token.text == ",") for token in (before, after))
     if joined:
-        # "black and white cat": only another colour can stand for "black"
-        return bool(others) and others == _class_of(doc[old.head].lower_)
+        # "black and white cat": only another colour can stand for "black", and not "white"
+        is_there = any(token.lower_ == new.doc[new.head].lower_ for token in run)
+        return not is_there and bool(others) and others == _class_of(doc[old.head].lower_)
     beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
     return not any(token.lower_ in others for token in beside)
 
@@ -352,7 +360,7 @@ def _of_one_form(first: Part, second: Part) -> Pair | None:
         return first, second
     one, other = with_auxiliaries(first), with_auxiliaries(second)
     form = one.doc[one.start].tag_
-    return (one, other) if form in _FINITE and form == other.doc[other.start].tag_ else None
+    return (one, other) if form in FINITE_TAGS and form == other.doc[other.start].tag_ else None
 
 
 _PAIRS: dict[str, Callable[[Doc], Iterable[Pair]]] = {

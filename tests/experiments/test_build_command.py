@@ -178,8 +178,17 @@ def test_lists_of_captions_give_a_row_each(tmp_path):
     build_command.main([*given, str(tmp_path / "all"), "--captions", "all"])
     every = load_dataset(str(tmp_path / "all"), split="train")
     assert every["caption"][:] == ["a red dog", "a cat and a dog", "a car"]
+    assert every["image_id"][:] == ["0", "0", "1"]
     build_command.main([*given, str(tmp_path / "longest")])
     assert load_dataset(str(tmp_path / "longest"), split="train")["caption"][:] == ["a cat and a dog", "a car"]
+
+
+def test_image_ids_of_the_source_go_with_its_captions(tmp_path):
+    rows = [{"texts": ["a red dog", "a cat"], "image_id": "first"}, {"texts": ["a car"], "image_id": "second"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = ["--source", str(tmp_path / "rows.jsonl"), "--column_names", '{"caption": "texts"}', "--captions", "all"]
+    build_command.main(["negatives", *given, "--columns", "caption", "--output", str(tmp_path / "out")])
+    assert load_dataset(str(tmp_path / "out"), split="train")["image_id"][:] == ["first", "first", "second"]
 
 
 def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
@@ -202,6 +211,8 @@ def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
         (["--shard_size", "0"], "rows_per_shard is 0"),
         (["--limit", "0"], "--limit: found 0"),
         (["--column_names", "text"], "--column_names: found 'text', expected hfcomp's name=the set's own"),
+        (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected hfcomp's name=.*or JSON"),
+        (["--column_names", "{caption: text}"], "--column_names: .* is no JSON"),
         (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
         (["--column_names", "caption=photo_id"], "column 'caption' holds .*expected texts or lists of texts"),
         (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
@@ -231,9 +242,10 @@ def test_a_wrong_command_line_ends_with_2(given, capsys):
     assert stopped.value.code == 2 and "usage: hfcomp build" in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_json_is_told(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("no json")
-    with pytest.raises(SystemExit, match="^error: "):
+@pytest.mark.parametrize(("content", "message"), [("no json", "error: "), ("", "error: .*rows.jsonl has no rows")])
+def test_a_file_without_rows_is_told(tmp_path, content, message):
+    (tmp_path / "rows.jsonl").write_text(content)
+    with pytest.raises(SystemExit, match=f"^{message}"):
         build_command.main(["negatives", "--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")])
 
 

@@ -56,6 +56,16 @@ def make_failing(*, at: str):
     return fail
 
 
+def make_picked(*, rows: list[int]):
+    """A stage that hands on some rows, in any order and number."""
+
+    def pick(batch: Batch) -> Batch:
+        picked = {name: [values[row] for row in rows] for name, values in batch.items()}
+        return picked | {"loud": [str(row) for row in rows]}
+
+    return pick
+
+
 def stages(mark: str = "!", **settings) -> list[Stage]:
     return [Stage("loud", make_loud, {"mark": mark, **settings}, {"mark": mark})]
 

@@ -77,6 +77,15 @@ def test_images_keep_their_bytes_and_lose_their_folder(whole):
     assert rows[5]["image"] == {"bytes": builds.png(6), "path": "6.png"}
 
 
+@pytest.mark.parametrize("rows", [[0, 1, 2], [1], [0, 0, 2, 1, 2, 2]])
+def test_stages_may_leave_out_repeat_and_move_rows(rows, tmp_path):
+    stage = Stage("pick", builds.make_picked, {"rows": rows})
+    build(tmp_path, builds.source(3), [stage])
+    made = load_dataset(str(tmp_path), split="train")
+    assert made["loud"][:] == [str(row) for row in rows]
+    assert [row["image"].getpixel((0, 0))[0] for row in made] == rows
+
+
 def test_a_kill_at_any_moment_changes_nothing(whole, tmp_path, context):
     # what is moved into its place, what is synced before, and what is removed at the end, each in turn
     moments = [*(("replace", number) for number in range(9)), ("fsync", 0), ("fsync", 2), ("unlink", 0), ("unlink", 3)]

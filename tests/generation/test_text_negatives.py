@@ -150,6 +150,14 @@ def test_keywords_of_your_own(tmp_path):
     assert made(["An apple"], keyword_matching="extended", **settings)[0] == [[("A pear", "other")]]
 
 
+def test_what_only_looks_like_a_negative_is_dropped_and_counted(tmp_path):
+    table = tmp_path / "spelling.yaml"
+    table.write_text('spelling: {one_way: [["caf\\u00e9", "cafe\\u0301"], [bar, pub]], category: object}')
+    rows, found = made(["a bar in a café", "a café"], keyword_table=str(table))
+    assert rows == [[("a pub in a café", "other")], []]
+    assert [count["dropped: same_sentence"] for count in found[COUNTS]] == [1, 1]
+
+
 def test_rows_without_a_negative_can_be_set_aside():
     _, found = made(["a dog", "hello"], only_with_negative=True)
     assert found[SET_ASIDE] == [None, NO_NEGATIVE]

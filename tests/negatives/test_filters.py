@@ -8,9 +8,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from hfcomp.negatives.filters import REASONS, drop_negatives, has_same_words, is_false_negative, is_same_sentence
+from hfcomp.negatives.filters import has_same_words, is_false_negative, is_same_sentence
 from hfcomp.negatives.grammar import GrammarFilter
-from hfcomp.negatives.negative import Negative
 from tests.negatives import language_models
 
 CAPTIONS = [
@@ -32,10 +31,6 @@ def gpt2(tmp_path_factory):
 @pytest.fixture(scope="module")
 def grammar(gpt2) -> GrammarFilter:
     return GrammarFilter(gpt2, batch_size=3)
-
-
-def negatives(*texts: str) -> list[Negative]:
-    return [Negative(text, "other", "dog", "cat", "object", ((0, 1),)) for text in texts]
 
 
 # Texts alone
@@ -187,47 +182,3 @@ def test_settings_are_checked(gpt2, settings):
 def test_captions_and_texts_align(grammar):
     with pytest.raises(ValueError, match="1 captions for 2 texts"):
         grammar.breaks(["a"], ["a", "b"])
-
-
-# All together
-
-
-def test_each_drop_is_counted_once_by_its_first_reason(grammar):
-    caption = CAPTIONS[0]
-    swap, broken, good = "a red grass runs on the dog", "the the a on is runs with", "a red dog sleeps on the grass"
-    rows = [
-        negatives("A red dog runs on the grass.", good, good + ".", swap, broken),
-        [],
-        negatives("a cat is on the blue carpet", "the cat is on the red carpet"),
-    ]
-    flags = [[True, False, False, False, False], [], [True, False]]
-    kept, drops = drop_negatives(
-        [caption, "", CAPTIONS[4]], rows, drop_same_words=True, false_negatives=flags, grammar=grammar
-    )
-    assert [[negative.text for negative in row] for row in kept] == [[good], [], ["the cat is on the red carpet"]]
-    assert drops == {"same_sentence": 1, "duplicate": 1, "same_words": 1, "false_negative": 1, "grammar": 1}
-    assert tuple(drops) == REASONS
-
-
-def test_only_what_is_no_negative_is_dropped_unasked():
-    swap = "a red grass runs on the dog"
-    kept, drops = drop_negatives([CAPTIONS[0]], [negatives(swap, CAPTIONS[0], "the the", swap)])
-    assert [negative.text for negative in kept[0]] == [swap, "the the"]
-    assert drops == {"same_sentence": 1, "duplicate": 1, "same_words": 0, "false_negative": 0, "grammar": 0}
-
-
-def test_fewer_stay_the_first_of_more(grammar):
-    row = negatives("a cat", "A cat", "the the a on", "a horse on the carpet", "a horse on the carpet", "a dog")
-    most = drop_negatives(["a dog"], [row], grammar=grammar)[0][0]
-    for number in range(len(row)):
-        some = drop_negatives(["a dog"], [row[:number]], grammar=grammar)[0][0]
-        assert some == most[: len(some)]
-
-
-def test_rows_are_checked():
-    with pytest.raises(ValueError, match="1 rows of negatives for 2 captions"):
-        drop_negatives(["a", "b"], [[]])
-    with pytest.raises(ValueError, match="2 rows of flags for 1 of negatives"):
-        drop_negatives(["a"], [[]], false_negatives=[[], []])
-    with pytest.raises(ValueError, match="row 1 has 1 flags for 2 negatives"):
-        drop_negatives(["a", "b"], [[], negatives("c", "d")], false_negatives=[[], [True]])

@@ -121,6 +121,7 @@ def test_prefixes_change_and_go():
     [
         "A/DT dog/NN sits/VBZ on/IN a/DT mat/NN",
         "a/DT close/JJ view/NN of/IN a/DT dog/NN",
+        "a/DT close/JJ up/NN of/IN a/DT dog/NN",
         "his/PRP$ dog/NN",
         "A/DT dog/NN ./. A/DT cat/NN ./.",
         "There/EX is/VBZ a/DT dog/NN and/CC it/PRP sits/VBZ",
@@ -129,6 +130,12 @@ def test_prefixes_change_and_go():
 )
 def test_no_prefix_before_a_sentence(caption):
     assert not reworded(caption, "prefix")
+
+
+def test_capitals_stay_capitals():
+    shouted = "A/DT DOG/NN NEXT/JJ|ADV TO/IN A/DT CAT/NN"
+    assert reworded(shouted, "converse") == {"A CAT NEXT TO A DOG"}
+    assert "A PHOTO OF A DOG NEXT TO A CAT" in reworded(shouted, "prefix")
 
 
 # Synonyms

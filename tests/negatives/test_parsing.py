@@ -123,12 +123,11 @@ def test_unknown_spec(spec):
 def test_pipeline_without_what_is_needed(trained, tmp_path):
     import spacy
 
-    for lacking, name in (("parser", "a dependency parser"), ("tagger", "a tagger"), ("lemmatizer", "a lemmatizer")):
-        nlp = spacy.load(trained[0])
-        nlp.remove_pipe(lacking)
-        nlp.to_disk(tmp_path / lacking)
-        with pytest.raises(ValueError, match=f"lacks {name}; it has tok2vec"):
-            load_parser(f"spacy:{tmp_path / lacking}")
+    nlp = spacy.load(trained[0])
+    nlp.remove_pipe("parser")
+    nlp.to_disk(tmp_path / "part")
+    with pytest.raises(ValueError, match="lacks a dependency parser; it has tok2vec"):
+        load_parser(f"spacy:{tmp_path / 'part'}")
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(ValueError, match="lacks a tagger and .* and a lemmatizer; it has no components"):
         load_parser(f"spacy:{tmp_path / 'blank'}")

@@ -96,6 +96,9 @@ def tags_of(doc) -> str:
         ("A MAN RIDES A HORSE", "DT NN VBZ DT NN"),
         ("A Man Rides A Horse", "DT NN VBZ DT NN"),
         ("The girl's hat", "DT NN POS NN"),
+        ("A man holding a white sheep", "DT NN VBG DT JJ NN"),
+        ("A man feeding sheep", "DT NN VBG NNS"),
+        ("A bathroom with toilet, sink and mirror", "DT NN IN NN , NN CC NN"),
         ("A set of knives set on a table", "DT NN IN NNS VBN IN DT NN"),
     ],
 )

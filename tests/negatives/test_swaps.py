@@ -142,6 +142,13 @@ def test_places_and_pictures_are_no_things():
     assert swapped("a/DT photo/NN of/IN a/DT dog/NN in/IN the/DT middle/NN of/IN a/DT field/NN", "noun_phrases") == {
         "a photo of a field in the middle of a dog"
     }
+    close_up = "a/DT close/JJ up/NN of/IN a/DT dog/NN on/IN a/DT mat/NN"
+    assert swapped(close_up, "noun_phrases", "nouns") == {"a close up of a mat on a dog"}
+
+
+def test_words_that_lack_a_space_between_stay():
+    assert not swapped("a/DT horse/NN pulling/VBG a/DT carriage.on/NN", "nouns", "noun_phrases")
+    assert swapped("a/DT dog/NN under/IN a/DT 3.5mm/NN")
 
 
 def test_possessive_phrases_stay_where_their_owner_is():
@@ -190,6 +197,8 @@ def test_no_second_colour_or_size():
         "a black and red cat on a white box",
     }
     assert not swapped("a/DT black/JJ and/CC white/JJ cat/NN on/IN a/DT big/JJ box/NN", "adjectives")
+    # not "a white and white bus"
+    assert not swapped("an/DT orange/JJ and/CC white/JJ bus/NN behind/IN a/DT white/JJ car/NN", "adjectives")
 
 
 def test_verbs_with_an_object_do_not_change_with_verbs_without():
@@ -215,6 +224,9 @@ def test_participles_before_nouns_are_no_verbs():
         "a/DT man/NN with/IN a/DT dog/NN",
         "a/DT man/NN talking/VBG to/IN a/DT woman/NN",
         "a/DT man/NN kissing/VBG a/DT woman/NN",
+        "several/JJ dogs/NNS and/CC cats/NNS",
+        "a/DT group/NN of/IN dogs/NNS next/JJ|ADV to/IN some/DT cats/NNS",
+        "the/DT cat/NN has/VBZ a/DT dog/NN right/RB next/JJ|ADV to/IN it/PRP",
         "a/DT plate/NN with/IN an/DT orange/NN and/CC a/DT fork/NN",
         "a/DT dog/NN above/IN a/DT dog/NN",
         "a/DT couch/NN above/IN a/DT sofa/NN",
@@ -245,6 +257,7 @@ def test_parallel_parts():
 
 
 def test_what_stands_between_decides_and_not_the_last_word():
+    assert "a dog has a cat in a box" in swapped("a/DT cat/NN has/VBZ a/DT dog/NN in/IN a/DT box/NN", "nouns")
     assert "a dog on a mat and a cat" in swapped("a/DT cat/NN on/IN a/DT mat/NN and/CC a/DT dog/NN", "nouns")
     assert "a bike running next to a dog" in swapped("a/DT dog/NN running/VBG next/JJ|ADV to/IN a/DT bike/NN", "nouns")
     assert "fruit filled with a bowl" in swapped("a/DT bowl/NN filled/VBN with/IN fruit/NN", "noun_phrases")
