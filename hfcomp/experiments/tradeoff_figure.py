@@ -16,7 +16,7 @@ PANEL = (5.4, 4.4)  # inches
 
 
 def draw_tradeoff(path: Path, plan: TradeoffPlan, results: dict[str, ConceptResults]) -> bool:
-    """Draws every checkpoint; ends of epochs carry their number and the intervals of both shares.
+    """Draws every checkpoint; ends of epochs carry their number, the base and the last ones intervals of both shares.
 
     Without matplotlib (the extra `plots`) nothing is drawn and a line says so.
 
@@ -58,16 +58,22 @@ def _draw_concept(axes: Any, concept: str, results: ConceptResults, plan: Tradeo
         points = [point for point, _ in curve(results, "accuracy", run)]
         found = results.shares["retrieval"], results.shares["accuracy"]
         across, up = ([100 * shares[point]["value"] for point in points] for shares in found)
-        axes.plot(across, up, color=color, linewidth=1.1, alpha=0.75, zorder=2)
+        axes.plot(across, up, color=color, linewidth=0.9, alpha=0.5, zorder=2)
         axes.plot(across[1:], up[1:], marker, color=color, markersize=3, zorder=3, label=run)
         for epoch, step in enumerate(results.epochs(), start=1):
             place = next(index for index, point in enumerate(points) if point.step == step)
-            _mark_epoch(axes, epoch, color, marker, *(shares[points[place]] for shares in found))
+            share = [shares[points[place]] for shares in found]
+            _mark_epoch(axes, epoch, color, marker, *share)
+            if step == results.last:
+                _bars(axes, color, *share)
     base = [shares[point] for shares in found for point in shares if point.run == BASE]
     _bars(axes, "black", *base)
     axes.plot(100 * base[0]["value"], 100 * base[1]["value"], "o", color="black", markersize=8, zorder=5, label=BASE)
-    axes.axhline(100 * results.lines["accuracy"].chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)
-    axes.set_title(f"{concept} (dotted: chance)", loc="left", fontsize=11)
+    chance = 100 * results.lines["accuracy"].chance
+    low, high = axes.get_ylim()
+    if chance > low - 0.5 * (high - low):  # far below it would press the runs together
+        axes.axhline(chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)
+    axes.set_title(f"{concept} (chance {chance:.1f})", loc="left", fontsize=11)
     axes.set_xlabel(f"{plan.retrieval.metric}, percent")
     axes.set_ylabel(f"{plan.accuracy.metric} on the concept, percent")
     axes.grid(color="#DDDDDD", linewidth=0.8)
@@ -76,7 +82,6 @@ def _draw_concept(axes: Any, concept: str, results: ConceptResults, plan: Tradeo
 
 
 def _mark_epoch(axes: Any, epoch: int, color: str, marker: str, across: Any, up: Any) -> None:
-    _bars(axes, color, across, up)
     place = 100 * across["value"], 100 * up["value"]
     axes.plot(*place, marker, color=color, markersize=9, markeredgecolor="white", zorder=4)
     axes.annotate(str(epoch), place, color="white", fontsize=6, ha="center", va="center", zorder=6)

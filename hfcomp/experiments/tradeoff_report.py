@@ -27,7 +27,11 @@ LEGEND = (
     "has its own training captions, those that hold one of its keywords, so its runs have steps of their own."
 )
 NUMBERS = {"accuracy": "Accuracy on the concept", "retrieval": "Retrieval", "visual": "Seen from the images (Eq. 2)"}
-VERDICTS = {SHOWN: "shown", OPPOSITE: "NOT shown: the opposite", OPEN: "NOT shown: open"}
+VERDICTS = {
+    SHOWN: "Shown: the whole interval is on the paper's side",
+    OPPOSITE: "Not shown, the opposite is: the whole interval is on the other side",
+    OPEN: "Not shown, open: the interval holds the bound",
+}
 
 
 def write_tradeoff(
@@ -55,8 +59,8 @@ def write_tradeoff(
     parts = [f"# {escaped(facts['method'])}: accuracy against retrieval", "", facts["caveat"], "", LEGEND, ""]
     if draw_tradeoff(folder / FIGURE, plan, results):
         parts += [f"![accuracy against retrieval, one panel a concept]({FIGURE})", ""]
-    parts += ["## What the paper found, and what is found here", "", *_verdicts(found), ""]
-    for sheet in (*_markdown_sheets(plan, results, found), *_ties(results), _costs(stages)):
+    parts += ["## What the paper found, and what is found here", "", *map(escaped, _verdicts(found))]
+    for sheet in (*_markdown_sheets(plan, results), *_ties(results), _costs(stages)):
         parts += [f"## {escaped(sheet.title)}", "", *markdown_table(sheet), ""]
     if facts["notes"]:
         parts += ["## Data", "", *(f"- {escaped(note)}" for note in facts["notes"]), ""]
@@ -76,8 +80,6 @@ def print_tradeoff(
             console.print(terminal_table(sheet))
     console.print(Text("\nWhat the paper found, and what is found here", style="bold"))
     found = findings(results, plan)
-    rows = [[one.concept, one.statement, one.paper, points(_change(one)), one.verdict] for one in found]
-    console.print(terminal_table(Sheet("", ["concept", "finding", "paper", "here", ""], rows, labels=2)))
     for line in _verdicts(found):
         console.print(Text(line))
     console.print(Text(f"\n{LEGEND}"))
@@ -90,14 +92,16 @@ def _titles(plan: TradeoffPlan) -> dict[str, str]:
 
 
 def _verdicts(found: list[Finding]) -> list[str]:
-    """How many of the statements are shown, and in words those that are not."""
+    """The statements by verdict, with the difference here and the paper's."""
     shown = sum(one.verdict == SHOWN for one in found)
-    lines = [f"{shown} of {len(found)} statements are shown here; a statement that is not shown is not refuted."]
-    for verdict in (OPPOSITE, OPEN):
-        for one in found:
-            if one.verdict == verdict:
-                words = f"{one.concept}: {one.statement}: {points(_change(one))} (paper: {one.paper})"
-                lines.append(f"- {VERDICTS[verdict]}: {words}")
+    lines = [f"{shown} of {len(found)} statements are shown here; one that is not shown is not refuted.", ""]
+    for verdict, words in VERDICTS.items():
+        chosen = [one for one in found if one.verdict == verdict]
+        lines += [f"{words} ({len(chosen)})", ""] if chosen else []
+        for one in chosen:
+            paper = "" if one.paper == "-" else f" (paper: {one.paper})"
+            lines.append(f"- {one.concept}: {one.statement}: {points(_change(one))}{paper}")
+        lines += [""] if chosen else []
     return lines
 
 
@@ -105,9 +109,7 @@ def _change(finding: Finding) -> dict[str, float]:
     return {"value": finding.value, "low": finding.low, "high": finding.high}
 
 
-def _markdown_sheets(plan: TradeoffPlan, results: dict[str, ConceptResults], found: list[Finding]) -> Iterator[Sheet]:
-    rows = [[one.concept, one.statement, one.paper, points(_change(one)), VERDICTS[one.verdict]] for one in found]
-    yield Sheet("Findings", ["concept", "finding", "paper, points", "here, points", "verdict"], rows, labels=2)
+def _markdown_sheets(plan: TradeoffPlan, results: dict[str, ConceptResults]) -> Iterator[Sheet]:
     for line, title in _titles(plan).items():
         sheet = _shares(line, title, results, with_bounds=True)
         if sheet.rows:
