@@ -19,6 +19,9 @@ from datasets import (
     load_from_disk,
 )
 
+UNFINISHED = ".build"
+"""In the folder of a build that is not finished; `hfcomp.generation` writes it."""
+
 
 def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
     """Loads a data set: a folder or file on disk where there is one, else a Hub id.
@@ -32,9 +35,14 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
     Raises:
-        ValueError: when the data set has no such split, naming those that it has.
+        ValueError: when the data set has no such split, naming those that it has, or is an unfinished build.
     """
     path = Path(name)
+    if (path / UNFINISHED).is_dir():
+        raise ValueError(
+            f"{name} is a build that was stopped: some of its rows are missing. Give the `hfcomp build` command "
+            "again, which goes on, and then load it."
+        )
     if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
     elif path.is_file():
@@ -67,7 +75,7 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
 
 
 def _no_split(name: str, split: str, splits: Iterable[str]) -> str:
-    return f"{name} has no split {split!r}; it has: {', '.join(splits)}. Set dataset_split."
+    return f"{name} has no split {split!r}; it has: {', '.join(splits)}. Choose one (a recipe's dataset_split)."
 
 
 def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:

@@ -52,10 +52,13 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(prog="hfcomp build", description="Builds data sets for training.")
+    found = argparse.ArgumentParser(
+        prog="hfcomp build", description="Builds data sets for training.", allow_abbrev=False
+    )
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
     negatives = kinds.add_parser(
         "negatives",
+        allow_abbrev=False,
         help="hard negative captions from keywords, swaps and mask filling",
         description="Gives captions hard negatives. Killed at any moment, the same command goes on.",
     )
@@ -67,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     _add_filters(negatives)
     neighbours = kinds.add_parser(
         "neighbours",
+        allow_abbrev=False,
         help="the nearest other images of each image (NegCLIP)",
         description="Gives images their nearest others. Killed at any moment, the same command goes on.",
     )

@@ -90,4 +90,9 @@ def shown_features(dataset: Dataset) -> Features:
 
 def model_facts(place: str) -> str:
     """A model's name and what tells its weights from others."""
-    return f"{without_local_paths(place)} ({identity(place)})"
+    try:
+        return f"{without_local_paths(place)} ({identity(place)})"
+    except OSError as error:
+        raise OSError(
+            f"the model {place!r} is no folder and could not be had: {error} Pass a folder."
+        ) from error

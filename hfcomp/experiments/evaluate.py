@@ -204,7 +204,9 @@ def _benchmarks(config: ExperimentConfig, tell: Tell) -> Callable[..., pd.DataFr
         try:
             items[benchmark.name] = checked(benchmark, load_items(benchmark, folders))
         except Unavailable as error:
-            raise ValueError(f"evaluation: {benchmark.name} cannot be had: {error}") from error
+            raise ValueError(
+                f"evaluation: {benchmark.name} cannot be had: {error} In a recipe that option is --evaluation_data."
+            ) from error
         for remark in remarks(benchmark, items[benchmark.name]):
             tell(remark)
     check_used(folders, option="evaluation_data")

@@ -21,9 +21,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hfcomp.data.loading import UNFINISHED
+
 MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
-STATE = ".build"
+STATE = UNFINISHED
 PLAN = "plan.json"
 LOCK = ".lock"
 DATA = "data"

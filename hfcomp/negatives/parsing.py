@@ -55,7 +55,7 @@ class Parser(Protocol):
         """
 
 
-def load_parser(spec: str) -> Parser:
+def load_parser(spec: str = DEFAULT_PARSER) -> Parser:
     """Loads a parser.
 
     Args:
@@ -71,8 +71,9 @@ def load_parser(spec: str) -> Parser:
         return _with_extra(SpacyParser, name)
     if spec == "rules":
         return _with_extra(RuleParser)
+    guess = f" Did you mean spacy:{spec}?" if spec.startswith("en_") else ""
     raise ValueError(
-        f"parser {spec!r} is not known. Expected spacy:NAME, an installed spaCy pipeline or a folder with one, "
+        f"parser {spec!r} is not known.{guess} Expected spacy:NAME, an installed spaCy pipeline or a folder with one, "
         f"such as {DEFAULT_PARSER}, or rules, which needs no model."
     )
 
@@ -104,7 +105,7 @@ class SpacyParser:
         except OSError as error:
             raise OSError(
                 f"the spaCy pipeline {pipeline!r} is not installed, nor is it a folder with one: "
-                f"python -m spacy download {pipeline}"
+                f"python -m spacy download {pipeline}   (the parser 'rules' needs no model)"
             ) from error
         meta = self._nlp.meta
         self.name = f"spacy:{meta['lang']}_{meta['name']} {meta['version']}"

@@ -269,7 +269,19 @@ class CompositionalTrainer(Trainer):
                 )
             if number % batch:
                 logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
+        self._tell_missing_negatives()
         return super().get_train_dataloader()
+
+    def _tell_missing_negatives(self) -> None:
+        if "negative_text" not in self.uses or not isinstance(self.train_dataset, TrainingRows):
+            return
+        listed = self.train_dataset.column(COLUMNS_OF_FIELD["negative_text"])
+        # what is no list is refused, with its row, when it is read
+        missing = sum(isinstance(texts, list) and not any(texts) for texts in listed)
+        if missing:
+            logger.warning(
+                f"{missing:,} of {len(listed):,} rows have no negative caption; their pair takes part alone."
+            )
 
     def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
         drop_last = self.args.dataloader_drop_last

@@ -136,7 +136,7 @@ def test_another_error_of_datasets_is_handed_on(repository, tmp_path):
 
 
 def test_a_wrong_split_is_named_with_those_that_are_there(repository, tmp_path):
-    with pytest.raises(ValueError, match="no split 'test'; it has: train, validation. Set dataset_split"):
+    with pytest.raises(ValueError, match="no split 'test'; it has: train, validation. Choose one"):
         load_training_set(str(repository), config="swap", split="test", cache_dir=str(tmp_path))
 
 
@@ -202,3 +202,9 @@ def test_batches_through_a_loader_with_two_workers_equal_those_without(dataset, 
         assert torch.equal(one["pixels"].pixels, other["pixels"].pixels)
         for key in set(one) - {"pixels"}:
             torch.testing.assert_close(one[key], other[key], rtol=0, atol=0, equal_nan=True)
+
+
+def test_an_unfinished_build_is_refused(tmp_path):
+    (tmp_path / ".build").mkdir()
+    with pytest.raises(ValueError, match="is a build that was stopped: some of its rows are missing"):
+        load_training_set(str(tmp_path))

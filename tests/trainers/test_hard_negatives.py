@@ -35,6 +35,14 @@ def test_the_loss_is_that_of_its_slots_and_masked_negatives_replace_nothing(clip
     torch.testing.assert_close(loss, expected.detach())
 
 
+def test_rows_without_any_negative_are_told(clip, pairs, tmp_path, caplog):
+    some = pairs.map(
+        lambda row, index: {"negative_captions": ["", ""] if index < 3 else ["a", "b"]}, with_indices=True
+    )
+    build(HardNegativesTrainer, clip, some, tmp_path, num_negatives=2).get_train_dataloader()
+    assert "3 of 20 rows have no negative caption" in caplog.text
+
+
 def test_rows_without_any_negative_train_as_plain_info_nce(clip, pairs, tmp_path):
     none = pairs.map(lambda row: {"negative_captions": ["", ""]})
     trainer = build(HardNegativesTrainer, clip, none, tmp_path, num_negatives=2)
