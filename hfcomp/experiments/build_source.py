@@ -93,6 +93,4 @@ def model_facts(place: str) -> str:
     try:
         return f"{without_local_paths(place)} ({identity(place)})"
     except OSError as error:
-        raise OSError(
-            f"the model {place!r} is no folder and could not be had: {error} Pass a folder."
-        ) from error
+        raise OSError(f"the model {place!r} is no folder and could not be had: {error} Pass a folder.") from error
