@@ -1,7 +1,7 @@
 """Decoupled contrastive learning: the positive left out of the denominator, beside its base and its controls.
 
-`accelerate launch recipes/dcl.py` runs it on the built-in sandbox. `--config` names another recipe, any field is
-an override, and `torchrun --nproc_per_node 2` does the same on two processes.
+`accelerate launch recipes/dcl.py` runs it on the built-in sandbox. `--config` names another recipe, any field
+is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
 """
 
 from hfcomp.experiments.command import main

@@ -1,7 +1,7 @@
 """NegCLIP: InfoNCE with a negative caption and a hard image for each image, beside its base and its controls.
 
-`accelerate launch recipes/negclip.py` runs it on the built-in sandbox. `--config` names another recipe, any field is
-an override, and `torchrun --nproc_per_node 2` does the same on two processes.
+`accelerate launch recipes/negclip.py` runs it on the built-in sandbox. `--config` names another recipe, any field
+is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
 """
 
 from hfcomp.experiments.command import main
