@@ -10,7 +10,7 @@ from datasets import Dataset, Image, LargeList, List, Value, concatenate_dataset
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
-from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
+from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.keywords import negative_columns

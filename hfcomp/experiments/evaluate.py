@@ -22,8 +22,8 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Items, Unavailable
 from hfcomp.experiments.benchmark_data import check_used, data_folders, remarks
 from hfcomp.experiments.data import Tell, longest_caption
+from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
-from hfcomp.experiments.recipes import SANDBOX, ExperimentConfig
 from hfcomp.experiments.sandbox_concepts import SandboxConcepts
 from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation, retrieval_rows
 from hfcomp.negatives.keyword_matching import MATCHINGS

@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 from transformers import TrainingArguments
 
-from hfcomp.experiments.recipes import ExperimentConfig, read_file, split_options
+from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.recipes import read_file, split_options
 
 INTRODUCTION = """Every field below is an override, as --field value, and so is every field of transformers'
 TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...).

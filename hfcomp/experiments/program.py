@@ -19,10 +19,11 @@ from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_ba
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
 from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
+from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.neighbours import with_neighbours
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
-from hfcomp.experiments.recipes import SANDBOX, SANDBOX_MODELS, Recipe
+from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary

@@ -11,6 +11,7 @@ import yaml
 
 from hfcomp import __version__
 from hfcomp.data.columns import nearest
+from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import evaluate_models
 from hfcomp.experiments.program import (
@@ -23,14 +24,7 @@ from hfcomp.experiments.program import (
     prepare,
     run_facts,
 )
-from hfcomp.experiments.recipes import (
-    ExperimentConfig,
-    Recipe,
-    overridden_fields,
-    read_recipe,
-    recipes_folder,
-    split_options,
-)
+from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, recipes_folder, split_options
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep

@@ -14,7 +14,7 @@ import pytest
 import hfcomp
 from hfcomp import cli
 from hfcomp.experiments import command
-from hfcomp.experiments.recipes import ExperimentConfig
+from hfcomp.experiments.experiment_config import ExperimentConfig
 
 
 def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):

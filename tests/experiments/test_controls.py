@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hfcomp.data.loading import TrainingRows
-from hfcomp.experiments import recipes
+from hfcomp.experiments import experiment_config
 from hfcomp.experiments.controls import (
     CONTROLS,
     NotApplicable,
@@ -43,7 +43,7 @@ def chosen(names: list[str], run: Run, *, asked: bool = False) -> tuple[list[str
 
 
 def test_recipes_know_all_of_them():
-    assert tuple(CONTROLS) == recipes.CONTROLS
+    assert tuple(CONTROLS) == experiment_config.CONTROLS
 
 
 def test_all_of_them_apply_to_cement_and_the_dearest_comes_last():

@@ -9,7 +9,7 @@ import datasets
 import pytest
 
 from hfcomp.experiments.data import longest_caption, training_rows
-from hfcomp.experiments.recipes import ExperimentConfig
+from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
 
 CAPTIONS = [

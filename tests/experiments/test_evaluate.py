@@ -10,7 +10,7 @@ import pytest
 
 from hfcomp.evaluation.embed import Embedder, TextEmbeddings
 from hfcomp.experiments.evaluate import prepare_concepts, prepare_evaluation, same_image_or_caption
-from hfcomp.experiments.recipes import ExperimentConfig
+from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
 
 
