@@ -13,19 +13,24 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     "hfcomp.losses": (
         "adaptive_threshold",
+        "ahnpl_loss",
         "ce_clip_loss",
         "cement_loss",
         "dcl_loss",
         "fermi_dirac_margin",
         "info_nce_loss",
         "inverse_margin",
+        "multimodal_hard_negative_loss",
         "negative_margin_loss",
+        "perturb_image",
+        "positive_margin_loss",
         "replaced_negative_loss",
         "sigmoid_loss",
         "static_margin",
         "triplet_clip_loss",
     ),
     "hfcomp.modeling": ("DualEncoder", "Features"),
+    "hfcomp.trainers.ahnpl": ("AHNPLConfig", "AHNPLTrainer"),
     "hfcomp.trainers.base": ("CompositionalConfig", "CompositionalTrainer"),
     "hfcomp.trainers.ce_clip": ("CEClipConfig", "CEClipTrainer"),
     "hfcomp.trainers.cement": ("CementConfig", "CementTrainer"),
@@ -50,13 +55,17 @@ if TYPE_CHECKING:
     from hfcomp.data.collators import CompositionalCollator as CompositionalCollator
     from hfcomp.evaluation.callback import EvaluateBenchmarks as EvaluateBenchmarks
     from hfcomp.losses import adaptive_threshold as adaptive_threshold
+    from hfcomp.losses import ahnpl_loss as ahnpl_loss
     from hfcomp.losses import ce_clip_loss as ce_clip_loss
     from hfcomp.losses import cement_loss as cement_loss
     from hfcomp.losses import dcl_loss as dcl_loss
     from hfcomp.losses import fermi_dirac_margin as fermi_dirac_margin
     from hfcomp.losses import info_nce_loss as info_nce_loss
     from hfcomp.losses import inverse_margin as inverse_margin
+    from hfcomp.losses import multimodal_hard_negative_loss as multimodal_hard_negative_loss
     from hfcomp.losses import negative_margin_loss as negative_margin_loss
+    from hfcomp.losses import perturb_image as perturb_image
+    from hfcomp.losses import positive_margin_loss as positive_margin_loss
     from hfcomp.losses import replaced_negative_loss as replaced_negative_loss
     from hfcomp.losses import sigmoid_loss as sigmoid_loss
     from hfcomp.losses import static_margin as static_margin
@@ -69,6 +78,8 @@ if TYPE_CHECKING:
     from hfcomp.negatives.neighbours import nearest_neighbours as nearest_neighbours
     from hfcomp.negatives.parsing import load_parser as load_parser
     from hfcomp.negatives.swaps import swap_negatives as swap_negatives
+    from hfcomp.trainers.ahnpl import AHNPLConfig as AHNPLConfig
+    from hfcomp.trainers.ahnpl import AHNPLTrainer as AHNPLTrainer
     from hfcomp.trainers.base import CompositionalConfig as CompositionalConfig
     from hfcomp.trainers.base import CompositionalTrainer as CompositionalTrainer
     from hfcomp.trainers.ce_clip import CEClipConfig as CEClipConfig

@@ -232,6 +232,16 @@ def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
     assert seen == [6]
 
 
+@torch.no_grad()
+def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
+    batch = batch_for(clip, pairs)
+    given = {"reference_text": torch.randn(6, 16), "reference_negative_text": torch.randn(6, 2, 16)}
+    found = encoder(clip, uses=("text", *given))(**batch, **given)
+    assert set(found) == {"text", *given}
+    assert all(torch.equal(found[name], value) for name, value in given.items())
+    assert set(encoder(clip, uses=("text",))(**batch, **given)) == {"text"}
+
+
 def test_an_unknown_name_in_uses_is_refused(clip):
     with pytest.raises(ValueError, match=r"uses names \['tokens'\].*negative_text"):
         encoder(clip, uses=("image", "tokens"))

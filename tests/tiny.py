@@ -57,13 +57,15 @@ def _towers(vocabulary: int, **text) -> dict:
 
 def _bpe(vocabulary: int, special: list[str], normalizer, pre_tokenizer, suffix: str | None) -> dict:
     ending = {"end_of_word_suffix": suffix} if suffix else {}
+    # else ends of words would be numbered as a hash map has them, other in every process
+    ends = [letter + suffix for letter in sorted(set("".join(captions()).lower()))] if suffix else []
     tokenizer = Tokenizer(models.BPE(unk_token=special[-1], **ending))
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
-        special_tokens=special,
+        special_tokens=[*special, *ends],
         initial_alphabet=ByteLevel.alphabet() if suffix else [],
         show_progress=False,
         **ending,

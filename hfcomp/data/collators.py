@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
@@ -43,6 +44,22 @@ class TextTokenizer:
         if not self.pad_to_full:
             _check_end_of_text(tokenizer, eos_token_id, legacy=model_type == "clip" and eos_token_id == 2)
 
+    @classmethod
+    def from_processor(cls, processor: Any, config: Any) -> TextTokenizer:
+        """The tokenizer of a model.
+
+        Args:
+            processor: the model's processor.
+            config: the model's configuration.
+        """
+        text_config = config.text_config
+        return cls(
+            processor.tokenizer,
+            model_type=config.model_type,
+            max_length=text_config.max_position_embeddings,
+            eos_token_id=getattr(text_config, "eos_token_id", None),
+        )
+
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Token ids of each text, unpadded, and whether it was truncated."""
         if not texts:
@@ -70,6 +87,26 @@ class TextTokenizer:
     def length(self, rows: Iterable[list[int]]) -> int:
         """The length to pad to."""
         return self.max_length if self.pad_to_full else max(len(row) for row in rows)
+
+    def facts(self) -> dict[str, Any]:
+        """All that decides which token ids a text gets, to tell one tokenizer from another."""
+        return {
+            "class": type(self.tokenizer).__name__,
+            "vocabulary": vocabulary(self.tokenizer),
+            "max_length": self.max_length,
+            "full_length": self.pad_to_full,
+            "lower": self.lower,
+            "pad_token_id": self.tokenizer.pad_token_id,
+        }
+
+
+def vocabulary(tokenizer: Any) -> str:
+    """All that decides how a text is cut into tokens, as JSON; padding and truncation are left out."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    rules = json.loads(backend.to_str())
+    return json.dumps({name: part for name, part in rules.items() if name not in ("padding", "truncation")})
 
 
 def _is_case_sensitive(tokenizer: Any) -> bool:
@@ -124,13 +161,7 @@ class CompositionalCollator:
         max_concepts: int = 0,
         max_image_pixels: int = MAX_IMAGE_PIXELS,
     ) -> None:
-        text_config = config.text_config
-        self.tokenizer = TextTokenizer(
-            processor.tokenizer,
-            model_type=config.model_type,
-            max_length=text_config.max_position_embeddings,
-            eos_token_id=getattr(text_config, "eos_token_id", None),
-        )
+        self.tokenizer = TextTokenizer.from_processor(processor, config)
         self.transform = PixelTransform.from_processor(processor.image_processor, max_pixels=max_image_pixels)
         self.num_negatives = num_negatives
         self.negative_image = negative_image
@@ -217,6 +248,23 @@ class CompositionalCollator:
             owner[index, : len(concepts)] = index
             texts += concepts
         return texts, {"owner": owner.flatten(), "cut_concepts": cut}
+
+
+def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
+    """A row's caption and its first negatives, as the collator reads them; a masked negative is an empty string.
+
+    Args:
+        row: of the column contract.
+        name: its index in the data set, for errors.
+        num_negatives: `K`.
+
+    Returns:
+        `1 + K` texts.
+
+    Raises:
+        ValueError: as [`CompositionalCollator`] does.
+    """
+    return [_caption(row.get("caption"), name), *(text for text, *_ in _negative_entries(row, name, num_negatives))]
 
 
 def _caption(caption: Any, row: int) -> str:

@@ -84,6 +84,8 @@ BATCH_KEYS = (
     "negative_concreteness",
     "concept_input_ids",
     "owner",
+    "reference_text",
+    "reference_negative_text",
 )
 RESERVED_KEYS = ("group_index", "group_mask", "concept_spans", "tokens", "rows", "labels", "return_loss")
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from hfcomp.data.collators import vocabulary
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.cache import KEY_BYTES
 from hfcomp.evaluation.cells import Crop, box_digest
@@ -21,20 +22,11 @@ from hfcomp.evaluation.cells import Crop, box_digest
 def processor_facts(processor: Any) -> dict[str, Any]:
     """How images become pixels and texts tokens, apart from lengths and padding, which are hfcomp's."""
     settings = json.loads(processor.image_processor.to_json_string())
-    vocabulary = digest(_vocabulary(processor.tokenizer).encode()).hex()
+    words = digest(vocabulary(processor.tokenizer).encode()).hex()
     return {
         "pixels": {"class": type(processor.image_processor).__name__, **settings},
-        "tokenizer": {"class": type(processor.tokenizer).__name__, "vocabulary": vocabulary},
+        "tokenizer": {"class": type(processor.tokenizer).__name__, "vocabulary": words},
     }
-
-
-def _vocabulary(tokenizer: Any) -> str:
-    """All that decides how a text is cut into tokens; padding and truncation are ours."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return json.dumps(tokenizer.get_vocab(), sort_keys=True)
-    rules = json.loads(backend.to_str())
-    return json.dumps({name: part for name, part in rules.items() if name not in ("padding", "truncation")})
 
 
 def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int64], list[int]]:

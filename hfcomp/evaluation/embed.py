@@ -116,12 +116,7 @@ class Embedder:
             self.config = load_config(model)
         processor = processor or load_processor(model, argument="processor")
         self.transform = PixelTransform.from_processor(processor.image_processor)
-        self.tokenizer = TextTokenizer(
-            processor.tokenizer,
-            model_type=self.config.model_type,
-            max_length=self.config.text_config.max_position_embeddings,
-            eos_token_id=getattr(self.config.text_config, "eos_token_id", None),
-        )
+        self.tokenizer = TextTokenizer.from_processor(processor, self.config)
         self.batch_size = batch_size
         self.cache = cache
         self.split = split

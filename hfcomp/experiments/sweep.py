@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ import yaml
 
 from hfcomp import __version__
 from hfcomp.data.columns import nearest
+from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
+from hfcomp.experiments.embedding_paths_report import write_paths
+from hfcomp.experiments.embedding_rows import HeldOutRows, check_source, held_out_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import evaluate_models
@@ -29,14 +32,20 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_sweep
+from hfcomp.experiments.sweep_variants import Variant, read_part, read_variant
 
-KEYS = ("seeds", "settings", "variants", "reference", "logged", "benchmarks")
-# What all runs of a sweep share.
+KEYS = ("seeds", "settings", "variants", "reference", "logged", "benchmarks", "embeddings")
+# What all runs of a sweep share, but for a variant's objective.
 SHARED_FIELDS = {
     *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
     *("column_names", "output_dir", "seed"),
 }
 SHARED_PREFIXES = ("base_", "evaluation")
+# What the variants of a setting share, beside the fields of the experiment.
+STEP_FIELDS = {
+    *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
+    *("dataloader_drop_last", "data_seed"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,19 +56,29 @@ class Sweep:
         recipe: of the base, the evaluation and the folder.
         plan: its settings, seeds and variants.
         parts: the recipe of each setting, seed and variant.
+        embeddings: whose embeddings are followed through training, where any are.
+        notes: which fields a variant with an objective of its own does without.
     """
 
     recipe: Recipe
     plan: SweepPlan
     parts: dict[tuple[str, int, str], Recipe]
+    embeddings: EmbeddingPlan | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def first(self, variant: str) -> Recipe:
+        """The recipe of a variant in the first setting with the first seed."""
+        return self.parts[self.plan.settings[0], self.plan.seeds[0], variant]
 
 
 def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     """Reads the sweep that `--report` names and the recipe that it is of.
 
     The file holds `seeds` (a list), `settings` and `variants` (each a mapping of names to fields), `reference` (a
-    variant), and where wanted `logged`, metrics of the training log, and `benchmarks`, those that the tables show. A
-    setting changes what all its variants are trained on or how; a variant changes fields of the trainer only.
+    variant), and where wanted `logged`, metrics of the training log, `benchmarks`, those that the tables show, and
+    `embeddings`, variants whose embeddings are followed through training (`EmbeddingPlan`). A setting changes what all
+    its variants are trained on or how; a variant changes fields of the trainer only, or with `objective` the trainer
+    itself. Fields that another trainer does not have are then dropped, which is told.
 
     Args:
         name: of the recipe, used unless `arguments` holds `--config`.
@@ -76,16 +95,36 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     if "output_dir" not in overridden_fields(words):
         recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
     recipe.given["report"] = values
-    parts = {}
+    variants = {key: read_variant(own, name=key, file=str(path)) for key, own in values["variants"].items()}
+    parts, notes = _parts(name, arguments, values, variants)
+    usual = (None, recipe.experiment.objective)
+    other = {key: one.objective for key, one in variants.items() if one.objective not in usual}
+    names = list(values["settings"]), values["seeds"], list(variants)
+    shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
+    plan = SweepPlan(*names, reference=values["reference"], objectives=other, **shown)
+    where = f"{path}: embeddings"
+    sweep = Sweep(
+        recipe, plan, parts, read_embedding_plan(values.get("embeddings"), plan.variants, where=where), notes
+    )
+    if sweep.embeddings is not None:
+        check_source(sweep.first(plan.reference).experiment, where=where)
+    return sweep
+
+
+def _parts(
+    name: str, arguments: Sequence[str], values: dict[str, Any], variants: dict[str, Variant]
+) -> tuple[dict[tuple[str, int, str], Recipe], list[str]]:
+    """The recipe of each part, and a line about each variant whose trainer lacks fields."""
+    parts, notes = {}, []
     for setting, of_setting in values["settings"].items():
         for seed in values["seeds"]:
-            for variant, of_variant in values["variants"].items():
-                changes = {**(of_setting or {}), **(of_variant or {}), "seed": seed}
-                parts[setting, seed, variant] = read_recipe(name, arguments, changes=changes, where=str(path))
-    names = list(values["settings"]), values["seeds"], list(values["variants"])
-    shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
-    plan = SweepPlan(*names, reference=values["reference"], **shown)
-    return Sweep(recipe, plan, parts)
+            for key, variant in variants.items():
+                shared = {**(of_setting or {}), "seed": seed}
+                parts[setting, seed, key], dropped = read_part(name, arguments, shared, variant)
+                note = f"{key}: {variant.objective} has no {', '.join(dropped)}; left out of its runs"
+                if dropped and note not in notes:
+                    notes.append(note)
+    return parts, notes
 
 
 def find_report(recipe: str, name: str) -> Path:
@@ -138,38 +177,48 @@ def _check_parts(parts: Any, where: str, *, only_trainer: bool) -> None:
     experiment = {f.name for f in fields(ExperimentConfig)}
     for name, part in parts.items():
         for key in part or {}:
+            if only_trainer and key == "objective":
+                continue
             if key in SHARED_FIELDS or key.startswith(SHARED_PREFIXES):
                 raise ValueError(f"{where}: {name}: {key} is the same for all runs of a sweep. Set it for the recipe.")
-            if only_trainer and key in experiment:
-                raise ValueError(f"{where}: {name}: {key} changes the rows or batches. Make it a setting.")
+            if only_trainer and key in experiment | STEP_FIELDS:
+                what = "the steps" if key in STEP_FIELDS else "the rows or batches"
+                raise ValueError(f"{where}: {name}: {key} changes {what}. Make it a setting.")
 
 
 def run_sweep(sweep: Sweep) -> Path:
     """Trains and evaluates every part, and returns the folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `<setting>/<seed>/<variant>/`, `evaluation/` with
-    the outcomes of each, `sweep.json`, `report.md` and `finished`. Started again with the same values it goes on where
-    it was killed.
+    the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `EmbeddingPaths` writes.
+    Started again with the same values it goes on where it was killed.
     """
     plan = sweep.plan
     session = open_session(sweep.recipe.trainer_arguments)
     runs = f"{len(plan.settings)} settings, {len(plan.seeds)} seeds, {len(plan.variants)} variants"
     session.state.print(f"hfcomp {__version__}: {sweep.recipe.experiment.method}, {runs}")
     evaluate = prepare(sweep.recipe, session)
+    for note in sweep.notes:
+        session.tell(note)
     for part in sweep.parts.values():
         method_run(part, None).check()
+    held_out = _held_out(sweep, session)
     with run_folder(output_folder(sweep.recipe), sweep.recipe.given, session.state) as folder:
         session.state.print(f"-> {folder}")
         stages: list[StageSummary] = []
         models: dict[str, Path | str] = {"base": base_model(sweep.recipe, folder)}
+        paths = _paths(sweep, held_out, folder, models["base"], session)
         for setting in plan.settings:
             for seed in plan.seeds:
-                stages += _train(sweep, setting, seed, folder, models, session)
+                costs = _train(sweep, setting, seed, folder, models, session, paths)
+                _tell_unequal_steps(costs, session)
+                stages += costs
         if session.state.is_main_process:
             outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
+            further = write_paths(paths, plan) if paths else []
             facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
             results = summarize_sweep(outcomes.items, plan, folder)
-            write_sweep(folder, plan, results, stages=stages, facts=facts)
+            write_sweep(folder, plan, results, stages=stages, facts=facts, further=further)
             print_sweep(plan, results, facts, folder)
             finish(folder)
         session.state.wait_for_everyone()
@@ -177,18 +226,53 @@ def run_sweep(sweep: Sweep) -> Path:
     return folder
 
 
+def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
+    """The rows whose embeddings are followed, like those of the first setting; loaded before anything is trained."""
+    if sweep.embeddings is None:
+        return None
+    part = max((sweep.first(one) for one in sweep.plan.variants), key=num_negatives)
+    settings = {"seed": max(sweep.plan.seeds) + 1, "num_negatives": num_negatives(part)}
+    return held_out_rows(part, sweep.embeddings.rows, **settings, session=session)
+
+
+def _paths(
+    sweep: Sweep, held_out: HeldOutRows | None, folder: Path, base: Path | str, session: Session
+) -> EmbeddingPaths | None:
+    if held_out is None:
+        return None
+    device = "cpu" if sweep.recipe.trainer_arguments.get("use_cpu") else None
+    return EmbeddingPaths(sweep.embeddings, held_out, folder, base, session, device)
+
+
 def _train(
-    sweep: Sweep, setting: str, seed: int, folder: Path, models: dict[str, Path | str], session: Session
+    sweep: Sweep,
+    setting: str,
+    seed: int,
+    folder: Path,
+    models: dict[str, Path | str],
+    session: Session,
+    paths: EmbeddingPaths | None = None,
 ) -> list[StageSummary]:
     """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
 
     Rows are made with as many negatives as any variant reads.
     """
     rows = load_rows(max((sweep.parts[setting, seed, one] for one in sweep.plan.variants), key=num_negatives), session)
+    followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
     costs = []
     for variant in sweep.plan.variants:
         name = part_name(setting, seed, variant)
         run = method_run(sweep.parts[setting, seed, variant], rows, name=name)
         models[name] = folder / name
-        costs.append(run.train(models["base"], folder / name))
+        if variant in followed:
+            costs.append(paths.train(variant, run, folder / name))
+        else:
+            costs.append(run.train(models["base"], folder / name))
     return costs
+
+
+def _tell_unequal_steps(costs: list[StageSummary], session: Session) -> None:
+    """An objective may leave rows out: its epochs then have fewer steps than those of the other variants."""
+    steps = {cost.name: cost.steps for cost in costs}
+    if len(set(steps.values())) > 1:
+        session.tell(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.text import Text
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.comparison import percent, points
 from hfcomp.experiments.folders import write_atomically
-from hfcomp.experiments.markdown import markdown_table
+from hfcomp.experiments.sheets import escaped, markdown_table
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_results import MEAN, SweepPlan
 from hfcomp.experiments.tables import SHORT_METRICS, Sheet, terminal_table
@@ -28,7 +29,13 @@ LEGEND = (
 
 
 def write_sweep(
-    folder: Path, plan: SweepPlan, results: dict[str, Any], *, stages: list[StageSummary], facts: dict[str, Any]
+    folder: Path,
+    plan: SweepPlan,
+    results: dict[str, Any],
+    *,
+    stages: list[StageSummary],
+    facts: dict[str, Any],
+    further: Sequence[str] = (),
 ) -> None:
     """Writes `sweep.json` and `report.md`.
 
@@ -38,12 +45,15 @@ def write_sweep(
         results: of `summarize_sweep`.
         stages: what each training run cost.
         facts: `method`, `caveat`, `notes`, ...; all of them go into `sweep.json`.
+        further: lines of Markdown behind the tables.
     """
     contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages], "results": results}
     files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
     parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", LEGEND, ""]
+    parts += _objectives(plan, facts["config"]["objective"])
     for sheet in (*_full_sheets(plan, results), _costs(plan, stages)):
         parts += [f"## {sheet.title}", "", *markdown_table(sheet), ""]
+    parts += further
     if facts["notes"]:
         parts += ["## Data", "", *(f"- {note}" for note in facts["notes"]), ""]
     write_atomically(folder / "report.md", "\n".join(parts))
@@ -53,11 +63,23 @@ def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any],
     """The tables in the terminal, in 80 columns."""
     console = Console(width=max(TERMINAL_WIDTH, Console().width))
     console.print(Text(f"\n{facts['method']}: a sweep\n{facts['caveat']}", style="bold"))
+    for variant, objective in plan.objectives.items():
+        console.print(Text(f"{variant}: trains {objective.partition(':')[2]}"))
     for sheet in _short_sheets(plan, results):
         console.print(Text(f"\n{sheet.title}", style="bold"))
         console.print(terminal_table(sheet))
     console.print(Text(f"\n{LEGEND}"))
     console.print(Text(f"written to {folder}"), soft_wrap=True)  # a path broken over lines cannot be copied
+
+
+def _objectives(plan: SweepPlan, usual: str) -> list[str]:
+    """Which variants train another objective than the recipe's."""
+    if not plan.objectives:
+        return []
+    lines = [f"- {escaped(variant)} trains `{objective}`" for variant, objective in plan.objectives.items()]
+    rest = [variant for variant in plan.variants if variant not in plan.objectives]
+    lines += [f"- {escaped(', '.join(rest))}: `{usual}`"] if rest else []
+    return ["## Objectives", "", *lines, ""]
 
 
 def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
@@ -72,7 +94,7 @@ def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
             minus = [found[name]["minus"] for name in compared]
             changes.append([measure, *(f"{points(change)} p {_p(change['p'])}" for change in minus)])
         for metric in plan.logged:
-            row = [f"{variants[name]['logged'][metric]:.3f}" for name in plan.variants]
+            row = [_logged(variants[name]["logged"][metric], 3) for name in plan.variants]
             shares.append([f"mean {metric} in training", "", *row])
         yield Sheet(f"{setting}: shares", ["measure", "base", *plan.variants], shares)
         yield Sheet(f"{setting}: minus {plan.reference}", ["measure", *compared], changes)
@@ -94,8 +116,9 @@ def _short_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
             found, logged = variants[name]["measures"][main], variants[name]["logged"].values()
             change = found.get("minus")
             row = [name, percent(found["value"]), _range(found), points(change) if change else ""]
-            rows.append([*row, _p(change["p"]) if change else "", *(f"{value:.2f}" for value in logged)])
-        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", *plan.logged]
+            rows.append([*row, _p(change["p"]) if change else "", *(_logged(value, 2) for value in logged)])
+        further = [metric.replace("_", "\n") for metric in plan.logged]
+        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", *further]
         what = "mean of the composition lines" if main == MEAN else main
         yield Sheet(f"{setting}: {what}", header, rows)
 
@@ -126,3 +149,8 @@ def _range(found: dict[str, Any]) -> str:
 
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _logged(value: float, decimals: int) -> str:
+    """A mean of the training log, `-` where a variant does not log the metric."""
+    return "-" if math.isnan(value) else f"{value:.{decimals}f}"

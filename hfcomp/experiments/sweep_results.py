@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class SweepPlan:
         reference: the variant that differences refer to.
         logged: metrics of the training log whose mean is shown beside a variant.
         benchmarks: those that the tables show; none means all.
+        objectives: variant to `module:class`, for those that train another one than the recipe's.
     """
 
     settings: list[str]
@@ -37,6 +38,11 @@ class SweepPlan:
     reference: str
     logged: list[str]
     benchmarks: list[str]
+    objectives: dict[str, str] = field(default_factory=dict)
+
+    def is_first(self, setting: str, seed: int) -> bool:
+        """Whether these are the first setting and the first seed."""
+        return (setting, seed) == (self.settings[0], self.seeds[0])
 
 
 @dataclass(frozen=True)
@@ -145,9 +151,18 @@ def _difference(change: pd.Series, images: pd.Series, measure: Measure, bootstra
 
 
 def _logged(folder: Path, plan: SweepPlan, setting: str, variant: str, metric: str) -> float:
-    """The mean of a metric over the training logs of all seeds; NaN where it was not logged."""
-    found: list[float] = []
+    """The mean of a metric over the steps of all seeds; NaN where it was not logged.
+
+    A line of the log is the mean over the steps since the line before, and a checkpoint brings a line of its own.
+    """
+    values: list[float] = []
+    steps: list[int] = []
     for seed in plan.seeds:
-        history = json.loads((folder / part_name(setting, seed, variant) / HISTORY_FILE).read_text())
-        found += [line[metric] for line in history if metric in line]
-    return float(np.mean(found)) if found else float("nan")
+        history, before = json.loads((folder / part_name(setting, seed, variant) / HISTORY_FILE).read_text()), 0
+        for line in history:
+            step = line.get("step", before + 1)
+            if metric in line:
+                values.append(line[metric])
+                steps.append(step - before)
+            before = step
+    return float(np.average(values, weights=steps)) if sum(steps) else float("nan")

@@ -1,25 +1,31 @@
 """Losses as pure functions over tensors: each returns a scalar and a dictionary of detached metrics."""
 
+from hfcomp.losses.ahnpl import ahnpl_loss, multimodal_hard_negative_loss, perturb_image, positive_margin_loss
 from hfcomp.losses.ce_clip import ce_clip_loss
 from hfcomp.losses.cement import cement_loss
 from hfcomp.losses.dcl import dcl_loss
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.keyword import replaced_negative_loss
-from hfcomp.losses.margins import RunningThreshold, fermi_dirac_margin, inverse_margin, static_margin
+from hfcomp.losses.margins import LearnedMargin, RunningThreshold, fermi_dirac_margin, inverse_margin, static_margin
 from hfcomp.losses.ranking import adaptive_threshold, negative_margin_loss
 from hfcomp.losses.sigmoid import sigmoid_loss
 from hfcomp.losses.triplet_clip import triplet_clip_loss
 
 __all__ = [
+    "LearnedMargin",
     "RunningThreshold",
     "adaptive_threshold",
+    "ahnpl_loss",
     "ce_clip_loss",
     "cement_loss",
     "dcl_loss",
     "fermi_dirac_margin",
     "info_nce_loss",
     "inverse_margin",
+    "multimodal_hard_negative_loss",
     "negative_margin_loss",
+    "perturb_image",
+    "positive_margin_loss",
     "replaced_negative_loss",
     "sigmoid_loss",
     "static_margin",

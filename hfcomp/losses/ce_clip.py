@@ -29,11 +29,11 @@ def ce_clip_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the CE-CLIP loss: contrastive + rank_weight * rank + intra_modal_weight * intra-modal.
 
-    Contrastive is `info_nce_loss` with negative_text, rank is `negative_margin_loss`. Intra-modal is the mean, over
-    texts with an unmasked negative, of log(1 + sum_k exp(logit_scale * (<text_i, negative_text_ik> - <image_i,
-    text_i>))) over the text's own unmasked negatives: the cross-entropy of the own image-text pair against what the
-    text encoder alone finds similar. A text without a negative is not counted; with none in the batch the rank and
-    intra-modal terms are 0 with a zero gradient.
+    Contrastive is `info_nce_loss` with negative_text, rank is `negative_margin_loss`. Intra-modal is the mean over all
+    N texts of log(1 + sum_k exp(logit_scale * (<text_i, negative_text_ik> - <image_i, text_i>))) over the text's own
+    unmasked negatives: the cross-entropy of the own image-text pair against what the text encoder alone finds similar.
+    A text without a negative contributes log(1) = 0 with a zero gradient. All three divide by N, so that no row's
+    weight depends on how many other rows have negatives.
 
     Args:
         image: [N, D], L2-normalised.
@@ -46,7 +46,7 @@ def ce_clip_loss(
         rank_weight: weight of the rank loss, which is in cosine.
         intra_modal_weight: weight of the intra-modal contrast, which is in nats.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
-            global counts, so that the slices of a partition add up to the whole in value and gradient.
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
 
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: those of
@@ -60,8 +60,9 @@ def ce_clip_loss(
         CE-CLIP (Zhang et al. 2024, arXiv 2306.08832) and its code, whose commits differ in the intra-modal term: here
         the positive is the own image-text pair (2d07821), other commits have a negative as target. That code sets the
         negatives of all samples, masked ones too, against each text; here they are the text's own, as AHNPL's Eq. 6
-        sums them. The default weights are those of the released run, 0.2 for ranking and 0.3. Its hinge is in logits
-        and a mean over four negatives, so that 0.2 is 0.2 * 100 / 4 = 5 here, at a logit scale of 100.
+        sums them. Both divide by all N. The default weights are those of the released run, 0.2 for ranking and 0.3.
+        Its hinge is in logits and a mean over four negatives, masked ones counted, so that 0.2 is 0.2 * 100 / 4 = 5
+        here, at a logit scale of 100.
     """
     size, width = check_pairs(image, text)
     mask = check_negatives(negative_text, negative_mask, size, width)
@@ -73,14 +74,13 @@ def ce_clip_loss(
         image, text, negative_text, threshold=threshold, negative_kind=negative_kind, negative_mask=mask, rows=rows
     )
     part = slice(None) if rows is None else rows
-    total = _intra_modal(image[part], text[part], negative_text[part], mask[part], scale)
-    intra_modal = total / mask.any(1).sum().clamp(min=1)
+    intra_modal = _intra_modal(image[part], text[part], negative_text[part], mask[part], scale) / size
     loss = contrastive + rank_weight * rank + intra_modal_weight * intra_modal
     return loss, {**metrics, **rank_metrics, "loss_intra_modal": intra_modal.detach()}
 
 
 def _intra_modal(image: Tensor, text: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor) -> Tensor:
-    """Return the sum over texts with a negative of the cross-entropy of their own pair ([R, D], [R, K, D], [R, K])."""
+    """Return the sum over texts of the cross-entropy of their own pair ([R, D], [R, K, D], [R, K])."""
     positive = scale * (image * text).sum(-1, keepdim=True)
     negatives = own_negative_logits(text, negative_text, mask, scale)
     # a text without negatives has a log-sum-exp of -inf, which is a term of 0

@@ -1,6 +1,8 @@
-"""Margins in logits as functions of a keyword's concreteness, for Cement; a threshold kept from step to step."""
+"""Margins: functions of a keyword's concreteness in logits, a learned one in cosine, thresholds kept between steps."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -89,29 +91,65 @@ def static_margin(concreteness: Tensor, *, value: float = 1.0) -> Tensor:
     return torch.full_like(_full(concreteness), value)
 
 
-class RunningThreshold(nn.Module):
-    """A threshold for each kind of hard negative, kept from step to step and saved with the model; it starts at 0.
+class LearnedMargin(nn.Module):
+    """The margin of `positive_margin_loss`, a parameter with a floor; its gradient at or below the floor is 0.
 
-    `forward` gives a copy without gradient, so that autograd and other processes never see an `update` midway.
+    Under Eq. 8 a higher margin never lowers the loss, so training can only lower the margin (with weight decay off,
+    which draws it to 0 besides). At or below the floor it has no gradient and stays there for ever, while `forward`
+    gives the floor. 58 % of standard-normal starts are at or below 0.2.
+
+    Args:
+        start: first value of the parameter, in cosine; the paper draws it from a standard normal.
+        minimum: the floor, in cosine.
+
+    Raises:
+        ValueError: if start or minimum is not finite.
+
+    Source:
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Sec. 3.3, the learnable `a`.
+    """
+
+    def __init__(self, start: float, *, minimum: float = 0.2) -> None:
+        super().__init__()
+        for name, given in (("start", start), ("minimum", minimum)):
+            if not math.isfinite(given):
+                raise ValueError(f"{name} is {given}, expected a finite cosine")
+        self.minimum = minimum
+        self.value = nn.Parameter(torch.tensor(float(start)))
+
+    def forward(self) -> Tensor:
+        """Return the margin, [], cosine, at least `minimum`."""
+        # clamp would still pass the gradient at exactly the floor
+        return self.value.masked_fill(self.value <= self.minimum, self.minimum)
+
+
+class RunningThreshold(nn.Module):
+    """A threshold for each kind of hard negative, kept from step to step and saved with the model.
+
+    It starts at 0, or at `minimum` if that is higher. `forward` gives a copy without gradient, so that autograd and
+    other processes never see an `update` midway.
 
     Args:
         kinds: number of kinds of negatives, at least 1.
-        maximum: upper bound, above 0, in the unit of the thresholds (cosine for `adaptive_threshold`); may be inf.
+        minimum: lower bound in the unit of the thresholds (cosine for `adaptive_threshold`); may be -inf.
+        maximum: upper bound in the same unit, above 0 and at least `minimum`; may be inf.
 
     Raises:
-        ValueError: if kinds or maximum is too small.
+        ValueError: if kinds or maximum is too small, or minimum too large.
     """
 
     value: Tensor
 
-    def __init__(self, kinds: int, *, maximum: float) -> None:
+    def __init__(self, kinds: int, *, minimum: float = 0.0, maximum: float) -> None:
         super().__init__()
         if kinds < 1:
             raise ValueError(f"kinds is {kinds}, expected at least 1")
         if not maximum > 0:
             raise ValueError(f"maximum is {maximum}, expected above 0")
-        self.maximum = maximum
-        self.register_buffer("value", torch.zeros(kinds))
+        if not minimum <= maximum or minimum == math.inf:
+            raise ValueError(f"minimum is {minimum}, expected below inf and at most maximum, which is {maximum}")
+        self.minimum, self.maximum = minimum, maximum
+        self.register_buffer("value", torch.full((kinds,), max(0.0, minimum)))
 
     def forward(self) -> Tensor:
         """Return the thresholds, [kinds]."""
@@ -119,9 +157,10 @@ class RunningThreshold(nn.Module):
 
     @torch.no_grad()
     def update(self, value: Tensor) -> None:
-        """Take new thresholds [kinds], clamped to [0, maximum]; a kind given as NaN keeps its own."""
+        """Take new thresholds [kinds], clamped to the bounds; a kind that is not finite then keeps its own."""
         check_shape("value", value, kinds=len(self.value))
-        self.value.copy_(torch.where(value.isnan(), self.value, value.clamp(0, self.maximum)))
+        bounded = value.clamp(self.minimum, self.maximum)
+        self.value.copy_(torch.where(bounded.isfinite(), bounded, self.value))
 
 
 def _sigmoid_margin(

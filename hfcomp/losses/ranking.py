@@ -24,8 +24,9 @@ def negative_margin_loss(
     """Compute the cross-modal rank loss: an image's own text must lead each of its own negatives by a threshold.
 
     An image's term is the sum over its own unmasked negatives k of
-    max(0, threshold[kind_k] + <image_i, negative_text_ik> - <image_i, text_i>); the loss is the mean over images that
-    have such a negative. Without one in the whole batch it is 0 with a zero gradient.
+    max(0, threshold[kind_k] + <image_i, negative_text_ik> - <image_i, text_i>); the loss is the sum of the terms over
+    N, all images. One without a negative contributes 0 with a zero gradient, and the weight of a row does not depend
+    on how many other rows have negatives.
 
     Args:
         image: [N, D], L2-normalised.
@@ -36,31 +37,29 @@ def negative_margin_loss(
             where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its images are summed, over the
-            global count of images with a valid negative, so that the slices of a partition add up to the whole in
-            value and gradient.
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
 
     Returns:
-        The loss ([], cosine) and detached metrics, which add up over a partition as the loss does: `loss_rank`
-        (cosine) and `within_threshold` (0 to 1: the share of valid negatives that do not trail by their threshold,
-        the ones with a gradient).
+        The loss ([], cosine) and detached metrics, which add up over a partition as the loss does:
+        `loss_negative_margin` (cosine) and `active_negative_margins` (0 to 1: the share of valid negatives that do
+        not trail by their threshold, the ones with a gradient).
 
     Raises:
         ValueError: if a shape or a type does not fit.
 
     Source:
         AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 9, which takes the cross-modal rank loss of CE-CLIP (Zhang et
-        al. 2024, arXiv 2306.08832). Eq. 9 sums over the batch, here a sample's own sum is divided by the count of
-        samples. Released code of both multiplies the cosines by the logit scale and takes the mean over all N * K
-        entries, masked ones included: at scale s, its weight w is a weight of w * s / K here if none is masked, and
-        its threshold is s times ours.
+        al. 2024, arXiv 2306.08832). Eq. 9 sums over the batch, here that sum is divided by N. Released code of
+        both multiplies the cosines by the logit scale and takes the mean over all N * K entries, masked ones included:
+        at scale s, its weight w is a weight of w * s / K here, and its threshold is s times ours.
     """
     kinds, mask = _check(image, text, negative_text, negative_kind, negative_mask, threshold=threshold)
     part = slice(None) if rows is None else rows
     lead = _lead(image[part], text[part], negative_text[part], mask[part])
     shortfall = (threshold[kinds[part]] - lead).relu()
-    loss = shortfall.sum() / mask.any(1).sum().clamp(min=1)
-    within = (shortfall > 0).sum().to(image.dtype) / mask.sum().clamp(min=1)
-    return loss, {"loss_rank": loss.detach(), "within_threshold": within}
+    loss = shortfall.sum() / len(image)
+    active = (shortfall > 0).sum().to(loss.dtype) / mask.sum().clamp(min=1)
+    return loss, {"loss_negative_margin": loss.detach(), "active_negative_margins": active}
 
 
 @full_precision

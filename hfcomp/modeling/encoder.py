@@ -108,6 +108,8 @@ class DualEncoder(nn.Module):
         negative_concreteness: torch.Tensor | None = None,
         concept_input_ids: torch.Tensor | None = None,
         owner: torch.Tensor | None = None,
+        reference_text: torch.Tensor | None = None,
+        reference_negative_text: torch.Tensor | None = None,
     ) -> Features:
         """Encodes a batch of the collator.
 
@@ -123,6 +125,8 @@ class DualEncoder(nn.Module):
             negative_concreteness: `[B, K]` float, NaN = no rating.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image.
             owner: `[B * max_concepts]` long, the image's row in this batch, -1 = padding.
+            reference_text: `[B, D]`, features of the captions that were made beforehand; passed on as they are.
+            reference_negative_text: `[B, K, D]`, likewise of the negative captions.
         """
         passed_on = {
             "negative_image_mask": negative_image_mask,
@@ -130,6 +134,8 @@ class DualEncoder(nn.Module):
             "negative_kind": negative_kind,
             "negative_concreteness": negative_concreteness,
             "owner": owner,
+            "reference_text": reference_text,
+            "reference_negative_text": reference_negative_text,
         }
         output: dict[str, Any] = {name: value for name, value in passed_on.items() if name in self.uses}
         output |= self._image_fields(pixels, len(input_ids), negative_image_mask)

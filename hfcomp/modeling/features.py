@@ -28,7 +28,7 @@ class Features(ModelOutput):
         owner: `[C]` long, the global row of the image, -1 = padding.
         tokens: `[B, P, D]`, L2-normalised patch tokens of this process's rows; never gathered.
         group_mask: `[G, N]` bool.
-        reference_text: `[N, D]`, of a frozen copy of the backbone.
+        reference_text: `[N, D]`, of the captions by a frozen copy of the backbone; it comes with the batch.
         reference_negative_text: `[N, K, D]`, likewise.
         logit_scale: scalar, the multiplier (already exponentiated).
         logit_bias: scalar, SigLIP only.
@@ -63,6 +63,8 @@ WITHOUT_GRADIENT = (
     "negative_kind",
     "negative_concreteness",
     "owner",
+    "reference_text",
+    "reference_negative_text",
 )
 SCALARS = ("logit_scale", "logit_bias", "learned")
 USABLE_FIELDS = (*WITH_GRADIENT, *WITHOUT_GRADIENT, *SCALARS)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold, adaptive_threshold, ce_clip_loss
-from hfcomp.modeling import Features
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.step_log import StepLog
+from hfcomp.trainers.step_log import StepLog, with_present_kinds
 
 
 @dataclass
@@ -80,13 +78,4 @@ class CEClipTrainer(CompositionalTrainer):
         if self.model.training:
             following = adaptive_threshold(f.image, f.text, f.negative_text, previous=threshold, **negatives)
             self.model.objective_state["threshold"].update(following)
-        return self.report(loss, metrics, _with_present_kinds(f), return_outputs)
-
-
-def _with_present_kinds(features: Features) -> Features:
-    """Features whose thresholds are NaN, which the log leaves out, for kinds of which the batch has no negative."""
-    threshold = features.learned["threshold"]
-    kinds = torch.arange(len(threshold), device=threshold.device)
-    member = features.negative_kind.unsqueeze(-1) == kinds
-    present = (member & features.negative_text_mask.unsqueeze(-1)).any(1).any(0)
-    return Features(**dict(features) | {"learned": {"threshold": threshold.masked_fill(~present, torch.nan)}})
+        return self.report(loss, metrics, with_present_kinds(f), return_outputs)

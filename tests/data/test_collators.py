@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from transformers import AutoProcessor
 
-from hfcomp.data.collators import CompositionalCollator, TextTokenizer
+from hfcomp.data.collators import CompositionalCollator, TextTokenizer, texts_of_row
 from hfcomp.data.columns import BATCH_KEYS, KIND_IDS
 from hfcomp.modeling import encode_texts, load_backbone
 from tests import tiny
@@ -41,6 +41,17 @@ def row(index: int = 0, **columns) -> dict:
 def features(folder, texts: list[str]) -> torch.Tensor:
     batch = collator_for(folder)([row(caption=text) for text in texts])
     return encode_texts(load_backbone(folder).eval(), batch["input_ids"])
+
+
+def test_a_tokenizers_facts_tell_it_from_others(clip, siglip, siglip2):
+    own = tokenizer_of(clip)
+    facts = own.facts()
+    own(["a red cube"]), own([" ".join(["cube"] * 99)])
+    assert own.facts() == facts == tokenizer_of(clip).facts() == collator_for(clip).tokenizer.facts()
+    others = [tokenizer_of(siglip), tokenizer_of(siglip2), tokenizer_of(clip, max_length=9)]
+    assert all(other.facts() != facts for other in others)
+    own.tokenizer.pad_token = "cube</w>"
+    assert own.facts() != facts
 
 
 # Padding
@@ -220,6 +231,16 @@ def test_negatives_lie_row_by_row_with_mask_kind_and_rating(clip):
     length = min(plain.shape[1], batch["negative_input_ids"].shape[1])
     assert len(batch["negative_input_ids"]) == 3
     assert torch.equal(batch["negative_input_ids"][:, :length], plain[:, :length])
+
+
+def test_the_texts_of_a_row_are_those_that_the_collator_encodes(clip):
+    """A masked negative stands there as an empty text."""
+    texts = texts_of_row(row(negative_captions=["a blue cube", " ", None, "unread"], negative_kinds=None), 0, 3)
+    assert texts == ["a red cube", "a blue cube", "", ""]
+    with pytest.raises(ValueError, match="column 'negative_captions', row 17: found 1 entries, expected 2"):
+        texts_of_row(row(negative_captions=["a"]), 17, 2)
+    with pytest.raises(ValueError, match="column 'caption', row 17: found None"):
+        texts_of_row(row(caption=None), 17, 0)
 
 
 def test_no_negative_in_the_whole_batch_leaves_an_empty_list(clip):

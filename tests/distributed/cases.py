@@ -21,19 +21,24 @@ from hfcomp.evaluation import callback
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.losses import (
+    ahnpl_loss,
     ce_clip_loss,
     cement_loss,
     dcl_loss,
     info_nce_loss,
+    perturb_image,
     replaced_negative_loss,
     sigmoid_loss,
     triplet_clip_loss,
 )
 from hfcomp.modeling import encode_images, encode_texts
+from hfcomp.trainers import reference_text
+from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.dcl import DCLTrainer
+from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.trainers.hard_negatives import HardNegativesTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.metrics import embedding_metrics
@@ -46,7 +51,7 @@ from tests.trainers.own_objective import Offset, OwnTrainer
 GLOBAL_BATCH = 8
 STEPS = 4
 EVALUATED = (21, 17, 3)
-LOSSES = ("info_nce", "sigmoid", "cement", "joint", "dcl", "hard_negatives", "ce_clip", "triplet_clip")
+LOSSES = ("info_nce", "sigmoid", "cement", "joint", "dcl", "hard_negatives", "ce_clip", "triplet_clip", "ahnpl")
 NAN_STEP = 3
 NOT_COMPARED = ("runtime", "per_second", "epoch", "total_flos")
 
@@ -198,6 +203,54 @@ def ce_clip(models: Path, folder: Path) -> Found:
     tensors, facts = train(trainer)
     trainer.save_model(str(folder / "saved"))
     return tensors | {"threshold": trainer.model.objective_state["threshold"]()}, facts
+
+
+@case
+def ahnpl(models: Path, folder: Path) -> Found:
+    """With the frozen source, whose features the processes make together."""
+    encoded: list[str] = []
+    encode = FrozenText.encode
+    FrozenText.encode = lambda self, texts: encoded.extend(texts) or encode(self, texts)
+    try:
+        tensors, facts = ahnpl_run(models, folder)
+    finally:
+        FrozenText.encode = encode
+    (path,) = (folder / "out" / reference_text.FOLDER).iterdir()
+    tensors["features"] = torch.from_numpy(np.load(path))
+    return tensors, facts | {"encoded": len(encoded)}
+
+
+@case
+def ahnpl_live(models: Path, folder: Path) -> Found:
+    return ahnpl_run(models, folder, shift_source="live", shift_gradient=True, gradient_accumulation_steps=2)
+
+
+def ahnpl_run(models: Path, folder: Path, **settings: Any) -> Found:
+    # twice InfoNCE and more: its gradients, and what rounding leaves of those that are zero, are larger
+    settings |= {"adam_epsilon": 1e-2}
+    trainer = trainer_of(AHNPLTrainer, models / "clip", folder, margin_start=0.9, **settings)
+    tensors, facts = train(trainer)
+    trainer.save_model(str(folder / "saved"))
+    return tensors | {"threshold": trainer.model.objective_state["threshold"]()}, facts
+
+
+@case
+def ahnpl_without_disk(models: Path, folder: Path) -> Found:
+    """The process that writes fails at it; the others must not wait for it for ever."""
+    trainer = trainer_of(AHNPLTrainer, models / "clip", folder, margin_start=0.9)
+
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    replace, reference_text.os.replace = reference_text.os.replace, full
+    try:
+        trainer.train()
+        error = "none"
+    except OSError as exception:
+        error = str(exception)
+    finally:
+        reference_text.os.replace = replace
+    return {}, {"error": error}
 
 
 @case
@@ -446,7 +499,7 @@ def loss_of(name: str, f: dict[str, torch.Tensor], rows: slice | None) -> torch.
         # autograd hands one and the same gradient to both terms of a sum
         joint = (f["image"] + f["text"])[slice(None) if rows is None else rows]
         return F.softplus(f["scale"] * joint @ f["negative_image"].T).sum() / len(f["image"])
-    if name in ("dcl", "hard_negatives", "ce_clip"):
+    if name in ("dcl", "hard_negatives", "ce_clip", "ahnpl"):
         return loss_with_negative_texts(name, f, rows)
     negatives = [f["negative_image"], f["negative_text"][:, 0]]
     masks = {
@@ -467,8 +520,12 @@ def loss_with_negative_texts(name: str, f: dict[str, torch.Tensor], rows: slice 
     if name == "hard_negatives":
         slots = draw_slots(*mask.shape, seed=(0,)).masked_fill(~mask, -1)
         return replaced_negative_loss(*texts, slots=slots, **settings)[0]
+    settings |= {"threshold": torch.tensor([0.0, 0.1, 0.2]).double()}
     kinds = {"negative_kind": torch.arange(14).view(7, 2) % 3, "negative_mask": mask}
-    return ce_clip_loss(*texts, threshold=torch.tensor([0.0, 0.1, 0.2]).double(), **kinds, **settings)[0]
+    if name == "ahnpl":
+        margin = f["margin"].mean()
+        return ahnpl_loss(*texts[:2], perturb_image(*texts), texts[2], margin=margin, **kinds, **settings)[0]
+    return ce_clip_loss(*texts, **kinds, **settings)[0]
 
 
 @case

@@ -11,6 +11,8 @@ from tests.distributed.cases import MASKS, leaves, loss_of
 from tests.distributed.launch import Result
 
 RELATIVE = 3e-6
+# of the log, whose later lines have Adam's steps behind them, which enlarge rounding
+RELATIVE_LOG = 1e-5
 # of the largest entry of all tensors: some gradients are zero but for rounding (a bias of keys changes no attention)
 FLOOR = 1e-7
 
@@ -37,7 +39,7 @@ def assert_same_log(found: list[dict[str, Any]], expected: list[dict[str, Any]])
     """Every line of the log has the same keys and values."""
     assert len(found) == len(expected) > 0
     for one, other in zip(found, expected, strict=True):
-        assert one == pytest.approx(other, rel=RELATIVE, abs=2e-6, nan_ok=False)
+        assert one == pytest.approx(other, rel=RELATIVE_LOG, abs=2e-6, nan_ok=False)
 
 
 def assert_slices_add_up(results: list[Result], loss: str, sizes: list[int]) -> None:

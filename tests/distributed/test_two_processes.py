@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
+from hfcomp.trainers.reference_text import FOLDER
 from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
 from tests.distributed.compare import (
     assert_same_embeddings,
@@ -19,6 +20,8 @@ from tests.distributed.compare import (
 )
 from tests.distributed.launch import Result, Results, launch
 
+MARGIN = "objective_state.margin.value"
+AHNPL = {"loss_visual_negative", "loss_positive_margin", "active_positive_margins", "margin", "threshold_swap_att"}
 SCALARS = {
     "info_nce": {"logit_scale"},
     "info_nce_negatives": {"logit_scale"},
@@ -30,6 +33,8 @@ SCALARS = {
     "hard_negatives": {"logit_scale"},
     "ce_clip": {"logit_scale"},
     "triplet_clip": {"logit_scale"},
+    "ahnpl": {"logit_scale", MARGIN},
+    "ahnpl_live": {"logit_scale", MARGIN},
 }
 LOGGED = {
     "info_nce": {"accuracy_image_to_text", "accuracy_text_to_image"},
@@ -40,8 +45,10 @@ LOGGED = {
     "cement_siglip": {"hard_negative_accuracy_image_to_text", "gradient_hard_negative", "margin"},
     "dcl": {"accuracy_image_to_text", "hard_negative_accuracy"},
     "hard_negatives": {"accuracy_image_to_text", "hard_negative_accuracy"},
-    "ce_clip": {"hard_negative_accuracy", "loss_rank", "loss_intra_modal", "threshold_swap_att"},
+    "ce_clip": {"hard_negative_accuracy", "loss_negative_margin", "loss_intra_modal", "threshold_swap_att"},
     "triplet_clip": {"hard_negative_accuracy", "loss_negative_image_to_text"},
+    "ahnpl": AHNPL,
+    "ahnpl_live": AHNPL,
 }
 
 
@@ -85,7 +92,7 @@ def test_two_processes_train_as_one(two, one, name):
 @pytest.mark.parametrize("name", SCALARS)
 def test_scale_and_bias_get_the_gradient_of_the_global_batch(two, one, name):
     gradients = one[name][0].part("gradient")
-    scalars = {f"backbone.{scalar}" for scalar in SCALARS[name]}
+    scalars = {scalar if "." in scalar else f"backbone.{scalar}" for scalar in SCALARS[name]}
     assert {key for key, value in gradients.items() if value.numel() == 1} == scalars
     for result in two[name]:
         for scalar in scalars:
@@ -157,13 +164,38 @@ def test_an_own_objective_learns_the_same_on_two_processes(two, one):
     assert 0.5 > first.facts["log"][1]["offset"] > first.tensors[f"weight/{name}"].item()
 
 
-def test_thresholds_are_those_of_the_global_batch_on_both_processes(two, one):
-    (single,), (first, second) = one["ce_clip"], two["ce_clip"]
+@pytest.mark.parametrize("name", ["ce_clip", "ahnpl", "ahnpl_live"])
+def test_thresholds_are_those_of_the_global_batch_on_both_processes(two, one, name):
+    (single,), (first, second) = one[name], two[name]
     assert single.tensors["threshold"].any()
     assert torch.equal(first.tensors["threshold"], second.tensors["threshold"])
     torch.testing.assert_close(first.tensors["threshold"], single.tensors["threshold"], rtol=1e-5, atol=1e-7)
     saved = load_file(first.folder / "saved" / OBJECTIVE_STATE_FILE)
     assert torch.equal(saved["objective_state.threshold.value"], first.tensors["threshold"])
+
+
+@pytest.mark.parametrize("name", ["ahnpl", "ahnpl_live"])
+def test_the_margin_is_learned_alike_on_both_processes(two, one, name):
+    (single,), (first, second) = one[name], two[name]
+    values = [result.tensors[f"weight/{MARGIN}"].item() for result in (single, first, second)]
+    assert values[1] == values[2] == pytest.approx(values[0], rel=1e-6)
+    assert values[0] < first.facts["log"][1]["margin"] < first.facts["log"][0]["margin"] < 0.9
+    saved = load_file(first.folder / "saved" / OBJECTIVE_STATE_FILE)
+    assert saved[MARGIN].item() == values[1]
+
+
+def test_processes_share_the_encoding_before_training(two, one):
+    (single,) = one["ahnpl"]
+    assert single.facts["encoded"] == 60 and single.tensors["features"].shape == (20, 3, 16)
+    for result in two["ahnpl"]:
+        assert result.facts["encoded"] == 30
+        torch.testing.assert_close(result.tensors["features"], single.tensors["features"], atol=1e-6, rtol=0)
+
+
+def test_a_file_that_cannot_be_written_stops_both_processes(two):
+    for result in two["ahnpl_without_disk"]:
+        assert "of before training could not be written: [Errno 28] No space left" in result.facts["error"]
+    assert not list((two["ahnpl_without_disk"][0].folder / "out" / FOLDER).iterdir())
 
 
 def test_what_two_processes_save_is_a_plain_model(two):

@@ -237,3 +237,15 @@ def test_the_markdown_has_a_row_for_each_measure(swept):
     for line in ("## slow: shares", "## fast: minus none", "| own: caption choice |", "| mean margin in training |"):
         assert line in report
     assert "## Cost of a run" in report
+
+
+def test_a_logged_metric_is_a_mean_over_steps(tmp_path):
+    """A checkpoint at step 3 brings a line of its own, which must not weigh as much as one of four steps."""
+    plan = SweepPlan(["clean"], [1], ["kept"], reference="kept", logged=["margin"], benchmarks=[])
+    (tmp_path / "clean/1/kept").mkdir(parents=True)
+    lines = [{"step": 3, "margin": 1.0}, {"step": 4, "margin": 5.0}, {"step": 4, "train_loss": 1.0}]
+    (tmp_path / "clean/1/kept/history.json").write_text(json.dumps(lines))
+    share = {("composition", "all", "group"): [1.0, 0.0]}
+    items = pd.concat([outcomes("base", share), outcomes("clean/1/kept", share)])
+    found = summarize_sweep(items, plan, tmp_path)["settings"]["clean"]["kept"]
+    assert found["logged"] == {"margin": 2.0}

@@ -121,17 +121,17 @@ def fermi_dirac(rating, *, minimum, maximum, threshold, temperature):
 
 
 def negative_margin(image, text, negative_text, *, threshold, negative_kind, negative_mask):
-    """AHNPL, Eq. 9: sums over own negatives, as a mean over images that have one."""
-    total, count = zero(image, text), 0
+    """AHNPL, Eq. 9 divided by N: a mean over all images of the sum over their own negatives."""
+    total = zero(image, text)
     for i in range(len(image)):
-        valid = [k for k in range(negative_text.shape[1]) if negative_mask[i][k]]
-        count += bool(valid)
-        for k in valid:
+        for k in range(negative_text.shape[1]):
+            if not negative_mask[i][k]:
+                continue
             lead = (image[i] * text[i]).sum() - (image[i] * negative_text[i, k]).sum()
             shortfall = float(threshold[int(negative_kind[i][k])]) - lead
             if float(shortfall.detach()) > 0:
                 total = total + shortfall
-    return total / max(count, 1)
+    return total / len(image)
 
 
 def adaptive_threshold(image, text, negative_text, *, previous, negative_kind, negative_mask):
@@ -146,17 +146,67 @@ def adaptive_threshold(image, text, negative_text, *, previous, negative_kind, n
 
 
 def intra_modal(image, text, negative_text, *, logit_scale, negative_mask):
-    """Cross-entropy of the own pair against own text-text similarities, a mean over texts with a negative."""
-    total, count = zero(image, text, logit_scale), 0
+    """Cross-entropy of the own pair against own text-text similarities, a mean over all texts."""
+    total = zero(image, text, logit_scale)
     for i in range(len(image)):
         positive = logit_scale * (image[i] * text[i]).sum()
         entries = [positive]
         for k in range(negative_text.shape[1]):
             if negative_mask[i][k]:
                 entries.append(logit_scale * (text[i] * negative_text[i, k]).sum())
-        if len(entries) > 1:
-            total, count = total + log_sum(entries) - positive, count + 1
-    return total / max(count, 1)
+        total = total + log_sum(entries) - positive
+    return total / len(image)
+
+
+def perturbed(image, text, negative_text):
+    """AHNPL, Eqs. 1 and 2, each made a unit vector."""
+    rows = []
+    for i in range(len(image)):
+        moved = [image[i] + (negative_text[i, k] - text[i]) for k in range(negative_text.shape[1])]
+        rows.append(torch.stack([x / (x * x).sum() ** 0.5 for x in moved]))
+    return torch.stack(rows)
+
+
+def multimodal_hard_negative(image, text, negative_image, negative_text, *, negative_mask):
+    """AHNPL, Eqs. 5 to 7 divided by N; a sum over no negatives is left out."""
+    total = zero(image, text)
+    for anchors, negatives in ((image, negative_image), (text, negative_text)):
+        for i in range(len(anchors)):
+            valid = [k for k in range(negatives.shape[1]) if negative_mask[i][k]]
+            if valid:
+                denominator = sum(torch.exp((anchors[i] * negatives[i, k]).sum()) for k in valid)
+                total = total - torch.log(1 / denominator) / len(anchors)
+    return total
+
+
+def positive_margin(image, text, *, margin):
+    """AHNPL, Eq. 8 divided by N."""
+    total = zero(image, text, margin)
+    for i in range(len(image)):
+        shortfall = margin - (image[i] * text[i]).sum()
+        if float(shortfall.detach()) > 0:
+            total = total + shortfall / len(image)
+    return total
+
+
+def ahnpl(image, text, negative_image, negative_text, *, logit_scale, margin, threshold, negative_kind, negative_mask):
+    """AHNPL, Eq. 12 divided by N; Eq. 4 in full, with the negative texts of all rows as keys of every image."""
+    size, s = len(image), similarity(image, text, logit_scale)
+    total = zero(image, text, logit_scale)
+    for i in range(size):
+        to_text = [s[i][j] for j in range(size)]
+        for n in range(size):
+            for k in range(negative_text.shape[1]):
+                if negative_mask[n][k]:
+                    to_text.append(logit_scale * (image[i] * negative_text[n, k]).sum())
+        total = total - (s[i][i] - log_sum(to_text) + s[i][i] - log_sum([s[j][i] for j in range(size)])) / size
+    own = {"negative_mask": negative_mask}
+    return (
+        total
+        + multimodal_hard_negative(image, text, negative_image, negative_text, **own)
+        + positive_margin(image, text, margin=margin)
+        + negative_margin(image, text, negative_text, threshold=threshold, negative_kind=negative_kind, **own)
+    )
 
 
 def triplet_clip(image, text, negative_image, negative_text, *, logit_scale, image_mask, text_mask):

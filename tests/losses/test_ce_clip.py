@@ -24,12 +24,12 @@ THRESHOLD = torch.tensor([0.3, 0.6], dtype=torch.float64)
 METRICS = (
     "loss_image_to_text",
     "loss_text_to_image",
-    "loss_rank",
+    "loss_negative_margin",
     "loss_intra_modal",
     "accuracy_image_to_text",
     "accuracy_text_to_image",
     "hard_negative_accuracy",
-    "within_threshold",
+    "active_negative_margins",
 )
 
 
@@ -119,7 +119,7 @@ def test_without_a_valid_negative_it_is_plain_info_nce():
     value, metrics = loss(image, text, negative.detach() * torch.nan, scale, mask=NOBODY)
     assert_same(value, info_nce_loss(image, text, logit_scale=scale)[0], (image, text, scale))
     assert_metrics_detached(metrics, *METRICS)
-    assert metrics["loss_rank"] == 0 and metrics["loss_intra_modal"] == 0
+    assert metrics["loss_negative_margin"] == 0 and metrics["loss_intra_modal"] == 0
 
 
 def test_masked_negatives_are_nobody():
@@ -161,6 +161,19 @@ def test_a_texts_negatives_are_its_own():
     second = torch.autograd.grad(intra_modal(image, text, moved, scale), text)[0]
     torch.testing.assert_close(first[[0, 1, 3]], second[[0, 1, 3]])
     assert not torch.allclose(first[2], second[2])
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0)], ids=["rank", "intra_modal"])
+def test_negatives_of_other_rows_leave_a_rows_weight(weights):
+    tensors = batch()
+
+    def term(mask):
+        given, none = ({"rank_weight": a, "intra_modal_weight": b} for a, b in (weights, (0.0, 0.0)))
+        return loss(*tensors, mask=mask, **given)[0] - loss(*tensors, mask=mask, **none)[0]
+
+    alone = [term(MASK & (torch.arange(4) == i).unsqueeze(1)) for i in range(4)]
+    assert_same(sum(alone), term(MASK), tensors)
+    assert alone[1] == 0 and sum(bool(x > 0) for x in alone) > 1
 
 
 def test_one_pair():

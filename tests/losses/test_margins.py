@@ -1,9 +1,11 @@
-"""Margins: the curve of Eq. 4, its limits, missing ratings and types."""
+"""Margins: the curve of Eq. 4, its limits, missing ratings and types; a learned margin and its floor."""
+
+import math
 
 import pytest
 import torch
 
-from hfcomp.losses import fermi_dirac_margin, inverse_margin, static_margin
+from hfcomp.losses import LearnedMargin, fermi_dirac_margin, inverse_margin, positive_margin_loss, static_margin
 from tests.losses import reference
 
 DEFAULTS = {"minimum": -2.0, "maximum": 2.0, "threshold": 4.0, "temperature": 0.15}
@@ -66,3 +68,50 @@ def test_wrong_settings(margin):
         margin(RATINGS, temperature=0)
     with pytest.raises(ValueError, match="maximum is -3.0, expected at least minimum, which is -2.0"):
         margin(RATINGS, maximum=-3.0)
+
+
+@pytest.mark.parametrize(
+    ("start", "value", "gradient"), [(0.9, 0.9, 1.0), (0.201, 0.201, 1.0), (0.2, 0.2, 0.0), (-1.5, 0.2, 0.0)]
+)
+def test_learned_margin_has_a_gradient_above_its_floor_only(start, value, gradient):
+    margin = LearnedMargin(start)
+    found = margin()
+    assert found.shape == () and found == torch.tensor(value)
+    assert torch.autograd.grad(found, margin.value)[0] == gradient
+
+
+def test_learned_margin_falls_to_its_floor_and_stays():
+    image, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    margin = LearnedMargin(0.5, minimum=0.25)
+    optimizer = torch.optim.SGD(margin.parameters(), lr=0.125)
+    seen = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss, _ = positive_margin_loss(image, text, margin=margin())
+        loss.backward()
+        optimizer.step()
+        seen.append((loss.item(), margin.value.item()))
+    assert seen == [(0.5, 0.375), (0.375, 0.25), (0.25, 0.25), (0.25, 0.25)]
+
+
+def test_learned_margin_never_gives_less_than_its_floor():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        margin = LearnedMargin(0.9).to(dtype)
+        for value in (-math.inf, -1.0, 0.0, 0.1999, 0.2):
+            with torch.no_grad():
+                margin.value.fill_(value)
+            assert margin() == torch.tensor(0.2, dtype=dtype) and margin().dtype == dtype
+
+
+def test_learned_margin_is_saved():
+    margin, copy = LearnedMargin(0.75), LearnedMargin(0.0)
+    copy.load_state_dict(margin.state_dict())
+    assert list(margin.state_dict()) == ["value"] and copy() == 0.75
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_learned_margin_refuses_what_is_no_cosine(number):
+    with pytest.raises(ValueError, match=f"start is {number}, expected a finite cosine"):
+        LearnedMargin(number)
+    with pytest.raises(ValueError, match=f"minimum is {number}, expected a finite cosine"):
+        LearnedMargin(0.5, minimum=number)

@@ -73,11 +73,11 @@ def test_units_are_cosines():
     kinds, threshold = torch.tensor([[0, 1]]), torch.tensor([0.3, 0.05], dtype=torch.float64)
     value, metrics = loss(image, text, negative, threshold, kinds, None)
     torch.testing.assert_close(value.item(), (0.3 + 0.6 - 0.8) + (0.05 + 1.0 - 0.8))
-    assert metrics["within_threshold"] == 1
+    assert metrics["active_negative_margins"] == 1
     found = next_threshold(image, text, negative, threshold, kinds, None)
     torch.testing.assert_close(found, torch.tensor([0.2, -0.2], dtype=torch.float64))
     value, metrics = loss(image, text, negative, found - 0.1, kinds, None)
-    assert value == 0 and metrics["within_threshold"] == 0
+    assert value == 0 and metrics["active_negative_margins"] == 0
 
 
 def test_a_negative_equal_to_its_text_has_no_gradient_at_threshold_0():
@@ -98,13 +98,22 @@ def test_more_negatives_of_one_row_leave_the_others_weight():
     assert not torch.allclose(first[2], second[2])
 
 
+def test_negatives_of_other_rows_leave_a_rows_weight():
+    image, text, negative = tensors = batch()
+    alone = [loss(*tensors, mask=MASK & (torch.arange(4) == i).unsqueeze(1))[0] for i in range(4)]
+    assert_same(sum(alone), loss(*tensors)[0], tensors)
+    assert alone[1] == 0 and sum(bool(x > 0) for x in alone) > 1
+    twice = loss(*(torch.cat([x, x]) for x in tensors), kinds=KINDS.repeat(2, 1), mask=MASK.repeat(2, 1))
+    assert_same(twice[0], loss(*tensors)[0], tensors)
+
+
 def test_masked_negatives_are_nobody():
     image, text, negative = tensors = batch()
     poisoned = torch.where(MASK.unsqueeze(-1), negative, torch.nan)
     assert_same(loss(image, text, poisoned)[0], loss(*tensors)[0], (image, text))
     value, metrics = loss(image, text, negative.detach() * torch.nan, mask=NOBODY)
     assert_zero(value, (image, text))
-    assert_metrics_detached(metrics, "loss_rank", "within_threshold")
+    assert_metrics_detached(metrics, "loss_negative_margin", "active_negative_margins")
 
 
 def test_order_of_rows_changes_nothing():
@@ -117,12 +126,12 @@ def test_order_of_rows_changes_nothing():
 def test_metrics():
     image, text, negative = tensors = batch()
     value, metrics = loss(*tensors)
-    assert_metrics_detached(metrics, "loss_rank", "within_threshold")
-    torch.testing.assert_close(metrics["loss_rank"], value.detach())
+    assert_metrics_detached(metrics, "loss_negative_margin", "active_negative_margins")
+    torch.testing.assert_close(metrics["loss_negative_margin"], value.detach())
     lead = ((image * text).sum(-1, keepdim=True) - torch.einsum("nd,nkd->nk", image, negative)).detach()
     within = [bool(lead[i, k] < THRESHOLD[KINDS[i, k]]) for i in range(4) for k in range(3) if MASK[i, k]]
     assert 0 < sum(within) < len(within)
-    torch.testing.assert_close(metrics["within_threshold"].item(), sum(within) / len(within))
+    torch.testing.assert_close(metrics["active_negative_margins"].item(), sum(within) / len(within))
 
 
 def test_wrong_shapes_are_named():
@@ -199,6 +208,27 @@ def test_running_threshold():
     assert copy().equal(state()) and not list(state.parameters())
 
 
+def test_running_threshold_without_bounds():
+    state = RunningThreshold(3, minimum=-math.inf, maximum=math.inf)
+    assert state().tolist() == [0, 0, 0]
+    state.update(torch.tensor([-0.25, 0.5, 12.0]))
+    assert state().tolist() == [-0.25, 0.5, 12.0]
+    # one broken step must not outlive itself
+    state.update(torch.tensor([math.nan, math.inf, -math.inf]))
+    assert state().tolist() == [-0.25, 0.5, 12.0]
+
+
+def test_running_threshold_keeps_its_minimum():
+    state = RunningThreshold(2, minimum=0.25, maximum=0.5)
+    assert state().tolist() == [0.25, 0.25]
+    state.update(torch.tensor([-math.inf, 0.375]))
+    assert state().tolist() == [0.25, 0.375]
+    low = RunningThreshold(2, minimum=-0.25, maximum=0.5)
+    assert low().tolist() == [0, 0]
+    low.update(torch.tensor([-1.0, 1.0]))
+    assert low().tolist() == [-0.25, 0.5]
+
+
 def test_an_update_between_forward_and_backward_is_allowed():
     image, text, negative = batch()
     state = RunningThreshold(4, maximum=math.inf).double()
@@ -214,5 +244,8 @@ def test_wrong_settings():
     for maximum in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="maximum is .*, expected above 0"):
             RunningThreshold(2, maximum=maximum)
+    for minimum, maximum in ((0.6, 0.5), (math.nan, 0.5), (math.inf, math.inf)):
+        with pytest.raises(ValueError, match="minimum is .*, expected below inf and at most maximum, which is"):
+            RunningThreshold(2, minimum=minimum, maximum=maximum)
     with pytest.raises(ValueError, match="value has shape"):
         RunningThreshold(2, maximum=1.0).update(torch.zeros(3))

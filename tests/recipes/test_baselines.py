@@ -21,7 +21,7 @@ SMALL = [
 RECIPES = {
     "hard_negatives": {"hard_negative_accuracy"},
     "negclip": {"hard_negative_accuracy", "unrelated_neighbour_share"},
-    "ceclip": {"loss_rank", "loss_intra_modal", "within_threshold"},
+    "ceclip": {"loss_negative_margin", "loss_intra_modal", "active_negative_margins"},
     "tripletclip": {"loss_negative_image_to_text"},
     "dcl": {"loss_image_to_text"},
 }

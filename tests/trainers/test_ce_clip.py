@@ -50,7 +50,7 @@ def test_training_moves_the_thresholds_within_their_bound(clip, pairs, tmp_path)
     assert len(set(values)) > 2
     assert all(0 <= value <= 0.01 + 1e-8 for value in values)
     assert thresholds(trainer).max() == pytest.approx(0.01)
-    assert history(trainer, "loss_rank")[-1] < history(trainer, "loss_rank")[1]
+    assert history(trainer, "loss_negative_margin")[-1] < history(trainer, "loss_negative_margin")[1]
 
 
 def test_evaluation_leaves_the_thresholds_as_they_are(clip, pairs, tmp_path):
@@ -67,7 +67,7 @@ def test_the_log_names_the_kinds_that_are_there(clip, pairs, tmp_path):
     trainer.train()
     named = {name for line in trainer.state.log_history for name in line if name.startswith("threshold")}
     assert named == {"threshold_swap_att", "threshold_replace_obj"}
-    for name in ("loss_intra_modal", "loss_rank", "within_threshold", "hard_negative_accuracy"):
+    for name in ("loss_intra_modal", "loss_negative_margin", "active_negative_margins", "hard_negative_accuracy"):
         assert len(history(trainer, name)) == 2
 
 

@@ -1,0 +1,132 @@
+"""Held-out rows with negatives, whose embeddings are followed through training."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from datasets import Dataset
+
+from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.evaluation.content import image_key
+from hfcomp.experiments.data import Tell, longest_caption, training_rows
+from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.session import Session
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """Rows of which each has a caption and at least one negative.
+
+    Attributes:
+        images: `[n]`, undecoded.
+        names: `[n]`, of each row's image.
+        captions: `[n]`.
+        negatives: `[n]` lists of one or more, without the empty ones.
+        source: what they are, for the report.
+        digest: tells these rows from others.
+    """
+
+    images: list[Any]
+    names: list[str]
+    captions: list[str]
+    negatives: list[list[str]]
+    source: str
+    digest: str
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+
+def check_source(config: ExperimentConfig, *, where: str) -> None:
+    """Refuses an experiment that has no held-out rows with negatives.
+
+    Args:
+        config: of the runs.
+        where: what the error calls the place that asks for them.
+
+    Raises:
+        ValueError: for a data set other than the sandbox, unless the evaluation is the user's own set.
+    """
+    if config.dataset != SANDBOX and config.evaluation != "own":
+        raise ValueError(
+            f"{where}: evaluation={config.evaluation!r} of {config.dataset} brings no held-out rows with negative "
+            "captions. Set evaluation: own with evaluation_split (and evaluation_dataset) of a set that has them, or "
+            "leave embeddings out."
+        )
+
+
+def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int, session: Session) -> HeldOutRows:
+    """Rows like those of training that are not among them.
+
+    Of the sandbox: other scenes with the same kinds and number of negatives, without the noise of training, so that
+    every caption is true and every negative false. Else the first rows with a negative of the set that
+    `evaluation: own` scores.
+
+    Args:
+        recipe: of the runs.
+        wanted: number of rows, at most.
+        seed: of the sandbox's scenes and of keyword negatives; one that no run trains on.
+        num_negatives: of a row, where negatives are made here.
+        session: is told how many rows there are.
+
+    Raises:
+        ValueError: for a set without the columns `image`, `caption` and `negative_captions`, or without a negative.
+    """
+
+    def tell(note: str) -> None:
+        session.tell(f"embeddings: {note}")
+
+    config, own_names = recipe.experiment, recipe.trainer_arguments.get("column_names")
+    with session.state.main_process_first():  # the others find what it cached
+        if config.dataset == SANDBOX:
+            rows = _sandbox_rows(config, wanted, seed, num_negatives, tell)
+            source = f"the sandbox, seed {seed}"
+        else:
+            rows = _own_rows(config, own_names, tell)
+            source = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
+        found = _chosen(rows, wanted, source)
+    tell(f"{len(found):,} rows of {source}, with {sum(map(len, found.negatives)):,} negatives")
+    return found
+
+
+def _sandbox_rows(config: ExperimentConfig, number: int, seed: int, num_negatives: int, tell: Tell) -> Dataset:
+    clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0, "concreteness_ratings": None}
+    return training_rows(
+        replace(config, dataset_rows=number, **clean),
+        column_names=None,
+        seed=seed,
+        tell=tell,
+        num_negatives=num_negatives,
+    )
+
+
+def _own_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Dataset:
+    source = config.evaluation_dataset or config.dataset
+    rows = load_training_set(source, split=config.evaluation_split, config=config.dataset_config)
+    rows = rename_columns(rows, column_names)
+    require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings, of {source},")
+    return longest_caption(rows, tell)
+
+
+def _chosen(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
+    captions = rows["caption"][:]
+    negatives = [[text for text in texts or [] if text and text.strip()] for texts in rows["negative_captions"]]
+    chosen = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]][:wanted]
+    if not chosen:
+        raise ValueError(
+            f"embeddings: none of the {len(rows):,} rows of {source} has a caption and a negative caption. Choose "
+            "another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
+        )
+    part = undecoded(rows.select(chosen))
+    named = part["image_id"][:] if "image_id" in part.column_names else [None] * len(chosen)
+    names = [f"row {row}" if name is None else str(name) for row, name in zip(chosen, named, strict=True)]
+    images, captions = part["image"][:], [captions[row] for row in chosen]
+    own = [negatives[row] for row in chosen]
+    digest = hashlib.sha256(repr((names, captions, own)).encode())
+    for row, image in enumerate(images):
+        digest.update(image_key(image, f"embeddings: column 'image', row {chosen[row]}") or b"missing")
+    return HeldOutRows(images, names, captions, own, source, digest.hexdigest()[:16])

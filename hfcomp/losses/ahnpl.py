@@ -1,0 +1,200 @@
+"""AHNPL: image negatives made by a shift between texts, hard negatives in both modalities, and two margins."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hfcomp.losses.contrast import log_sum_exp
+from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.pairs import own_negative_logits
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.ranking import negative_margin_loss
+from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
+
+
+@full_precision
+def perturb_image(image: Tensor, text: Tensor, negative_text: Tensor) -> Tensor:
+    """Move each image as its text would have to move to become a negative: image_i + (negative_text_ik - text_i).
+
+    Gradients reach all three. The two texts come from one encoder, whichever that is: frozen, detached or live.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i. Masked ones must be finite,
+            zeros for example: what comes of them is to be masked again.
+
+    Returns:
+        [N, K, D], L2-normalised, at least float32; a sum that is zero stays zero.
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Source:
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 1 and 2, normalised again because Eq. 3 takes cosines.
+        Released code leaves the sum as it is, so that a long shift counts for more.
+    """
+    size, width = check_pairs(image, text)
+    check_negatives(negative_text, None, size, width)
+    return F.normalize(image.unsqueeze(1) + (negative_text - text.unsqueeze(1)), dim=-1)
+
+
+@full_precision
+def multimodal_hard_negative_loss(
+    image: Tensor,
+    text: Tensor,
+    negative_image: Tensor,
+    negative_text: Tensor,
+    *,
+    negative_mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the multimodal hard negative loss: own negatives are pushed from their image and from their text.
+
+    A row's term is log(sum_k exp(<image_i, negative_image_ik>)) + log(sum_k exp(<text_i, negative_text_ik>)) over its
+    own unmasked negatives k: cosines without a temperature, so that all of them are pushed about equally hard. The
+    loss is the sum of the terms over N, all rows; a row without a negative contributes 0 with a zero gradient.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_image: [N, K, D], L2-normalised; hard negatives of image i, as `perturb_image` makes them.
+        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        negative_mask: [N, K] bool for both kinds of negatives, True = valid; None means all are.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its rows are summed, over the
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], a log-sum-exp of cosines: each half at least -1, at most 1 + log K) and detached metrics, which
+        add up over a partition as the loss does: `loss_visual_negative`, `loss_textual_negative`, the two halves.
+
+    Raises:
+        ValueError: if a shape or the mask's type does not fit.
+
+    Source:
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eqs. 5 to 7 over N; masks are ours. Released code multiplies by
+        the logit scale, sets the negatives of all rows against each anchor and takes a cross-entropy whose target is
+        itself a negative, of another row as a rule: it pulls that one closer.
+    """
+    size, width = check_pairs(image, text)
+    mask = check_negatives(negative_text, negative_mask, size, width)
+    check_shape("negative_image", negative_image, N=size, K=mask.shape[1], D=width)
+    part = slice(None) if rows is None else rows
+    visual = _own_log_sum_exp(image[part], negative_image[part], mask[part]) / size
+    textual = _own_log_sum_exp(text[part], negative_text[part], mask[part]) / size
+    metrics = {"loss_visual_negative": visual.detach(), "loss_textual_negative": textual.detach()}
+    return visual + textual, metrics
+
+
+@full_precision
+def positive_margin_loss(
+    image: Tensor, text: Tensor, *, margin: Tensor, rows: slice | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the positive margin loss, the mean over rows of max(0, margin - <image_i, text_i>).
+
+    Gradients reach the margin too: dL/dmargin is the share of pairs below it, at least 0, so that descent can only
+    lower it, until every pair is above it or it meets the floor of `LearnedMargin`, where it stays for ever.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        margin: [] or [1], cosine: the paper's learnable `a`.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its rows are summed, over the
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], cosine) and detached metrics, which add up over a partition as the loss does:
+        `loss_positive_margin` (cosine) and `active_positive_margins` (0 to 1: the share of the N pairs that stay
+        below the margin, the ones with a gradient).
+
+    Raises:
+        ValueError: if a shape does not fit.
+
+    Source:
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 8 over N. Released code never computes this term in training,
+        does not hand `a` to the optimizer, and would compare it with logits, which exceed it from the start.
+    """
+    size, _ = check_pairs(image, text)
+    part = slice(None) if rows is None else rows
+    shortfall = (check_scalar("margin", margin) - (image[part] * text[part]).sum(-1)).relu()
+    loss = shortfall.sum() / size
+    active = (shortfall > 0).sum().to(loss.dtype) / size
+    return loss, {"loss_positive_margin": loss.detach(), "active_positive_margins": active}
+
+
+@full_precision
+def ahnpl_loss(
+    image: Tensor,
+    text: Tensor,
+    negative_image: Tensor,
+    negative_text: Tensor,
+    *,
+    logit_scale: Tensor,
+    margin: Tensor,
+    threshold: Tensor,
+    negative_kind: Tensor,
+    negative_mask: Tensor | None = None,
+    multimodal_weight: float = 1.0,
+    positive_margin_weight: float = 1.0,
+    negative_margin_weight: float = 1.0,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the AHNPL loss: 2 * contrastive + multimodal + positive margin + negative margin, each weighted.
+
+    The parts are `info_nce_loss` with negative_text, `multimodal_hard_negative_loss`, `positive_margin_loss` and
+    `negative_margin_loss`. Every part sums over a row's own entries and divides by N, so that no row's weight depends
+    on how many other rows have negatives; image negatives are in the multimodal part only.
+
+    Args:
+        image: [N, D], L2-normalised.
+        text: [N, D], L2-normalised; row i describes image i.
+        negative_image: [N, K, D], L2-normalised; `perturb_image`.
+        negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0; only the contrastive part has one.
+        margin: [] or [1], cosine; `LearnedMargin`.
+        threshold: [kinds], cosine; `adaptive_threshold` of the step before.
+        negative_kind: [N, K] long, positions in threshold. Ignored where masked.
+        negative_mask: [N, K] bool, True = valid; None means all are.
+        multimodal_weight: weight of the multimodal hard negative loss.
+        positive_margin_weight: weight of the positive margin loss.
+        negative_margin_weight: weight of the negative margin loss.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
+            global count N, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats and cosines) and detached metrics, which add up over a partition as the loss does: those of
+        the four parts. The parts are not weighted.
+
+    Raises:
+        ValueError: if a shape or a type does not fit.
+
+    Source:
+        AHNPL (Huang et al. 2025, arXiv 2505.15576), Eq. 12 over N. Its Eq. 4 adds the two directions, ours is their
+        mean, hence the 2. That text negatives are keys of the contrastive part is from Table 3 and released code.
+    """
+    contrastive, metrics = info_nce_loss(
+        image, text, logit_scale=logit_scale, negative_text=negative_text, negative_mask=negative_mask, rows=rows
+    )
+    multimodal, multimodal_metrics = multimodal_hard_negative_loss(
+        image, text, negative_image, negative_text, negative_mask=negative_mask, rows=rows
+    )
+    positive, positive_metrics = positive_margin_loss(image, text, margin=margin, rows=rows)
+    negative, negative_metrics = negative_margin_loss(
+        image,
+        text,
+        negative_text,
+        threshold=threshold,
+        negative_kind=negative_kind,
+        negative_mask=negative_mask,
+        rows=rows,
+    )
+    weighted = multimodal_weight * multimodal + positive_margin_weight * positive + negative_margin_weight * negative
+    return 2 * contrastive + weighted, {**metrics, **multimodal_metrics, **positive_metrics, **negative_metrics}
+
+
+def _own_log_sum_exp(anchor: Tensor, negatives: Tensor, mask: Tensor) -> Tensor:
+    """Return the sum over anchors of the log-sum-exp of cosines with their own negatives ([R, D], [R, K, D])."""
+    terms = log_sum_exp(own_negative_logits(anchor, negatives, mask, anchor.new_ones(())))
+    return torch.where(mask.any(1), terms, 0).sum()

@@ -1,0 +1,184 @@
+"""AHNPL: image negatives made by shifting an image as its text shifts, and margins that follow the model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+from hfcomp.data.columns import NEGATIVE_KINDS
+from hfcomp.losses import LearnedMargin, RunningThreshold, adaptive_threshold, ahnpl_loss, perturb_image
+from hfcomp.modeling import Features
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.frozen_text import FrozenText
+from hfcomp.trainers.reference_text import ReferenceText, WithReferenceText
+from hfcomp.trainers.step_log import StepLog, with_present_kinds
+
+logger = logging.get_logger(__name__)
+
+SHIFT_SOURCES = ("frozen", "live")
+REFERENCE_FIELDS = ("reference_text", "reference_negative_text")
+WEIGHTS = ("multimodal_weight", "positive_margin_weight", "negative_margin_weight")
+
+
+@dataclass
+class AHNPLConfig(CompositionalConfig):
+    """Arguments of [`AHNPLTrainer`]. Weights, the margin's start and its floor are the paper's (section 3.3)."""
+
+    num_negatives: int = field(default=2, metadata={"help": "Negative captions read per row."})
+    shift_source: str = field(
+        default="frozen",
+        metadata={
+            "help": "Whose text features shift the images: frozen (the model as it was before training, encoded once "
+            "for the whole set) or live (the model in training)."
+        },
+    )
+    shift_gradient: bool = field(
+        default=False, metadata={"help": "Whether the shift of a live source has a gradient; released code has none."}
+    )
+    multimodal_weight: float = field(default=1.0, metadata={"help": "Of the multimodal hard negative loss."})
+    positive_margin_weight: float = field(default=1.0, metadata={"help": "Of the positive margin loss, in cosine."})
+    negative_margin_weight: float = field(default=1.0, metadata={"help": "Of the negative margin loss, in cosine."})
+    margin_start: float | None = field(
+        default=None,
+        metadata={"help": "First value of the learned margin, in cosine; unset: drawn from a standard normal."},
+    )
+    margin_seed: int | None = field(default=None, metadata={"help": "Of that draw; unset: seed."})
+    margin_minimum: float = field(default=0.2, metadata={"help": "Floor of the learned margin, in cosine."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shift_source not in SHIFT_SOURCES:
+            raise ValueError(f"shift_source={self.shift_source!r}: expected one of {', '.join(SHIFT_SOURCES)}.")
+        if self.shift_gradient and self.shift_source == "frozen":
+            raise ValueError(
+                "shift_gradient=True, but the features of a frozen source have no gradient. Set shift_source='live', "
+                "or leave shift_gradient out."
+            )
+        for name in WEIGHTS:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)}: expected at least 0, which switches the term off.")
+        if not -1 <= self.margin_minimum <= 1:
+            raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine, -1 to 1.")
+        if self.margin_start is not None and not math.isfinite(self.margin_start):
+            raise ValueError(f"margin_start={self.margin_start}: expected a number, or leave it out for a draw.")
+        if self.margin_start is not None and self.margin_seed is not None:
+            raise ValueError("margin_start and margin_seed are both set, but a start that is given is not drawn.")
+
+
+class AHNPLTrainer(CompositionalTrainer):
+    """Trains with the AHNPL loss as the paper writes it (Huang et al. 2025, section 3).
+
+    Needs `negative_captions` and `negative_kinds`. An image is moved as its caption would have to move to become a
+    negative (Eqs. 1-2); the paper takes these text features from "a pretrained CLIP model", so that our default is
+    `shift_source="frozen"`: the model as it was given, whose features of all captions and negatives are encoded once,
+    when training or an evaluation begins, into a file under `output_dir` (4 * D * (1 + K) bytes for a row). Released
+    code takes the model in training without gradient: `"live"`. With `multimodal_weight=0` nothing is encoded
+    beforehand, and `loss_visual_negative` is logged with the live shift.
+
+    The margin of Eq. 8 is learned. By Eq. 8 it can only fall, and at or below its floor it has no gradient and is the
+    floor for good; the log's `margin` is the value after the floor. Each kind of negative has a threshold of its own
+    (Eq. 10), in cosine and without bounds: it starts at 0 (our choice, the paper is silent) and each batch sets it for
+    the next from the similarities of the global batch, through epochs; a batch without a negative of that kind leaves
+    it. The log holds `threshold_<kind>` for the kinds of the line's last batch. Both are saved beside the model and
+    resumed; evaluation leaves them as they are.
+
+    Without its three weights (`as_info_nce`) the loss is twice InfoNCE on the same batch, as Eq. 4 adds both
+    directions.
+    """
+
+    config_class = AHNPLConfig
+    as_info_nce = dict.fromkeys(WEIGHTS, 0.0)
+    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
+    # without kinds all negatives would share one threshold, in silence
+    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
+        self.reference = None
+        if "reference_text" in self.uses:
+            self.reference = ReferenceText(FrozenText(self.model.backbone, self.processing_class), self.args)
+
+    def select_uses(self, args: AHNPLConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """With features of a frozen copy where they have a part in the loss."""
+        frozen = args.shift_source == "frozen" and args.multimodal_weight > 0
+        return (*type(self).uses, *REFERENCE_FIELDS) if frozen else type(self).uses
+
+    def objective_state(self, args: AHNPLConfig) -> dict[str, nn.Module]:
+        """The learned margin, and the thresholds, one for each kind of negative."""
+        margin = LearnedMargin(start_of_margin(args), minimum=args.margin_minimum)
+        if args.positive_margin_weight and margin.value <= args.margin_minimum:
+            _warn_of_floor(margin.value.item(), args.margin_minimum)
+        return {
+            "margin": margin,
+            "threshold": RunningThreshold(len(NEGATIVE_KINDS), minimum=-math.inf, maximum=math.inf),
+        }
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The AHNPL loss of the global batch; in training also the thresholds of the next one."""
+        f = self.encode(model, inputs)
+        threshold = f.learned["threshold"]
+        negatives = {"negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
+        loss, metrics = ahnpl_loss(
+            f.image,
+            f.text,
+            perturb_image(f.image, *self._shift_texts(f)),
+            f.negative_text,
+            logit_scale=f.logit_scale,
+            margin=f.learned["margin"],
+            threshold=threshold,
+            rows=f.rows,
+            **{name: getattr(self.args, name) for name in WEIGHTS},
+            **negatives,
+        )
+        if self.model.training:
+            following = adaptive_threshold(f.image, f.text, f.negative_text, previous=threshold, **negatives)
+            self.model.objective_state["threshold"].update(following)
+        return self.report(loss, metrics, with_present_kinds(f), return_outputs)
+
+    def _shift_texts(self, f: Features) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.reference is not None:
+            if f.reference_text is None:
+                raise ValueError(
+                    "the batch has no 'reference_text'. With shift_source='frozen' take batches of "
+                    "get_train_dataloader() or get_eval_dataloader(), which add it, not the collator alone."
+                )
+            return f.reference_text, f.reference_negative_text
+        if self.args.shift_gradient:
+            return f.text, f.negative_text
+        return f.text.detach(), f.negative_text.detach()
+
+    def _get_dataloader(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.reference is None:
+            return super()._get_dataloader(dataset, *args, **kwargs)
+        rows, collator = self._rows(dataset, self.args), self.data_collator
+        self.data_collator = WithReferenceText(collator, self.reference.file_of(rows))
+        try:
+            return super()._get_dataloader(rows, *args, **kwargs)
+        finally:
+            self.data_collator = collator
+
+
+def start_of_margin(args: AHNPLConfig) -> float:
+    """The first value of the learned margin: given, or drawn from a standard normal, the same on all processes."""
+    if args.margin_start is not None:
+        return args.margin_start
+    seed = args.seed if args.margin_seed is None else args.margin_seed
+    return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()
+
+
+def _warn_of_floor(start: float, floor: float) -> None:
+    share = NormalDist().cdf(floor)
+    logger.warning(
+        f"The learned margin starts at {start:.3f}, at or below its floor (margin_minimum={floor:g}): there it has no "
+        f"gradient, and the margin is the constant {floor:g} throughout. So it is with {share:.0%} of all draws; set "
+        "margin_start, or another margin_seed, to train it."
+    )

@@ -1,0 +1,111 @@
+"""AHNPL as its authors' code trains it: contrasts against all negatives, and thresholds in logits that start anew."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import TrainerCallback
+
+from hfcomp.data.columns import NEGATIVE_KINDS
+from hfcomp.losses import RunningThreshold
+from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.step_log import StepLog, with_present_kinds
+
+
+@dataclass
+class AHNPLReleasedConfig(CompositionalConfig):
+    """Arguments of [`AHNPLReleasedTrainer`]; the defaults are those of the released script."""
+
+    num_negatives: int = field(default=5, metadata={"help": "Negative captions read per row."})
+    multimodal_weight: float = field(
+        default=0.2, metadata={"help": "Of the textual and of the visual contrast with negatives, in nats."}
+    )
+    margin_weight: float = field(default=0.2, metadata={"help": "Of the hinge on own negatives, which is in logits."})
+    threshold_maximum: float = field(
+        default=10.0, metadata={"help": "Upper bound of the hinge's thresholds, in logits; the lower one is 0."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("multimodal_weight", "margin_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)}: expected at least 0, which switches the term off.")
+        if not self.threshold_maximum > 0:
+            raise ValueError(f"threshold_maximum={self.threshold_maximum}: expected above 0 (logits), or inf.")
+
+
+class AHNPLReleasedTrainer(CompositionalTrainer):
+    """Trains with the loss of the released code of AHNPL (Huang et al. 2025); `AHNPLTrainer` has the paper's.
+
+    Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. All are 0 in the
+    first batch of every epoch, as released; each batch sets those of the next from the similarities of the global
+    batch. They are saved beside the model, and a run resumed in the midst of an epoch keeps them. Evaluation leaves
+    them as they are. The log holds `threshold_<kind>`, in logits, for the kinds of the line's last batch.
+    """
+
+    config_class = AHNPLReleasedConfig
+    as_info_nce = {"multimodal_weight": 0.0, "margin_weight": 0.0}
+    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
+    # without kinds all negatives would share one threshold, in silence
+    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
+        self.add_callback(ThresholdReset(self.model.objective_state["threshold"]))
+
+    def objective_state(self, args: AHNPLReleasedConfig) -> dict[str, nn.Module]:
+        """The thresholds, one for each kind of negative."""
+        return {"threshold": RunningThreshold(len(NEGATIVE_KINDS), minimum=0.0, maximum=args.threshold_maximum)}
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The released loss of the global batch; in training also the thresholds of the next one."""
+        f = self.encode(model, inputs)
+        threshold = f.learned["threshold"]
+        given = (f.image, f.text, f.negative_text)
+        settings = {
+            "logit_scale": f.logit_scale,
+            "negative_kind": f.negative_kind,
+            "negative_mask": f.negative_text_mask,
+        }
+        loss, metrics = ahnpl_released_loss(
+            *given,
+            threshold=threshold,
+            multimodal_weight=self.args.multimodal_weight,
+            margin_weight=self.args.margin_weight,
+            rows=f.rows,
+            **settings,
+        )
+        if self.model.training:
+            following = logit_threshold(*given, previous=threshold, **settings)
+            self.model.objective_state["threshold"].update(following)
+        return self.report(loss, metrics, with_present_kinds(f), return_outputs)
+
+
+class ThresholdReset(TrainerCallback):
+    """Sets thresholds to 0 at the begin of every epoch, but not where a resumed run goes on in the midst of one.
+
+    Args:
+        threshold: the trainer's thresholds.
+    """
+
+    def __init__(self, threshold: RunningThreshold) -> None:
+        self.threshold = threshold
+        self.midway = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Looks where a resumed run was stopped: the Trainer begins its epoch a second time."""
+        self.midway = state.epoch is not None and state.epoch % 1 != 0
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Sets the thresholds on each process."""
+        if not self.midway:
+            self.threshold.update(torch.zeros_like(self.threshold()))
+        self.midway = False

@@ -1,0 +1,182 @@
+"""Text features of a model as it was before training, made once for a whole data set and read from disk after that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+from transformers.utils import logging
+
+from hfcomp.data.collators import texts_of_row
+from hfcomp.data.loading import TrainingRows
+from hfcomp.distributed import gather, gather_objects, rank, world_size
+from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.frozen_text import FrozenText
+
+logger = logging.get_logger(__name__)
+
+# `Trainer.push_to_hub` leaves out what begins with an underscore.
+FOLDER = "_reference_text"
+# Texts that a process encodes at a time, where mini_batch_size is not set.
+BATCH = 256
+# Batches among which texts are sorted by length, so that few tokens are padding.
+SORTED_BATCHES = 32
+
+
+class ReferenceText:
+    """Files of a frozen text tower's features of the texts of data sets.
+
+    A file is a NumPy array `[rows, 1 + K, D]` of float32: the caption's features of each row and those of its first
+    `num_negatives` negatives, zeros for a masked one. Its name tells model, tokenizer and texts: a file that is there
+    is not made again, by a run that goes on for example.
+
+    All processes have to make the same calls: they share the encoding, and one of each machine writes.
+
+    Args:
+        frozen: encodes the texts.
+        args: of the trainer; files lie in `_reference_text` of its `output_dir`.
+    """
+
+    def __init__(self, frozen: FrozenText, args: CompositionalConfig) -> None:
+        self.frozen = frozen
+        self.args = args
+        self.folder = Path(args.output_dir) / FOLDER
+        self._names: WeakKeyDictionary[TrainingRows, str] = WeakKeyDictionary()
+
+    def file_of(self, rows: TrainingRows) -> Path:
+        """The file of a data set, made now where a machine does not have it yet.
+
+        Raises:
+            ValueError: for texts that the collator would refuse, features that are not finite, or processes whose
+                data sets or models differ.
+            OSError: when a file cannot be written.
+        """
+        texts = None if rows in self._names else self._texts(rows)
+        if texts is not None:
+            self._names[rows] = self._name(texts)
+        path = self.folder / f"{self._names[rows]}.npy"
+        found = gather_objects((path.name, path.is_file()))
+        if len({name for name, _ in found}) > 1:
+            raise ValueError("the processes differ in texts or weights. Give all of them the same set and model.")
+        if not all(there for _, there in found):
+            self._make(path, texts or self._texts(rows))
+        return path
+
+    def _texts(self, rows: TrainingRows) -> list[list[str]]:
+        columns = [rows.column(name) for name in ("caption", "negative_captions")]
+        return [
+            texts_of_row({"caption": caption, "negative_captions": negatives}, index, self.args.num_negatives)
+            for index, (caption, negatives) in enumerate(zip(*columns, strict=True))
+        ]
+
+    def _name(self, texts: list[list[str]]) -> str:
+        digest = hashlib.sha256(self.frozen.fingerprint)
+        for row in texts:
+            digest.update(json.dumps(row).encode())
+        return digest.hexdigest()[:32]
+
+    def _make(self, path: Path, texts: list[list[str]]) -> None:
+        features = self._features([text for row in texts for text in row])
+        failure = self._write(path, features, len(texts)) if self.args.local_process_index == 0 else None
+        for _ in features:  # the other processes wait for this one's part
+            pass
+        failures = [message for message in gather_objects(None if failure is None else str(failure)) if message]
+        if failures:
+            raise OSError(f"the text features of before training could not be written: {failures[0]}") from failure
+
+    def _write(self, path: Path, features: Iterator[NDArray[np.float32]], rows: int) -> OSError | None:
+        """Writes a file that is there whole or not at all."""
+        partial = path.with_suffix(f".{rank()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for left in path.parent.glob(f"*.{rank()}.part"):  # by a process that was killed
+                left.unlink()
+            # not by a memory map, which kills the process when the disk is full
+            with partial.open("wb") as stream:
+                for number, part in enumerate(features):
+                    if number == 0:
+                        shape = (rows, 1 + self.args.num_negatives, part.shape[1])
+                        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                        np.lib.format.write_array_header_1_0(stream, header)
+                        _tell(path, shape)
+                    stream.write(part.astype("<f4").tobytes())
+            os.replace(partial, path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            return error
+        return None
+
+    def _features(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """Features `[m, D]` of all texts in their order, part by part; every process has to go through all of them."""
+        together = (self.args.mini_batch_size or BATCH) * world_size()
+        hidden = self.args.disable_tqdm or rank() > 0
+        bar = tqdm(total=len(texts), desc="reference texts", disable=hidden, unit="text", leave=False)
+        try:
+            self.frozen.to(self.args.device)
+            for start in range(0, len(texts), SORTED_BATCHES * together):
+                part = texts[start : start + SORTED_BATCHES * together]
+                order = sorted(range(len(part)), key=lambda place: len(part[place]))
+                batches = [order[at : at + together] for at in range(0, len(order), together)]
+                found = np.concatenate([self._encode([part[place] for place in batch]) for batch in batches])
+                bar.update(len(part))
+                yield found[np.argsort(order)]
+        finally:
+            self.frozen.to("cpu")
+            bar.close()
+
+    def _encode(self, texts: list[str]) -> NDArray[np.float32]:
+        """Features of one batch on all processes, each of which encodes an equal part; the last is filled up."""
+        size = -(-len(texts) // world_size())
+        own = [texts[min(place, len(texts) - 1)] for place in range(rank() * size, (rank() + 1) * size)]
+        (features,) = gather(self.frozen.encode(own), sizes=[size] * world_size())
+        exists = torch.tensor([[bool(text)] for text in texts], device=features.device)
+        features = features[: len(texts)] * exists
+        if not torch.isfinite(features).all():
+            raise ValueError("text features of before training are NaN or infinite: the model's weights are broken.")
+        return features.cpu().numpy()
+
+
+class WithReferenceText:
+    """A collator whose batches also hold the reference features of their rows, `[B, D]` and `[B, K, D]`.
+
+    Args:
+        collator: returns `row`, each row's index in the data set.
+        path: of the data set's file; it is opened in the process that collates.
+    """
+
+    def __init__(self, collator: Any, path: Path) -> None:
+        self.collator = collator
+        self.path = path
+        self._table: NDArray[np.float32] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """A batch of `len(rows)` rows."""
+        batch = self.collator(rows)
+        if "row" not in batch:  # the trainer refuses it
+            return batch
+        if self._table is None:
+            self._table = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        found = torch.from_numpy(self._table[batch["row"].numpy()])
+        return {**batch, "reference_text": found[:, 0], "reference_negative_text": found[:, 1:]}
+
+
+def _tell(path: Path, shape: tuple[int, int, int]) -> None:
+    if rank() > 0:
+        return
+    rows, texts, width = shape
+    logger.warning(
+        f"{rows * texts:,} texts of {rows:,} rows are encoded once by the model as it was before training; their "
+        f"features take {rows * texts * width * 4 / 1e6:,.1f} MB in {path}."
+    )

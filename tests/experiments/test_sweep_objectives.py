@@ -1,0 +1,169 @@
+"""Variants of a sweep that train another objective than the recipe's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hfcomp.experiments import sweep as sweep_module
+from hfcomp.experiments.session import open_session
+from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.experiments.sweep import read_sweep
+from hfcomp.experiments.sweep_report import print_sweep, write_sweep
+from hfcomp.experiments.sweep_results import SweepPlan
+from hfcomp.trainers.ce_clip import CEClipTrainer
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+
+INFO_NCE = "hfcomp.trainers.info_nce:InfoNCETrainer"
+CE_CLIP = "hfcomp.trainers.ce_clip:CEClipTrainer"
+VALUES = {
+    "seeds": [1],
+    "settings": {"all": {"margin": "static"}},
+    "variants": {"cement": {}, "plain": {"objective": INFO_NCE, "num_negatives": 0}},
+    "reference": "plain",
+}
+NOTE = f"plain: {INFO_NCE} has no margin; left out of its runs"
+
+
+def read(folder: Path, *words: str, recipe: str = "slipform", **changes: object):
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
+    return read_sweep(recipe, ["--report", str(path), *words])
+
+
+def test_a_variant_trains_its_own_objective_with_the_fields_that_it_has(tmp_path):
+    sweep = read(tmp_path, "--learning_rate", "0.5")
+    own, plain = sweep.first("cement"), sweep.first("plain")
+    assert (own.trainer_class, plain.trainer_class) == (CementTrainer, InfoNCETrainer)
+    assert plain.experiment.objective == INFO_NCE
+    lacking = {"margin"}
+    assert set(own.trainer_arguments) - set(plain.trainer_arguments) == lacking
+    for key in set(own.trainer_arguments) - lacking:
+        assert plain.trainer_arguments[key] == own.trainer_arguments[key], key
+    assert plain.trainer_arguments["num_negatives"] == 0 and plain.trainer_arguments["learning_rate"] == 0.5
+    assert sweep.notes == [NOTE] and sweep.plan.objectives == {"plain": INFO_NCE}
+
+
+def test_a_variants_own_fields_get_the_kinds_of_its_trainer(tmp_path):
+    """YAML reads 1e-1 as a text; `margin` is a text for the recipe's trainer, and unknown to this one."""
+    fields = {"objective": CE_CLIP, "rank_weight": "1e-1", "weight_decay": "2e-1"}
+    sweep = read(tmp_path, variants={"cement": {}, "other": fields}, reference="other")
+    found = sweep.first("other")
+    assert found.trainer_class is CEClipTrainer
+    assert (found.trainer_arguments["rank_weight"], found.trainer_arguments["weight_decay"]) == (0.1, 0.2)
+
+
+def test_the_recipes_own_objective_is_no_other(tmp_path):
+    sweep = read(tmp_path, variants={"one": {"objective": "hfcomp.trainers.cement:CementTrainer"}}, reference="one")
+    assert sweep.notes == [] and sweep.plan.objectives == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"variants": {"plain": {"objective": INFO_NCE, "margin": "none"}}},
+            "plain: unknown field 'margin' of hfcomp",
+        ),
+        ({"variants": {"plain": {"objective": INFO_NCE, "learning_rat": 1}}}, "Did you mean 'learning_rate'?"),
+        ({"variants": {"plain": {"objective": f"{INFO_NCE}s"}}}, "plain: objective 'hfcomp.trainers.info_nce:InfoNCE"),
+        ({"variants": {"plain": {"objective": 3}}}, "plain: objective: found 3, expected module:class"),
+        ({"variants": {"plain": {"objective": CE_CLIP, "rank_weight": "low"}}}, "plain: argument --rank_weight"),
+        ({"variants": {"plain": {"objective": INFO_NCE, "batch_size": 8}}}, "plain: batch_size changes the rows or"),
+        ({"variants": {"plain": {"max_steps": 9}}}, "plain: max_steps changes the steps. Make it a setting."),
+        ({"settings": {"all": {"objective": INFO_NCE}}}, "settings: all: objective is the same for all runs"),
+    ],
+)
+def test_a_wrong_variant_is_refused_by_file_and_name(tmp_path, changes, message):
+    with pytest.raises(ValueError) as caught:
+        read(tmp_path, **changes)
+    assert message in str(caught.value) and "mine.yaml: " in str(caught.value)
+
+
+def test_a_field_that_no_trainer_of_the_recipe_has_stays_unknown(tmp_path):
+    """What is dropped are fields of the recipe's own trainer, not mistyped ones."""
+    with pytest.raises(ValueError, match="mine.yaml: variants: plain: unknown field 'edit_nois'"):
+        read(tmp_path, settings={"all": {"edit_nois": 0.5}}, variants={"plain": VALUES["variants"]["plain"]})
+
+
+def test_the_command_line_does_not_set_a_variants_own_field(tmp_path):
+    variants = {"plain": {"objective": CE_CLIP, "rank_weight": 1.0}}
+    with pytest.raises(ValueError, match="command line: --rank_weight is set by .*mine.yaml: variants: plain"):
+        read(tmp_path, "--rank_weight", "2", variants=variants, recipe="ceclip", settings={"all": {}})
+
+
+def test_neighbours_that_a_variant_does_not_read_are_refused(tmp_path):
+    fields = {"hard_images": 3, "num_neighbours": 1}
+    variants = {"plain": {}, "other": {"objective": CE_CLIP}}
+    with pytest.raises(ValueError, match="variants: other: hard_images=3 finds neighbours that .* does not read"):
+        read(tmp_path, recipe="negclip", settings={"all": fields}, variants=variants)
+
+
+def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path, monkeypatch):
+    """Also where one of them reads no negatives: rows are made for the one that reads most."""
+    trained, session = [], open_session({"use_cpu": True})
+
+    def train(self: Run, *_: object) -> object:
+        trained.append(self)
+        return type("Cost", (), {"name": self.name, "steps": 4 + ("plain" in self.name)})
+
+    monkeypatch.setattr(Run, "train", train)
+    sweep = read(tmp_path, "--dataset_rows", "40", recipe="ceclip", settings={"all": {}})
+    costs = sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, session)
+    assert [run.trainer_class for run in trained] == [CEClipTrainer, InfoNCETrainer]
+    assert trained[0].rows is trained[1].rows and {len(texts) for texts in trained[1].rows["negative_captions"]} == {3}
+    assert {key: {run.arguments[key] for run in trained} for key in ("seed", "max_steps")} == {
+        "seed": {1},
+        "max_steps": {250},
+    }
+    sweep_module._tell_unequal_steps(costs, session)
+    assert session.notes[-1] == "numbers of steps differ: all/1/cement 4, all/1/plain 5"
+
+
+MEASURE = {"value": 0.5, "lowest": 0.5, "highest": 0.5, "minus": {"value": 0.1, "low": -0.2, "high": 0.4, "p": 0.5}}
+FACTS = {
+    "method": "Slipform",
+    "caveat": "A caveat.",
+    "notes": [NOTE],
+    "config": {"objective": "hfcomp.trainers.cement:CementTrainer"},
+}
+
+
+def made_up(plan: SweepPlan) -> dict[str, object]:
+    """Results in which the variants with another objective log nothing."""
+    variants = {
+        name: {
+            "measures": {"m": MEASURE},
+            "logged": dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0),
+        }
+        for name in plan.variants
+    }
+    return {"measures": ["m"], "base": {"m": 0.5}, "settings": {"all": variants}}
+
+
+def test_the_report_says_who_trains_what(tmp_path):
+    plan = replace(read(tmp_path).plan, logged=["margin"])
+    costs = {"steps": 1, "images": 1, "texts": 1, "seconds": 1.0, "images_per_second": 1.0, "peak_memory_gib": 1.0}
+    stages = [StageSummary(f"all/1/{name}", **costs, loss=1.0, truncated_text_share=0.0) for name in plan.variants]
+    write_sweep(tmp_path, plan, made_up(plan), stages=stages, facts=FACTS)
+    report = (tmp_path / "report.md").read_text()
+    assert f"- plain trains `{INFO_NCE}`\n- cement: `hfcomp.trainers.cement:CementTrainer`\n" in report
+    assert f"- {NOTE}\n" in report
+    assert "| mean margin in training |  | 1.000 | - |" in report
+
+
+def test_long_names_of_logged_metrics_leave_room_for_the_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    plan = replace(read(tmp_path).plan, logged=["active_positive_margins", "active_negative_margins"])
+    print_sweep(plan, made_up(plan), FACTS, tmp_path)
+    shown = capsys.readouterr().out
+    assert "plain: trains InfoNCETrainer" in shown
+    assert re.search(
+        r"^cement +50\.0 +50\.0 to 50\.0 +\+10\.0 \[-20\.0, \+40\.0\] +0\.500 +1\.00 +1\.00 *$", shown, re.M
+    )
