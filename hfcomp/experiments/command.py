@@ -10,7 +10,8 @@ from pathlib import Path
 from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe, split_options
-from hfcomp.experiments.sweep import find_report, is_sweep, read_sweep, run_sweep
+from hfcomp.experiments.sweep import read_sweep, run_sweep
+from hfcomp.experiments.sweep_file import find_report, is_sweep
 from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff
 

@@ -20,13 +20,11 @@ from hfcomp import __version__
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
-from hfcomp.experiments.embedding_distances import distances
+from hfcomp.experiments.embedding_distances import BASE_STEP, Tables, distances
 from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.outcomes import FOLDER, read_stored, store
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary
-
-BASE_STEP = 0
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,14 @@ def read_embedding_plan(values: Any, variants: Collection[str], *, where: str) -
     known = [f.name for f in fields(EmbeddingPlan)]
     for key in values:
         if key not in known:
-            raise ValueError(f"{where}: unknown key {key!r}.{nearest(key, known)} Known: {', '.join(known)}.")
+            raise ValueError(f"{where}: unknown key {key!r}.{nearest(str(key), known)} Known: {', '.join(known)}.")
     chosen = values["variants"]
     if not isinstance(chosen, list) or not chosen or len(set(map(str, chosen))) < len(chosen):
         raise ValueError(f"{where}: variants: found {chosen!r}, expected a list of different variants.")
     for name in chosen:
         if name not in variants:
-            raise ValueError(f"{where}: variants: {name!r} is none of {', '.join(variants)}.{nearest(name, variants)}")
+            close = nearest(str(name), variants)
+            raise ValueError(f"{where}: variants: {name!r} is none of {', '.join(variants)}.{close}")
     plan = EmbeddingPlan(**values)
     for key, least in (("rows", 2), ("checkpoints", 1), ("examples", 0)):
         value = getattr(plan, key)
@@ -96,8 +95,9 @@ def read_embedding_plan(values: Any, variants: Collection[str], *, where: str) -
 class EmbeddingPaths:
     """Trains the variants that are followed, scores their checkpoints and removes them.
 
-    Saving changes no weight. A run that is killed while it trains begins anew, for its checkpoints hold the model
-    only; one that is killed later goes on: a checkpoint that is scored is not scored again.
+    Saving changes no weight; until a run has ended its checkpoints lie on disk, each as large as the model. A run that
+    is killed while it trains begins anew, for they hold the model only; one that is killed later goes on: a checkpoint
+    that is scored is not scored again.
 
     Attributes:
         plan: whose embeddings are followed.
@@ -115,7 +115,7 @@ class EmbeddingPaths:
     base: Path | str
     session: Session
     device: str | None = None
-    tables: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)
+    tables: dict[str, Tables] = field(default_factory=dict)
 
     def train(self, variant: str, run: Run, folder: Path) -> StageSummary:
         """Trains a run as `Run.train` does, and scores the base and its checkpoints.
@@ -126,8 +126,10 @@ class EmbeddingPaths:
             folder: of the run.
         """
         state = self.session.state
-        if state.is_main_process and self._must_train_again(variant, folder):
-            (folder / SUMMARY_FILE).unlink()
+        if state.is_main_process:
+            self._scored_base()  # first, so that rows that cannot be embedded cost no training
+            if self._must_train_again(variant, folder):
+                (folder / SUMMARY_FILE).unlink()
         state.wait_for_everyone()
         kept = {"save_strategy": "steps", "save_steps": self.plan.save_steps, "save_only_model": True}
         arguments = {**run.arguments, **kept, "save_total_limit": None}
@@ -137,14 +139,17 @@ class EmbeddingPaths:
         state.wait_for_everyone()
         return cost
 
-    def _score(self, variant: str, folder: Path, steps: int) -> dict[int, pd.DataFrame]:
-        tables = {BASE_STEP: self._scored(self.base, identity(self.base), self._path(None, BASE_STEP))}
+    def _score(self, variant: str, folder: Path, steps: int) -> Tables:
+        tables = {BASE_STEP: self._scored_base()}
         weights = identity(folder)
         for step in self.plan.checkpoint_steps(steps):
             place = folder if step == steps else folder / f"checkpoint-{step}"
             tables[step] = self._scored(place, weights, self._path(variant, step))
             _remove(folder / f"checkpoint-{step}")
         return tables
+
+    def _scored_base(self) -> pd.DataFrame:
+        return self._scored(self.base, identity(self.base), self._path(None, BASE_STEP))
 
     def _scored(self, place: Path | str, weights: str, path: Path) -> pd.DataFrame:
         """Distances of a model, stored ones where there are."""

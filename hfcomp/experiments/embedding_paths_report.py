@@ -13,10 +13,9 @@ from PIL import Image
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.comparison import Unit, percent, points, with_interval
-from hfcomp.experiments.embedding_distances import PAIRS
-from hfcomp.experiments.embedding_paths import BASE_STEP, EmbeddingPaths
+from hfcomp.experiments.embedding_distances import BASE_STEP, NEAREST, PAIRS, middle_step, summarize_paths
+from hfcomp.experiments.embedding_paths import EmbeddingPaths
 from hfcomp.experiments.embedding_paths_figure import draw_paths
-from hfcomp.experiments.embedding_paths_results import NEAREST, middle_step, summarize_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.sheets import Sheet, escaped, markdown_table
 from hfcomp.experiments.sweep_results import SweepPlan
@@ -26,20 +25,26 @@ FIGURE = "embeddings.png"
 EXAMPLE_SIZE = 160  # pixels of the longer side
 DISTANCE = Unit(1, 3)
 LEGEND = (
-    "Mean distances 1 - cosine (0 to 2) over {rows} rows of {source} and the negatives of each; intervals of 95 % "
+    "Mean distances 1 - cosine (0 to 2) over {rows} rows of {source}, each with its negatives; intervals of 95 % "
     "draw whole images. These are the runs of {setting}, seed {seed}; what another seed would change is not "
     "shown. The perturbed image is image + (negative text - text), normalised, of each model's own embeddings (AHNPL, "
-    "Eqs. 1 and 2; the form is that of its Table 5). Nearest: percent of rows whose image is nearer to its text than "
-    "to each of its negatives. The seconds that these runs took include the writing of checkpoints."
+    "Eqs. 1 and 2; the form is that of its Table 5). The last line of a table is no distance but the percentage of "
+    "rows whose image is nearer to its text than to each of its negatives. The seconds that these runs took include "
+    "the writing of checkpoints."
+)
+CAPTION = (
+    "Means over {rows} rows of {source}, each with its negatives; bands: 95 % intervals that draw whole images.\n"
+    "One run a panel: {setting}, seed {seed}. {caveat}"
 )
 
 
-def write_paths(paths: EmbeddingPaths, plan: SweepPlan) -> list[str]:
+def write_paths(paths: EmbeddingPaths, plan: SweepPlan, caveat: str) -> list[str]:
     """Writes `embeddings.json`, with matplotlib `embeddings.png`, and the examples' images `embeddings-example-1.png`.
 
     Args:
         paths: whose variants are trained and scored.
         plan: of the sweep.
+        caveat: of a single run, below the figure.
 
     Returns:
         Lines of Markdown for the sweep's report.
@@ -49,7 +54,7 @@ def write_paths(paths: EmbeddingPaths, plan: SweepPlan) -> list[str]:
     contents = {**facts, "digest": paths.rows.digest, "plan": asdict(paths.plan), "variants": variants}
     files.write_results(paths.folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
     lines = ["## Embeddings through training", "", escaped(LEGEND.format(**facts)), ""]
-    if draw_paths(paths.folder / FIGURE, variants):
+    if draw_paths(paths.folder / FIGURE, variants, CAPTION.format(caveat=caveat, **facts)):
         lines += [f"![distances between embeddings, one panel a variant]({FIGURE})", ""]
     for variant, found in variants.items():
         sheet = _means(variant, found)
@@ -79,7 +84,9 @@ def _means(variant: str, found: dict[str, Any]) -> Sheet:
     for name in (*PAIRS, NEAREST):
         unit = DISTANCE if name in PAIRS else Unit(100, 1)
         values = [with_interval(by_step[step][name], unit) for step in stages.values()]
-        rows.append([name, *values, points(found["change"][name], unit)])
+        rows.append(
+            [name if name in PAIRS else "nearest to its text, %", *values, points(found["change"][name], unit)]
+        )
     return Sheet(f"{variant}: distances", ["pair", *stages, "end minus base"], rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from datasets import Dataset
@@ -19,11 +20,11 @@ from hfcomp.experiments.session import Session
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows of which each has a caption and at least one negative.
+    """Rows of which each has an image, a caption and at least one negative.
 
     Attributes:
         images: `[n]`, undecoded.
-        names: `[n]`, of each row's image.
+        names: `[n]`, of each row's image: its `image_id`, else its content.
         captions: `[n]`.
         negatives: `[n]` lists of one or more, without the empty ones.
         source: what they are, for the report.
@@ -63,8 +64,8 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
     """Rows like those of training that are not among them.
 
     Of the sandbox: other scenes with the same kinds and number of negatives, without the noise of training, so that
-    every caption is true and every negative false. Else the first rows with a negative of the set that
-    `evaluation: own` scores.
+    every caption is true and every negative false. Else the first rows with an image and a negative of the
+    set that `evaluation: own` scores.
 
     Args:
         recipe: of the runs.
@@ -84,7 +85,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
     with session.state.main_process_first():  # the others find what it cached
         if config.dataset == SANDBOX:
             rows = _sandbox_rows(config, wanted, seed, num_negatives, tell)
-            source = f"the sandbox, seed {seed}"
+            source = f"the sandbox (seed {seed})"
         else:
             rows = _own_rows(config, own_names, tell)
             source = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
@@ -115,18 +116,18 @@ def _own_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Datase
 def _chosen(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
     captions = rows["caption"][:]
     negatives = [[text for text in texts or [] if text and text.strip()] for texts in rows["negative_captions"]]
-    chosen = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]][:wanted]
+    usable = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]]
+    cells = undecoded(rows)["image"]
+    keys = ((row, image_key(cells[row], f"embeddings: column 'image', row {row}")) for row in usable)
+    chosen = dict(islice(((row, key) for row, key in keys if key is not None), wanted))
     if not chosen:
         raise ValueError(
-            f"embeddings: none of the {len(rows):,} rows of {source} has a caption and a negative caption. Choose "
-            "another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
+            f"embeddings: none of the {len(rows):,} rows of {source} has an image, a caption and a negative caption. "
+            "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
         )
-    part = undecoded(rows.select(chosen))
-    named = part["image_id"][:] if "image_id" in part.column_names else [None] * len(chosen)
-    names = [f"row {row}" if name is None else str(name) for row, name in zip(chosen, named, strict=True)]
-    images, captions = part["image"][:], [captions[row] for row in chosen]
-    own = [negatives[row] for row in chosen]
-    digest = hashlib.sha256(repr((names, captions, own)).encode())
-    for row, image in enumerate(images):
-        digest.update(image_key(image, f"embeddings: column 'image', row {chosen[row]}") or b"missing")
-    return HeldOutRows(images, names, captions, own, source, digest.hexdigest()[:16])
+    named = rows["image_id"] if "image_id" in rows.column_names else dict.fromkeys(chosen)
+    # rows that share an image are one draw of an interval, also where the set does not name its images
+    names = [f"image {key.hex()}" if named[row] is None else str(named[row]) for row, key in chosen.items()]
+    captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
+    digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))
+    return HeldOutRows([cells[row] for row in chosen], names, captions, own, source, digest.hexdigest()[:16])

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hfcomp import __version__
-from hfcomp.data.columns import nearest
 from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, check_source, held_out_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import evaluate_models
+from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.program import (
+    CAVEATS,
     base_model,
     load_rows,
     method_run,
@@ -27,25 +25,13 @@ from hfcomp.experiments.program import (
     prepare,
     run_facts,
 )
-from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, recipes_folder, split_options
+from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import StageSummary
+from hfcomp.experiments.sweep_file import find_report, read_sweep_file
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
-from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_sweep
+from hfcomp.experiments.sweep_results import SweepPlan, measures_of, part_name, summarize_sweep
 from hfcomp.experiments.sweep_variants import Variant, read_part, read_variant
-
-KEYS = ("seeds", "settings", "variants", "reference", "logged", "benchmarks", "embeddings")
-# What all runs of a sweep share, but for a variant's objective.
-SHARED_FIELDS = {
-    *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
-    *("column_names", "output_dir", "seed"),
-}
-SHARED_PREFIXES = ("base_", "evaluation")
-# What the variants of a setting share, beside the fields of the experiment.
-STEP_FIELDS = {
-    *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
-    *("dataloader_drop_last", "data_seed"),
-}
 
 
 @dataclass(frozen=True)
@@ -89,10 +75,11 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
         FileNotFoundError: naming the sweeps that exist.
     """
     options, words = split_options(arguments)
-    path = find_report(name, options.report)
-    values = _checked(yaml.safe_load(path.read_text()), path)
+    path, overridden = find_report(name, options.report), overridden_fields(words)
     recipe = read_recipe(name, arguments)
-    if "output_dir" not in overridden_fields(words):
+    known = {f.name for part in (ExperimentConfig, recipe.trainer_class.config_class) for f in fields(part) if f.init}
+    values = read_sweep_file(path, known=known, overridden=overridden)
+    if "output_dir" not in overridden:
         recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
     recipe.given["report"] = values
     variants = {key: read_variant(own, name=key, file=str(path)) for key, own in values["variants"].items()}
@@ -103,10 +90,9 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
     plan = SweepPlan(*names, reference=values["reference"], objectives=other, **shown)
     where = f"{path}: embeddings"
-    sweep = Sweep(
-        recipe, plan, parts, read_embedding_plan(values.get("embeddings"), plan.variants, where=where), notes
-    )
-    if sweep.embeddings is not None:
+    embeddings = read_embedding_plan(values.get("embeddings"), plan.variants, where=where)
+    sweep = Sweep(recipe, plan, parts, embeddings, notes)
+    if embeddings is not None:
         check_source(sweep.first(plan.reference).experiment, where=where)
     return sweep
 
@@ -127,86 +113,29 @@ def _parts(
     return parts, notes
 
 
-def find_report(recipe: str, name: str) -> Path:
-    """The YAML file of a sweep or a study of concepts: a path, or a name beside the recipe's files.
-
-    Raises:
-        FileNotFoundError: naming the reports of the recipe.
-    """
-    if Path(name).is_file():
-        return Path(name)
-    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    known = [path for path in sorted(folder.glob("*.yaml")) if {"variants", "accuracy"} & _keys(path)]
-    for path in known:
-        if path.stem == name.removesuffix(".yaml"):
-            return path
-    names = [path.stem for path in known]
-    listed = f"Known: {', '.join(names)}." if names else "It has none."
-    raise FileNotFoundError(f"no report {name!r} of {recipe}.{nearest(name, names)} {listed}")
-
-
-def is_sweep(path: Path) -> bool:
-    """Whether a file is a sweep, and no study of concepts."""
-    return "accuracy" not in _keys(path)
-
-
-def _keys(path: Path) -> set[str]:
-    values = yaml.safe_load(path.read_text())
-    return set(values) if isinstance(values, dict) else set()
-
-
-def _checked(values: Any, path: Path) -> dict[str, Any]:
-    if not isinstance(values, dict) or not {"seeds", "settings", "variants", "reference"} <= values.keys():
-        raise ValueError(f"{path}: a sweep is a mapping with seeds, settings, variants and reference.")
-    for key in values:
-        if key not in KEYS:
-            raise ValueError(f"{path}: unknown key {key!r}.{nearest(key, KEYS)} Known: {', '.join(KEYS)}.")
-    seeds = values["seeds"]
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
-        raise ValueError(f"{path}: seeds: found {seeds!r}, expected a list of whole numbers.")
-    for key in ("settings", "variants"):
-        _check_parts(values[key], f"{path}: {key}", only_trainer=key == "variants")
-    if values["reference"] not in values["variants"]:
-        raise ValueError(f"{path}: reference {values['reference']!r} is none of {', '.join(values['variants'])}.")
-    return values
-
-
-def _check_parts(parts: Any, where: str, *, only_trainer: bool) -> None:
-    if not isinstance(parts, dict) or not parts or not all(isinstance(part or {}, dict) for part in parts.values()):
-        raise ValueError(f"{where}: found {parts!r}, expected names, each with a mapping of fields: clean: {{}}.")
-    experiment = {f.name for f in fields(ExperimentConfig)}
-    for name, part in parts.items():
-        for key in part or {}:
-            if only_trainer and key == "objective":
-                continue
-            if key in SHARED_FIELDS or key.startswith(SHARED_PREFIXES):
-                raise ValueError(f"{where}: {name}: {key} is the same for all runs of a sweep. Set it for the recipe.")
-            if only_trainer and key in experiment | STEP_FIELDS:
-                what = "the steps" if key in STEP_FIELDS else "the rows or batches"
-                raise ValueError(f"{where}: {name}: {key} changes {what}. Make it a setting.")
-
-
 def run_sweep(sweep: Sweep) -> Path:
     """Trains and evaluates every part, and returns the folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `<setting>/<seed>/<variant>/`, `evaluation/` with
-    the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `EmbeddingPaths` writes.
+    the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `write_paths` writes.
     Started again with the same values it goes on where it was killed.
     """
     plan = sweep.plan
     session = open_session(sweep.recipe.trainer_arguments)
-    runs = f"{len(plan.settings)} settings, {len(plan.seeds)} seeds, {len(plan.variants)} variants"
-    session.state.print(f"hfcomp {__version__}: {sweep.recipe.experiment.method}, {runs}")
+    sizes = f"settings {len(plan.settings)}, seeds {len(plan.seeds)}, variants {len(plan.variants)}"
+    session.state.print(f"hfcomp {__version__}: {sweep.recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
+    _check_parts(sweep)
     evaluate = prepare(sweep.recipe, session)
     for note in sweep.notes:
         session.tell(note)
-    for part in sweep.parts.values():
-        method_run(part, None).check()
     held_out = _held_out(sweep, session)
     with run_folder(output_folder(sweep.recipe), sweep.recipe.given, session.state) as folder:
         session.state.print(f"-> {folder}")
         stages: list[StageSummary] = []
         models: dict[str, Path | str] = {"base": base_model(sweep.recipe, folder)}
+        if session.state.is_main_process:  # a benchmark that is not evaluated costs no training
+            measures_of(evaluate_models(sweep.recipe, folder, models, evaluate, session).items, plan.benchmarks)
+        session.state.wait_for_everyone()
         paths = _paths(sweep, held_out, folder, models["base"], session)
         for setting in plan.settings:
             for seed in plan.seeds:
@@ -215,15 +144,43 @@ def run_sweep(sweep: Sweep) -> Path:
                 stages += costs
         if session.state.is_main_process:
             outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
-            further = write_paths(paths, plan) if paths else []
             facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
-            results = summarize_sweep(outcomes.items, plan, folder)
-            write_sweep(folder, plan, results, stages=stages, facts=facts, further=further)
-            print_sweep(plan, results, facts, folder)
+            _report(plan, folder, outcomes, stages, facts, paths)
             finish(folder)
         session.state.wait_for_everyone()
     session.close()
     return folder
+
+
+def _check_parts(sweep: Sweep) -> None:
+    """Builds the config of every part, so that a wrong value costs nothing."""
+    for key, part in sweep.parts.items():
+        try:
+            method_run(part, None).check()
+        except ValueError as error:
+            raise ValueError(f"{part_name(*key)}: {error}") from error
+
+
+def _report(
+    plan: SweepPlan,
+    folder: Path,
+    outcomes: Outcomes,
+    stages: list[StageSummary],
+    facts: dict[str, Any],
+    paths: EmbeddingPaths | None,
+) -> None:
+    further = write_paths(paths, plan, facts["caveat"]) if paths else []
+    facts = {**facts, "caveat": _caveat(facts["caveat"], plan)}
+    results = summarize_sweep(outcomes.items, plan, folder)
+    write_sweep(folder, plan, results, stages=stages, facts=facts, further=further)
+    print_sweep(plan, results, facts, folder)
+
+
+def _caveat(usual: str, plan: SweepPlan) -> str:
+    """The one of a single run, which says on real data that there is one seed."""
+    if usual in CAVEATS.values() or len(plan.seeds) == 1:
+        return usual
+    return f"{len(plan.seeds)} seeds: the lowest and the highest are shown beside each mean."
 
 
 def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:

@@ -43,10 +43,10 @@ def read_variant(found: dict[str, Any] | None, *, name: str, file: str) -> Varia
     Raises:
         ValueError: for an objective that cannot be imported or is no trainer.
     """
-    own = dict(found or {})
+    own, where = dict(found or {}), f"{file}: variants: {name}"
     if "objective" not in own:
-        return Variant(None, own, file)
-    where, objective = f"{file}: variants: {name}", own.pop("objective")
+        return Variant(None, own, where)
+    objective = own.pop("objective")
     if not isinstance(objective, str):
         raise ValueError(f"{where}: objective: found {objective!r}, expected module:class of a trainer.")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -12,12 +13,12 @@ from torch import nn
 from transformers.utils import logging
 
 from hfcomp.data.columns import NEGATIVE_KINDS
-from hfcomp.losses import LearnedMargin, RunningThreshold, adaptive_threshold, ahnpl_loss, perturb_image
+from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_image
 from hfcomp.modeling import Features
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.trainers.reference_text import ReferenceText, WithReferenceText
-from hfcomp.trainers.step_log import StepLog, with_present_kinds
+from hfcomp.trainers.thresholds import ThresholdTrainer
 
 logger = logging.get_logger(__name__)
 
@@ -48,7 +49,9 @@ class AHNPLConfig(CompositionalConfig):
         default=None,
         metadata={"help": "First value of the learned margin, in cosine; unset: drawn from a standard normal."},
     )
-    margin_seed: int | None = field(default=None, metadata={"help": "Of that draw; unset: seed."})
+    margin_seed: int | None = field(
+        default=None, metadata={"help": "Of that draw; unset: seed. With a margin_start nothing is drawn."}
+    )
     margin_minimum: float = field(default=0.2, metadata={"help": "Floor of the learned margin, in cosine."})
 
     def __post_init__(self) -> None:
@@ -60,26 +63,23 @@ class AHNPLConfig(CompositionalConfig):
                 "shift_gradient=True, but the features of a frozen source have no gradient. Set shift_source='live', "
                 "or leave shift_gradient out."
             )
-        for name in WEIGHTS:
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)}: expected at least 0, which switches the term off.")
+        self.check_weights(*WEIGHTS)
         if not -1 <= self.margin_minimum <= 1:
             raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine, -1 to 1.")
         if self.margin_start is not None and not math.isfinite(self.margin_start):
             raise ValueError(f"margin_start={self.margin_start}: expected a number, or leave it out for a draw.")
-        if self.margin_start is not None and self.margin_seed is not None:
-            raise ValueError("margin_start and margin_seed are both set, but a start that is given is not drawn.")
 
 
-class AHNPLTrainer(CompositionalTrainer):
+class AHNPLTrainer(ThresholdTrainer):
     """Trains with the AHNPL loss as the paper writes it (Huang et al. 2025, section 3).
 
     Needs `negative_captions` and `negative_kinds`. An image is moved as its caption would have to move to become a
     negative (Eqs. 1-2); the paper takes these text features from "a pretrained CLIP model", so that our default is
     `shift_source="frozen"`: the model as it was given, whose features of all captions and negatives are encoded once,
-    when training or an evaluation begins, into a file under `output_dir` (4 * D * (1 + K) bytes for a row). Released
-    code takes the model in training without gradient: `"live"`. With `multimodal_weight=0` nothing is encoded
-    beforehand, and `loss_visual_negative` is logged with the live shift.
+    when training or an evaluation begins, into a file under `output_dir` (4 * D * (1 + K) bytes for a row). To resume
+    a run give the same model again; another, such as the checkpoint itself, is refused. Released code takes the model
+    in training without gradient: `"live"`. With `multimodal_weight=0` nothing is encoded beforehand, and
+    `loss_visual_negative` is logged with the live shift.
 
     The margin of Eq. 8 is learned. By Eq. 8 it can only fall, and at or below its floor it has no gradient and is the
     floor for good; the log's `margin` is the value after the floor. Each kind of negative has a threshold of its own
@@ -94,13 +94,9 @@ class AHNPLTrainer(CompositionalTrainer):
 
     config_class = AHNPLConfig
     as_info_nce = dict.fromkeys(WEIGHTS, 0.0)
-    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
-    # without kinds all negatives would share one threshold, in silence
-    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
         self.reference = None
         if "reference_text" in self.uses:
             self.reference = ReferenceText(FrozenText(self.model.backbone, self.processing_class), self.args)
@@ -123,10 +119,8 @@ class AHNPLTrainer(CompositionalTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The AHNPL loss of the global batch; in training also the thresholds of the next one."""
+        """The AHNPL loss of the global batch."""
         f = self.encode(model, inputs)
-        threshold = f.learned["threshold"]
-        negatives = {"negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
         loss, metrics = ahnpl_loss(
             f.image,
             f.text,
@@ -134,15 +128,13 @@ class AHNPLTrainer(CompositionalTrainer):
             f.negative_text,
             logit_scale=f.logit_scale,
             margin=f.learned["margin"],
-            threshold=threshold,
+            threshold=f.learned["threshold"],
+            negative_kind=f.negative_kind,
+            negative_mask=f.negative_text_mask,
             rows=f.rows,
             **{name: getattr(self.args, name) for name in WEIGHTS},
-            **negatives,
         )
-        if self.model.training:
-            following = adaptive_threshold(f.image, f.text, f.negative_text, previous=threshold, **negatives)
-            self.model.objective_state["threshold"].update(following)
-        return self.report(loss, metrics, with_present_kinds(f), return_outputs)
+        return self.report(loss, metrics, f, return_outputs)
 
     def _shift_texts(self, f: Features) -> tuple[torch.Tensor, torch.Tensor]:
         if self.reference is not None:
@@ -155,6 +147,16 @@ class AHNPLTrainer(CompositionalTrainer):
         if self.args.shift_gradient:
             return f.text, f.negative_text
         return f.text.detach(), f.negative_text.detach()
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.reference is not None and self.args.should_save:
+            self.reference.frozen.sign(Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.reference is not None:
+            self.reference.frozen.check(resume_from_checkpoint)
 
     def _get_dataloader(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         if self.reference is None:
@@ -170,6 +172,8 @@ class AHNPLTrainer(CompositionalTrainer):
 def start_of_margin(args: AHNPLConfig) -> float:
     """The first value of the learned margin: given, or drawn from a standard normal, the same on all processes."""
     if args.margin_start is not None:
+        if args.margin_seed is not None:
+            logger.warning(f"margin_start={args.margin_start:g} is given: margin_seed={args.margin_seed} draws nothing.")
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
     return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +12,9 @@ from transformers import TrainerCallback
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.step_log import StepLog, with_present_kinds
+from hfcomp.modeling import Features
+from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.thresholds import ThresholdTrainer
 
 
 @dataclass
@@ -32,14 +32,12 @@ class AHNPLReleasedConfig(CompositionalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("multimodal_weight", "margin_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)}: expected at least 0, which switches the term off.")
+        self.check_weights("multimodal_weight", "margin_weight")
         if not self.threshold_maximum > 0:
             raise ValueError(f"threshold_maximum={self.threshold_maximum}: expected above 0 (logits), or inf.")
 
 
-class AHNPLReleasedTrainer(CompositionalTrainer):
+class AHNPLReleasedTrainer(ThresholdTrainer):
     """Trains with the loss of the released code of AHNPL (Huang et al. 2025); `AHNPLTrainer` has the paper's.
 
     Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. All are 0 in the
@@ -50,13 +48,9 @@ class AHNPLReleasedTrainer(CompositionalTrainer):
 
     config_class = AHNPLReleasedConfig
     as_info_nce = {"multimodal_weight": 0.0, "margin_weight": 0.0}
-    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
-    # without kinds all negatives would share one threshold, in silence
-    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
         self.add_callback(ThresholdReset(self.model.objective_state["threshold"]))
 
     def objective_state(self, args: AHNPLReleasedConfig) -> dict[str, nn.Module]:
@@ -66,31 +60,37 @@ class AHNPLReleasedTrainer(CompositionalTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The released loss of the global batch; in training also the thresholds of the next one."""
+        """The released loss of the global batch."""
         f = self.encode(model, inputs)
-        threshold = f.learned["threshold"]
-        given = (f.image, f.text, f.negative_text)
-        settings = {
-            "logit_scale": f.logit_scale,
-            "negative_kind": f.negative_kind,
-            "negative_mask": f.negative_text_mask,
-        }
         loss, metrics = ahnpl_released_loss(
-            *given,
-            threshold=threshold,
+            f.image,
+            f.text,
+            f.negative_text,
+            logit_scale=f.logit_scale,
+            threshold=f.learned["threshold"],
+            negative_kind=f.negative_kind,
+            negative_mask=f.negative_text_mask,
             multimodal_weight=self.args.multimodal_weight,
             margin_weight=self.args.margin_weight,
             rows=f.rows,
-            **settings,
         )
-        if self.model.training:
-            following = logit_threshold(*given, previous=threshold, **settings)
-            self.model.objective_state["threshold"].update(following)
-        return self.report(loss, metrics, with_present_kinds(f), return_outputs)
+        return self.report(loss, metrics, f, return_outputs)
+
+    def next_threshold(self, features: Features) -> torch.Tensor:
+        """In logits, with the mean over all rows for the own texts, as released."""
+        return logit_threshold(
+            features.image,
+            features.text,
+            features.negative_text,
+            logit_scale=features.logit_scale,
+            previous=features.learned["threshold"],
+            negative_kind=features.negative_kind,
+            negative_mask=features.negative_text_mask,
+        )
 
 
 class ThresholdReset(TrainerCallback):
-    """Sets thresholds to 0 at the begin of every epoch, but not where a resumed run goes on in the midst of one.
+    """Sets thresholds to 0 at the beginning of every epoch, but not where a resumed run goes on in the midst of one.
 
     Args:
         threshold: the trainer's thresholds.

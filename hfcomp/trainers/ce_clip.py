@@ -8,9 +8,9 @@ from typing import Any
 from torch import nn
 
 from hfcomp.data.columns import NEGATIVE_KINDS
-from hfcomp.losses import RunningThreshold, adaptive_threshold, ce_clip_loss
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.step_log import StepLog, with_present_kinds
+from hfcomp.losses import RunningThreshold, ce_clip_loss
+from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.thresholds import ThresholdTrainer
 
 
 @dataclass
@@ -27,14 +27,12 @@ class CEClipConfig(CompositionalConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rank_weight", "intra_modal_weight"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}={getattr(self, name)}: expected at least 0, which switches the term off.")
+        self.check_weights("rank_weight", "intra_modal_weight")
         if not self.threshold_maximum > 0:
             raise ValueError(f"threshold_maximum={self.threshold_maximum}: expected above 0 (cosine), or inf.")
 
 
-class CEClipTrainer(CompositionalTrainer):
+class CEClipTrainer(ThresholdTrainer):
     """Trains with the CE-CLIP loss (Zhang et al. 2024).
 
     Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. It starts at 0,
@@ -45,13 +43,6 @@ class CEClipTrainer(CompositionalTrainer):
 
     config_class = CEClipConfig
     as_info_nce = {"rank_weight": 0.0, "intra_modal_weight": 0.0}
-    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
-    # without kinds all negatives would share one threshold, in silence
-    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
 
     def objective_state(self, args: CEClipConfig) -> dict[str, nn.Module]:
         """The thresholds, one for each kind of negative."""
@@ -60,22 +51,18 @@ class CEClipTrainer(CompositionalTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The CE-CLIP loss of the global batch; in training also the thresholds of the next one."""
+        """The CE-CLIP loss of the global batch."""
         f = self.encode(model, inputs)
-        threshold = f.learned["threshold"]
-        negatives = {"negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
         loss, metrics = ce_clip_loss(
             f.image,
             f.text,
             f.negative_text,
             logit_scale=f.logit_scale,
-            threshold=threshold,
+            threshold=f.learned["threshold"],
+            negative_kind=f.negative_kind,
+            negative_mask=f.negative_text_mask,
             rank_weight=self.args.rank_weight,
             intra_modal_weight=self.args.intra_modal_weight,
             rows=f.rows,
-            **negatives,
         )
-        if self.model.training:
-            following = adaptive_threshold(f.image, f.text, f.negative_text, previous=threshold, **negatives)
-            self.model.objective_state["threshold"].update(following)
-        return self.report(loss, metrics, with_present_kinds(f), return_outputs)
+        return self.report(loss, metrics, f, return_outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -89,3 +90,14 @@ class CompositionalConfig(TrainingArguments):
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
         if unknown:
             raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
+
+    def check_weights(self, *names: str) -> None:
+        """Checks fields that are weights of an objective's terms.
+
+        Raises:
+            ValueError: for one that is negative, infinite or NaN.
+        """
+        for name in names:
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,11 @@ from hfcomp.modeling import encode_texts
 
 # Raised when the same model and text would give other features.
 VERSION = 1
+# A text whose features tell in a checkpoint which copy its run has, and how far those of one copy may lie apart on two
+# machines. The fingerprint will not do: new adapters, which change no feature, and library versions change it.
+PROBE = "A red cube to the left of a small dog."
+PROBE_FILE = "frozen_text.json"
+PROBE_TOLERANCE = 1e-4
 # Entries of configurations that change no feature.
 ORIGIN = ("_name_or_path", "transformers_version", "dtype", "base_model_name_or_path", "peft_version", "revision")
 
@@ -48,6 +54,27 @@ class FrozenText:
         padded = self.tokenizer.pad(ids, self.tokenizer.length(ids)).to(device)
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             return encode_texts(self.backbone, padded)
+
+    def sign(self, folder: str | Path) -> None:
+        """Writes into a checkpoint which copy its run has. The copy has to be on the CPU."""
+        (Path(folder) / PROBE_FILE).write_text(json.dumps(self.encode([PROBE])[0].tolist()))
+
+    def check(self, folder: str | Path) -> None:
+        """Compares this copy with that of a checkpoint's run; one that tells nothing of it passes.
+
+        Raises:
+            ValueError: when they are copies of different models.
+        """
+        path = Path(folder) / PROBE_FILE
+        if not path.is_file():
+            return
+        found, expected = self.encode([PROBE])[0], torch.tensor(json.loads(path.read_text()))
+        if found.shape != expected.shape or not torch.allclose(found, expected, atol=PROBE_TOLERANCE, rtol=0):
+            raise ValueError(
+                f"the run of {folder} has text features of another model than the one that was given now. Give the "
+                "model that the run began with, not its checkpoint, and the checkpoint as resume_from_checkpoint "
+                "only; or start a new run from these weights without resume_from_checkpoint."
+            )
 
     @cached_property
     def fingerprint(self) -> bytes:

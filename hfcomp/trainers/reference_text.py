@@ -66,7 +66,10 @@ class ReferenceText:
         path = self.folder / f"{self._names[rows]}.npy"
         found = gather_objects((path.name, path.is_file()))
         if len({name for name, _ in found}) > 1:
-            raise ValueError("the processes differ in texts or weights. Give all of them the same set and model.")
+            raise ValueError(
+                "the processes differ in texts or weights. Give all of them the same set and model; before an adapter "
+                "is made, call transformers.set_seed."
+            )
         if not all(there for _, there in found):
             self._make(path, texts or self._texts(rows))
         return path

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
-from hfcomp.modeling import Features
 
 # Keys of a batch that are counted and not handed to the model.
 COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts")
@@ -96,17 +95,3 @@ class StepLog:
         rows = self._recent[first][1]
         (everywhere,) = gather(rows, sizes=gather_sizes(len(rows), rows.device))
         return len(finite) - 1 - first, float(losses[first]), everywhere.tolist()
-
-
-def with_present_kinds(features: Features) -> Features:
-    """Features whose learned `threshold` is NaN, which the log leaves out, for kinds of which there is no negative.
-
-    Args:
-        features: of the global batch, with `negative_kind`, `negative_text_mask` and a `threshold` for each kind.
-    """
-    threshold = features.learned["threshold"]
-    kinds = torch.arange(len(threshold), device=threshold.device)
-    member = features.negative_kind.unsqueeze(-1) == kinds
-    present = (member & features.negative_text_mask.unsqueeze(-1)).any(1).any(0)
-    learned = {**features.learned, "threshold": threshold.masked_fill(~present, torch.nan)}
-    return Features(**dict(features) | {"learned": learned})

@@ -17,10 +17,9 @@ from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments import embedding_paths, embedding_paths_report
-from hfcomp.experiments.embedding_distances import PAIRS
+from hfcomp.experiments.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
 from hfcomp.experiments.embedding_paths import EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_figure import draw_paths
-from hfcomp.experiments.embedding_paths_results import by_row, middle_step, summarize_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
@@ -53,6 +52,7 @@ def written(folder: Path, **changes: object) -> str:
         ({"variants": ["cement"], "row": 9}, "embeddings: unknown key 'row'. Did you mean 'rows'?"),
         ({"variants": "cement"}, "embeddings: variants: found 'cement', expected a list"),
         ({"variants": ["cemnt"]}, "'cemnt' is none of cement, plain. Did you mean 'cement'?"),
+        ({"variants": [1]}, "variants: 1 is none of cement, plain."),
         ({"variants": ["cement"], "checkpoints": 0}, "checkpoints: found 0, expected a whole number from 1"),
         ({"variants": ["cement"], "rows": 2.5}, "rows: found 2.5, expected a whole number from 2"),
     ],
@@ -109,8 +109,12 @@ def test_the_sandbox_draws_other_rows_of_the_same_kinds_without_noise(tmp_path):
     clean = held_out_rows(read_recipe("ceclip", words.split()[:7]), 30, seed=43, num_negatives=3, session=session)
     assert clean.digest == rows.digest  # noise of training is not in them
     assert session.notes[0] == (
-        f"embeddings: 30 rows of the sandbox, seed 43, with {sum(map(len, rows.negatives))} negatives"
+        f"embeddings: 30 rows of the sandbox (seed 43), with {sum(map(len, rows.negatives))} negatives"
     )
+
+
+def without_image(row: dict, index: int) -> dict:
+    return {"image": None if index == 2 else row["image"]}
 
 
 def test_rows_of_ones_own_have_a_negative_each(tmp_path):
@@ -129,9 +133,14 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
     with pytest.raises(ValueError, match="embeddings, of .*, needs the column 'negative_captions'"):
         found("bare")
     shutil.rmtree(tmp_path / "rows")
+    unnamed = rows.select([0, 0, 1, 2]).remove_columns("image_id").map(without_image, with_indices=True)
+    datasets.DatasetDict({"train": rows, "test": unnamed}).save_to_disk(tmp_path / "rows")
+    names = found("test").names
+    assert len(names) == 3 and names[0] == names[1] != names[2]  # by content; the row without an image is left out
+    shutil.rmtree(tmp_path / "rows")
     empty = rows.select([3])
     datasets.DatasetDict({"train": rows, "test": empty}).save_to_disk(tmp_path / "rows")
-    with pytest.raises(ValueError, match=r"none of the 1 rows of .* \(test\) has a caption and a negative caption"):
+    with pytest.raises(ValueError, match=r"none of the 1 rows of .* \(test\) has an image, a caption and a negative"):
         found("test")
 
 
@@ -291,15 +300,18 @@ def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_pat
         return train(self, *arguments, **keywords)
 
     monkeypatch.setattr(CompositionalTrainer, "train", counted)
-    monkeypatch.setattr(embedding_paths_report, "draw_paths", lambda *_: True)  # its second is saved
+    captions: list[str] = []
+    monkeypatch.setattr(embedding_paths_report, "draw_paths", lambda *given: captions.append(given[-1]))
     assert run_sweep(read_sweep("slipform", [*words[:-1], str(folder)])) == folder
     assert trained == ["followed/1/plain"]
     assert (folder / "embeddings.json").read_text() == before
+    (caption,) = captions
+    assert "Means over 6 rows of" in caption and "One run a panel: followed, seed 1. One seed: " in caption
 
 
 def test_without_matplotlib_it_is_told_and_not_drawn(tmp_path, monkeypatch, capsys):
     (tmp_path / "embeddings.png").write_text("an old one")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert not draw_paths(tmp_path / "embeddings.png", {})
+    assert not draw_paths(tmp_path / "embeddings.png", {}, "A caption.")
     assert "embeddings.png is not drawn: pip install 'hfcomp[plots]'" in capsys.readouterr().out
     assert not (tmp_path / "embeddings.png").exists()

@@ -14,7 +14,8 @@ from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.stages import Run
-from hfcomp.experiments.sweep import find_report, read_sweep, run_sweep
+from hfcomp.experiments.sweep import read_sweep, run_sweep
+from hfcomp.experiments.sweep_file import find_report
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
@@ -62,14 +63,26 @@ def test_an_unknown_sweep_names_those_that_exist():
     [
         ({"seed": [1]}, "unknown key 'seed'. Did you mean 'seeds'?"),
         ({"seeds": [1.5]}, "seeds: found [1.5], expected a list of whole numbers"),
-        ({"settings": {"a": {"edit_nois": 1}}}, "mine.yaml: unknown field 'edit_nois'. Did you mean 'edit_noise'?"),
-        ({"variants": {"none": {"margn": 1}}}, "mine.yaml: unknown field 'margn'. Did you mean 'margin'?"),
+        (
+            {"settings": {"a": {"edit_nois": 1}}},
+            "mine.yaml: settings: a: unknown field 'edit_nois'. Did you mean 'edit_noise'?",
+        ),
+        (
+            {"variants": {"none": {"margn": 1}}},
+            "mine.yaml: variants: none: unknown field 'margn'. Did you mean 'margin'?",
+        ),
         ({"variants": {"none": {"edit_noise": 1}}}, "variants: none: edit_noise changes the rows or batches"),
         ({"variants": {"none": {"batch_size": 8}}}, "variants: none: batch_size changes the rows or batches"),
         ({"settings": {"a": {"evaluation_items": 3}}}, "settings: a: evaluation_items is the same for all runs"),
         ({"settings": {"a": {"seed": 3}}}, "settings: a: seed is the same for all runs"),
         ({"variants": {"none": {"column_names": {"image": "x"}}}}, "column_names is the same for all runs"),
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
+        ({"seeds": [1, 1]}, "seeds: found [1, 1], one of them twice"),
+        ({"variants": {"a/b": {}}}, "variants: 'a/b' cannot be a folder's name"),
+        ({"variants": {False: {}}}, "variants: False cannot be a folder's name"),
+        ({"settings": {"base": {}}}, "settings: 'base' cannot be a folder's name"),
+        ({"logged": "margin"}, "logged: found 'margin', expected a list of names"),
+        ({"reference": ["none"]}, "reference ['none'] is none of none, high"),
         ({"reference": "plain"}, "reference 'plain' is none of none, high"),
     ],
 )
@@ -79,10 +92,26 @@ def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("words", [["--margin", "none"], ["--seed", "1"]])
-def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, words):
-    with pytest.raises(ValueError, match=f"command line: {words[0]} is set by .*mine.yaml"):
-        read_sweep("slipform", ["--report", written(tmp_path), *words])
+@pytest.mark.parametrize(
+    ("field", "place"), [("margin", "variants: none"), ("seed", "seeds"), ("learning_rate", "settings: slow")]
+)
+def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, field, place):
+    with pytest.raises(ValueError, match=f"command line: --{field} is set by .*mine.yaml: {place}"):
+        read_sweep("slipform", ["--report", written(tmp_path), f"--{field}", "1"])
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "mine.yaml").write_text("seeds: [")
+    with pytest.raises(ValueError, match="mine.yaml: no YAML: while parsing"):
+        read_sweep("slipform", ["--report", str(tmp_path / "mine.yaml")])
+
+
+def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
+    path = written(tmp_path, variants={"none": {}, "odd": {"margin": "odd"}}, reference="none")
+    sweep = read_sweep("slipform", ["--report", path, "--output_dir", str(tmp_path / "run"), "--use_cpu", "true"])
+    with pytest.raises(ValueError, match="slow/1/odd: margin='odd'"):
+        run_sweep(sweep)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path, monkeypatch):
@@ -154,6 +183,13 @@ def words(clip, tmp_path_factory) -> list[str]:
     machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     output = f"--mini_batch_size 8 --logging_steps 1 --report {written(folder)} --output_dir {folder / 'run'}"
     return f"{fields} {machine} {output}".split()
+
+
+def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    path = written(tmp_path, benchmarks=["sandbx"])
+    with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: own"):
+        run_sweep(read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +273,7 @@ def test_the_markdown_has_a_row_for_each_measure(swept):
     for line in ("## slow: shares", "## fast: minus none", "| own: caption choice |", "| mean margin in training |"):
         assert line in report
     assert "## Cost of a run" in report
+    assert "2 seeds: the lowest and the highest are shown" in report and "One seed" not in report
 
 
 def test_a_logged_metric_is_a_mean_over_steps(tmp_path):

@@ -88,7 +88,7 @@ def test_a_wrong_variant_is_refused_by_file_and_name(tmp_path, changes, message)
 
 def test_a_field_that_no_trainer_of_the_recipe_has_stays_unknown(tmp_path):
     """What is dropped are fields of the recipe's own trainer, not mistyped ones."""
-    with pytest.raises(ValueError, match="mine.yaml: variants: plain: unknown field 'edit_nois'"):
+    with pytest.raises(ValueError, match="mine.yaml: settings: all: unknown field 'edit_nois'"):
         read(tmp_path, settings={"all": {"edit_nois": 0.5}}, variants={"plain": VALUES["variants"]["plain"]})
 
 

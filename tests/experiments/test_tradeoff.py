@@ -14,7 +14,7 @@ from datasets import Dataset
 
 from hfcomp.experiments import command, tradeoff_report, tradeoff_study
 from hfcomp.experiments.stages import Run
-from hfcomp.experiments.sweep import find_report, is_sweep
+from hfcomp.experiments.sweep_file import find_report, is_sweep
 from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
 from hfcomp.experiments.tradeoff_results import LineName, Point, TradeoffPlan, summarize_tradeoff

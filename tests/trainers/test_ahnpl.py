@@ -16,6 +16,7 @@ from hfcomp.losses import adaptive_threshold, ahnpl_loss, info_nce_loss, multimo
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, encode_texts
 from hfcomp.trainers.ahnpl import AHNPLConfig, AHNPLTrainer, start_of_margin
 from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.frozen_text import PROBE_FILE
 from hfcomp.trainers.reference_text import FOLDER, WithReferenceText
 from tests.trainers.runs import (
     arguments,
@@ -96,6 +97,12 @@ def test_a_margin_that_starts_at_its_floor_stays_there_and_is_told(start, clip, 
 def test_a_margin_that_is_trained_or_unused_is_not_warned_of(settings, clip, pairs, tmp_path, caplog):
     build(AHNPLTrainer, clip, pairs, tmp_path, **settings)
     assert "floor" not in caplog.text
+
+
+def test_a_start_that_is_given_wins_over_a_seed(tmp_path, caplog):
+    """A recipe's own seed must not stand in the way of --margin_start."""
+    assert start_of_margin(arguments(AHNPLTrainer, tmp_path, margin_start=0.5, margin_seed=1)) == 0.5
+    assert "margin_start=0.5 is given: margin_seed=1 draws nothing" in caplog.text
 
 
 def test_the_start_is_drawn_from_a_seed(tmp_path):
@@ -196,6 +203,23 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(source, accumulated, cl
     assert len(set(history(whole, "margin"))) == 4
     for name in ("loss", "margin", "threshold_swap_att", "threshold_replace_obj", "loss_visual_negative"):
         assert history(resumed, name)[-2:] == history(whole, name)[-2:], name
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.0])
+def test_a_run_is_resumed_with_the_model_that_it_began_with(weight, clip, pairs, tmp_path):
+    """The checkpoint as the model would shift the images by the features of a trained text tower, in silence."""
+    settings = {"save_strategy": "steps", "save_steps": 2, "multimodal_weight": weight}
+    build(AHNPLTrainer, clip, pairs, tmp_path, margin_start=0.9, **settings).train()
+    checkpoint = str(tmp_path / "run" / "checkpoint-2")
+    assert (tmp_path / "run" / "checkpoint-2" / PROBE_FILE).is_file() is (weight > 0)
+    wrong = build(AHNPLTrainer, checkpoint, pairs, tmp_path, margin_start=0.9, max_steps=3, **settings)
+    if weight:
+        with pytest.raises(ValueError, match="features of another model than the one .* not its checkpoint"):
+            wrong.train(resume_from_checkpoint=checkpoint)
+    else:
+        wrong.train(resume_from_checkpoint=checkpoint)
+    # a run of its own may begin there
+    build(AHNPLTrainer, checkpoint, pairs, tmp_path / "other", margin_start=0.9, **settings).train()
 
 
 # The shift
@@ -310,6 +334,18 @@ def test_mini_batches_change_nothing(clip, pairs, tmp_path):
         torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4)
 
 
+def test_half_precision_leaves_features_of_before_and_state_in_full(clip, pairs, tmp_path):
+    whole, half = (build(AHNPLTrainer, clip, pairs, tmp_path, margin_start=0.9, bf16=bf16) for bf16 in (False, True))
+    for trainer in (whole, half):
+        trainer.train()
+    for name in ("loss", "loss_visual_negative", "margin"):
+        assert history(half, name) == pytest.approx(history(whole, name), rel=0.02), name
+    assert history(half, "loss") != history(whole, "loss")
+    assert thresholds(half).dtype == weights(half)[MARGIN].dtype == torch.float32
+    # the one file of both
+    assert len(list((tmp_path / "run" / FOLDER).iterdir())) == 1
+
+
 def test_on_siglip_the_unused_bias_is_frozen(siglip, pairs, tmp_path):
     trainer = build(AHNPLTrainer, siglip, pairs, tmp_path, margin_start=0.9)
     assert not trainer.model.plain.logit_bias.requires_grad
@@ -357,7 +393,6 @@ def test_a_row_without_a_negative_takes_part(clip, pairs, tmp_path):
         ({"margin_minimum": 1.5}, "margin_minimum=1.5: expected a cosine, -1 to 1"),
         ({"margin_minimum": math.nan}, "margin_minimum=nan: expected a cosine"),
         ({"margin_start": math.inf}, "margin_start=inf: expected a number"),
-        ({"margin_start": 0.5, "margin_seed": 1}, "margin_start and margin_seed are both set"),
     ],
 )
 def test_a_wrong_setting_is_refused(settings, message, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
@@ -107,6 +108,21 @@ def test_the_copy_is_frozen_and_has_no_image_tower(clip):
     assert torch.equal(frozen.text_projection.weight, before)
 
 
+def test_a_checkpoint_tells_of_its_copy(clip, tmp_path):
+    """A new adapter, which changes no feature yet, is taken for the same, as is a checkpoint that tells nothing."""
+    frozen = reference(clip, tmp_path).frozen
+    frozen.check(tmp_path)
+    frozen.sign(tmp_path)
+    frozen.check(tmp_path)
+    adapter = LoraConfig(r=2, target_modules=["q_proj"])
+    FrozenText(get_peft_model(AutoModel.from_pretrained(clip), adapter), processor_of(clip)).check(tmp_path)
+    trained = AutoModel.from_pretrained(clip)
+    with torch.no_grad():
+        trained.text_projection.weight[0, 0] += 1e-2
+    with pytest.raises(ValueError, match=f"the run of {tmp_path} has text features of another model"):
+        FrozenText(trained, processor_of(clip)).check(tmp_path)
+
+
 # When it is made again
 
 
@@ -125,9 +141,6 @@ def test_a_file_that_is_there_is_not_made_again(clip, pairs, tmp_path, encoded, 
 
 
 def test_what_changes_a_feature_makes_another_file(clip, siglip, pairs, tmp_path):
-    trained = AutoModel.from_pretrained(clip)
-    with torch.no_grad():
-        trained.text_projection.weight[0, 0] += 1e-3
     files = {
         "as it is": reference(clip, tmp_path).file_of(TrainingRows(pairs, COLUMNS)),
         "one negative": reference(clip, tmp_path, num_negatives=1).file_of(TrainingRows(pairs, COLUMNS)),
@@ -135,8 +148,12 @@ def test_what_changes_a_feature_makes_another_file(clip, siglip, pairs, tmp_path
     }
     for name, columns in {"caption": {"caption": "a"}, "negative": {"negative_captions": ["a", "b"]}}.items():
         files[name] = reference(clip, tmp_path).file_of(TrainingRows(with_row(pairs, 19, **columns), COLUMNS))
-    frozen = FrozenText(trained, processor_of(clip))
-    files["weight"] = ReferenceText(frozen, reference(clip, tmp_path).args).file_of(TrainingRows(pairs, COLUMNS))
+    for name in ("text_projection.weight", "text_model.encoder.layers.0.mlp.fc1.bias"):
+        trained = AutoModel.from_pretrained(clip)
+        with torch.no_grad():
+            trained.get_parameter(name).view(-1)[0] += 1e-3
+        frozen = FrozenText(trained, processor_of(clip))
+        files[name] = ReferenceText(frozen, reference(clip, tmp_path).args).file_of(TrainingRows(pairs, COLUMNS))
     processor = AutoProcessor.from_pretrained(clip)
     processor.tokenizer.add_tokens(["cub"])
     processor.tokenizer.backend_tokenizer.normalizer = None

@@ -1,0 +1,62 @@
+"""What trainers share whose hinge has thresholds, one for each kind of negative, that follow the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hfcomp.data.columns import NEGATIVE_KINDS
+from hfcomp.losses import adaptive_threshold
+from hfcomp.modeling import Features
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.step_log import StepLog
+
+
+class ThresholdTrainer(CompositionalTrainer):
+    """A trainer whose objective's state holds a `RunningThreshold` of all kinds of negatives as `threshold`.
+
+    In training each batch sets the thresholds of the next; evaluation leaves them. The log holds `threshold_<kind>`,
+    as the loss saw it, for the kinds of the line's last batch.
+    """
+
+    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
+    # without kinds all negatives would share one threshold, in silence
+    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.step_log = StepLog(entries={"threshold": NEGATIVE_KINDS})
+
+    def next_threshold(self, features: Features) -> torch.Tensor:
+        """The thresholds [kinds] that the global batch gives to the next one."""
+        return adaptive_threshold(
+            features.image,
+            features.text,
+            features.negative_text,
+            previous=features.learned["threshold"],
+            negative_kind=features.negative_kind,
+            negative_mask=features.negative_text_mask,
+        )
+
+    def report(
+        self,
+        loss: torch.Tensor,
+        metrics: dict[str, torch.Tensor],
+        features: Features,
+        return_outputs: bool = False,
+    ) -> Any:
+        """As in [`CompositionalTrainer`]; in training it sets the thresholds of the next batch besides."""
+        if self.model.training:
+            self.model.objective_state["threshold"].update(self.next_threshold(features))
+        return super().report(loss, metrics, _with_present_kinds(features), return_outputs)
+
+
+def _with_present_kinds(features: Features) -> Features:
+    """Features whose learned `threshold` is NaN, which the log leaves out, for kinds of which there is no negative."""
+    threshold = features.learned["threshold"]
+    kinds = torch.arange(len(threshold), device=threshold.device)
+    member = features.negative_kind.unsqueeze(-1) == kinds
+    present = (member & features.negative_text_mask.unsqueeze(-1)).any(1).any(0)
+    learned = {**features.learned, "threshold": threshold.masked_fill(~present, torch.nan)}
+    return Features(**dict(features) | {"learned": learned})
