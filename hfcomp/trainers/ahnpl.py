@@ -173,7 +173,9 @@ def start_of_margin(args: AHNPLConfig) -> float:
     """The first value of the learned margin: given, or drawn from a standard normal, the same on all processes."""
     if args.margin_start is not None:
         if args.margin_seed is not None:
-            logger.warning(f"margin_start={args.margin_start:g} is given: margin_seed={args.margin_seed} draws nothing.")
+            logger.warning(
+                f"margin_start={args.margin_start:g} is given: margin_seed={args.margin_seed} draws nothing."
+            )
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
     return torch.randn((), generator=torch.Generator().manual_seed(seed)).item()
