@@ -1,8 +1,10 @@
 """Losses as pure functions over tensors: each returns a scalar and a dictionary of detached metrics."""
 
 from hfcomp.losses.ahnpl import ahnpl_loss, multimodal_hard_negative_loss, perturb_image, positive_margin_loss
+from hfcomp.losses.c2lip import concept_loss, cross_attended_concept_loss
 from hfcomp.losses.ce_clip import ce_clip_loss
 from hfcomp.losses.cement import cement_loss
+from hfcomp.losses.concept_info_nce import concept_info_nce_loss, cross_attended_info_nce_loss
 from hfcomp.losses.dcl import dcl_loss
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.keyword import replaced_negative_loss
@@ -18,6 +20,10 @@ __all__ = [
     "ahnpl_loss",
     "ce_clip_loss",
     "cement_loss",
+    "concept_info_nce_loss",
+    "concept_loss",
+    "cross_attended_concept_loss",
+    "cross_attended_info_nce_loss",
     "dcl_loss",
     "fermi_dirac_margin",
     "info_nce_loss",

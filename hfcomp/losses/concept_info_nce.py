@@ -1,0 +1,129 @@
+"""The C2LIP losses with InfoNCE in place of the sigmoid, for models without a bias (CLIP)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.concept_pairs import check_concepts, image_rows, token_rows
+from hfcomp.losses.cross_attention import attended_cosines
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.row_sums import softmax_terms, sum_rows
+from hfcomp.losses.shapes import check_scalar
+
+
+@full_precision
+def concept_info_nce_loss(
+    image: Tensor,
+    concepts: Tensor,
+    owner: Tensor,
+    *,
+    logit_scale: Tensor,
+    concept_id: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the concept loss with InfoNCE in place of the sigmoid, for models without a bias (CLIP).
+
+    With s_ij = logit_scale * <image_i, concept_j>, image to concept is the mean over concepts j, i their own image, of
+    -log(exp(s_ij) / (exp(s_ij) + sum_k exp(s_ik))) over the concepts k of other images, so that the concepts of one
+    image do not compete and the loss can reach 0. Concept to image is the mean over concepts of
+    -log(exp(s_ij) / sum_n exp(s_nj)) over all images n. The loss is the mean of the two directions. A pair that
+    concept_id makes neither positive nor negative is in no denominator.
+
+    Args:
+        image: [N, D], L2-normalised.
+        concepts: [C, D], as in `concept_loss`.
+        owner: [C] long, as in `concept_loss`.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        concept_id: [C] long or None, as in `concept_loss`.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only the concepts of its images are
+            summed, over the global count, so that the slices of a partition add up to the whole in value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_concept`,
+        `loss_image_to_concept`, `loss_concept_to_image` (nats) and, among concepts, 0 to 1,
+        `accuracy_image_to_concept` (the own image scores it strictly above every negative concept) and
+        `accuracy_concept_to_image` (it scores its own image strictly above every negative image).
+
+    Raises:
+        ValueError: if a shape or a type does not fit.
+
+    Source:
+        Our choice, with the pairs of C2LIP (arXiv 2603.25722), Eq. 5: the paper has the sigmoid only.
+    """
+    images, size = image_rows(image, rows), len(image)
+    batch = check_concepts(concepts, owner, concept_id, image.shape[1])
+    scale = check_scalar("logit_scale", logit_scale)
+    chosen = torch.zeros_like(image[:, 0], dtype=torch.bool).index_fill_(0, images, True)
+
+    # every process scores all concepts here: to pick those of its slice, it would wait for their number
+    def of_concepts(part: slice) -> tuple[Tensor, Tensor]:
+        own, negative = batch.images_of(part, size)
+        return own & chosen, negative
+
+    to_concept, concept_hits = sum_rows(
+        image[images],
+        batch.embedding,
+        scale,
+        None,
+        masks=lambda part: batch.of_images(images[part]),
+        terms=softmax_terms,
+    )
+    to_image, image_hits = sum_rows(batch.embedding, image, scale, None, masks=of_concepts, terms=softmax_terms)
+    loss = (to_concept + to_image) / 2 / batch.valid_count
+    return loss, {
+        "loss_concept": loss.detach(),
+        "loss_image_to_concept": to_concept.detach() / batch.valid_count,
+        "loss_concept_to_image": to_image.detach() / batch.valid_count,
+        "accuracy_image_to_concept": concept_hits.to(loss.dtype) / batch.valid_count,
+        "accuracy_concept_to_image": image_hits.to(loss.dtype) / batch.valid_count,
+    }
+
+
+@full_precision
+def cross_attended_info_nce_loss(
+    tokens: Tensor,
+    concepts: Tensor,
+    owner: Tensor,
+    *,
+    logit_scale: Tensor,
+    attention_temperature: float = 1.0,
+    concept_id: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the cross-attended concept loss with InfoNCE in place of the sigmoid, for models without a bias (CLIP).
+
+    It is the image to concept direction of `concept_info_nce_loss` with the attended vectors of
+    `cross_attended_concept_loss`, not halved. Concept to image is left out: it needs the tokens of every process.
+
+    Args:
+        tokens: [R, P, D], as in `cross_attended_concept_loss`.
+        concepts: [C, D], as in `concept_loss`.
+        owner: [C] long, as in `concept_loss`: rows of the global batch of N images.
+        logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
+        attention_temperature: in cosine, above 0.
+        concept_id: [C] long or None, as in `concept_loss`.
+        rows: the slice of N that tokens are of; None is the whole loss. Slices of a partition add up to the whole in
+            value and gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
+        `loss_cross_attended` (nats) and `accuracy_cross_attended` (0 to 1: share of concepts that their own image
+        scores strictly above every negative concept).
+
+    Raises:
+        ValueError: if a shape or a type does not fit, or the temperature is not above 0.
+
+    Source:
+        Our choice, after C2LIP (arXiv 2603.25722), Eqs. 6 and 7: the paper has the sigmoid only.
+    """
+    scale, images = check_scalar("logit_scale", logit_scale), token_rows(tokens, rows)
+    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2])
+    logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature)
+    total, hits = softmax_terms(logits, *batch.of_images(images))
+    loss = total / batch.valid_count
+    metrics = {
+        "loss_cross_attended": loss.detach(),
+        "accuracy_cross_attended": hits.to(loss.dtype) / batch.valid_count,
+    }
+    return loss, metrics

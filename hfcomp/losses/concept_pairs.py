@@ -1,0 +1,83 @@
+"""Which concepts are an image's own and which are its negatives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.shapes import check_shape
+
+
+class Concepts(NamedTuple):
+    """All concepts of a batch; those of padding take no part in any pair."""
+
+    embedding: Tensor  # [C, D], zeros for padding
+    owner: Tensor  # [C] long, image row, -1 = padding
+    alike: Tensor | None  # [C] long, 0 to C - 1, the same number for equal phrases; None: no two phrases are equal
+
+    @property
+    def valid_count(self) -> Tensor:
+        """Number of concepts that are not padding, at least 1 ([] long)."""
+        return (self.owner >= 0).sum().clamp(min=1)
+
+    def of_images(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return two masks [r, C] for image rows [r]: the image's own concepts, its negatives."""
+        own = images.unsqueeze(1) == self.owner
+        negative = (self.owner >= 0) & ~own
+        if self.alike is not None:
+            phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
+            negative &= phrases[:, self.alike] == 0
+        return own, negative
+
+    def images_of(self, part: slice, images: int) -> tuple[Tensor, Tensor]:
+        """Return two masks [c, N] for some of the concepts: the concept's own image, its negatives."""
+        owner = self.owner[part].unsqueeze(1)
+        own = owner == torch.arange(images, device=owner.device)
+        negative = (owner >= 0) & ~own
+        if self.alike is not None:
+            equal = (self.alike[part].unsqueeze(1) == self.alike) & (self.owner >= 0)
+            phrases = torch.zeros_like(own, dtype=torch.int32)
+            negative &= phrases.index_add_(1, self.owner.clamp(min=0), equal.int()) == 0
+        return own, negative
+
+
+def check_concepts(concepts: Tensor, owner: Tensor, concept_id: Tensor | None, width: int) -> Concepts:
+    """Return the concepts of a batch, with padding set to zeros.
+
+    Args:
+        concepts: [C, D].
+        owner: [C] long, -1 = padding.
+        concept_id: [C] long or None.
+        width: D of the images.
+
+    Raises:
+        ValueError: if a shape or a type does not fit.
+    """
+    check_shape("concepts", concepts, C=None, D=width)
+    for name, numbers in (("owner", owner), ("concept_id", concept_id)):
+        if numbers is None:
+            continue
+        check_shape(name, numbers, C=len(concepts))
+        if numbers.dtype is not torch.long:
+            raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
+    alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
+    return Concepts(concepts.masked_fill((owner < 0).unsqueeze(1), 0), owner, alike)
+
+
+def image_rows(image: Tensor, rows: slice | None) -> Tensor:
+    """Return the rows [R] of image [N, D] that `rows` picks, after a check of image."""
+    check_shape("image", image, N=None, D=None)
+    index = torch.arange(len(image), device=image.device)
+    return index if rows is None else index[rows]
+
+
+def token_rows(tokens: Tensor, rows: slice | None) -> Tensor:
+    """Return the global image rows [R] of tokens [R, P, D]; N itself is not known here."""
+    check_shape("tokens", tokens, R=None, P=None, D=None)
+    start = 0 if rows is None else rows.start or 0
+    stop = start + len(tokens)
+    if rows is not None and (start < 0 or rows.stop not in (None, stop) or rows.step not in (None, 1)):
+        raise ValueError(f"tokens has {len(tokens)} rows, expected the tokens of the images {rows} and of no others")
+    return torch.arange(start, stop, device=tokens.device)

@@ -1,0 +1,91 @@
+"""What rows of logits with any number of own pairs add to a loss, summed a chunk of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hfcomp.losses.chunks import chunk_rows, parts
+from hfcomp.losses.contrast import log_sum_exp
+
+_Terms = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
+_Masks = Callable[[slice], tuple[Tensor, Tensor]]
+
+
+def sigmoid_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor, ...]:
+    """Return sums over the pairs of [r, M] logits: -log sigmoid(+-logit), its positive part, own logits above 0."""
+    signed = torch.where(own, -logits, logits)
+    terms = F.softplus(signed, threshold=40).masked_fill(~(own | negative), 0)
+    return terms.sum(), torch.where(own, terms.detach(), 0).sum(), (own & (logits > 0)).sum()
+
+
+def softmax_terms(logits: Tensor, own: Tensor, negative: Tensor) -> tuple[Tensor, ...]:
+    """Return sums over the own pairs of [r, M] logits: -log p against the row's negatives, own above all negatives.
+
+    Own pairs are not in each other's denominator, so that each can reach p = 1.
+    """
+    others = logits.masked_fill(~negative, -torch.inf)
+    terms = F.softplus(log_sum_exp(others).unsqueeze(1) - logits, threshold=40)
+    # one column more, because a row of no columns has no highest entry
+    highest = F.pad(others.detach(), (0, 1), value=-torch.inf).amax(1, keepdim=True)
+    return torch.where(own, terms, 0).sum(), (own & (logits > highest)).sum()
+
+
+def sum_rows(
+    query: Tensor, keys: Tensor, scale: Tensor, bias: Tensor | None, *, masks: _Masks, terms: _Terms
+) -> tuple[Tensor, ...]:
+    """Sum the terms of `scale * query @ keys.T + bias`, a chunk of rows at a time.
+
+    Args:
+        query: [Q, D].
+        keys: [M, D].
+        scale: [].
+        bias: [], or None for none.
+        masks: from a slice of Q to its own pairs and its negatives, [q, M] bool each.
+        terms: from logits and masks to scalar sums; gradient flows from the first.
+
+    Returns:
+        The sums, [] each.
+    """
+    bias = torch.zeros_like(scale) if bias is None else bias
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (query, keys, scale, bias))
+    sums: tuple[Tensor, ...] = _RowSums.apply(query, keys, scale, bias, masks, terms, wanted)
+    return sums
+
+
+class _RowSums(torch.autograd.Function):
+    """Its first output is a scalar, so the gradient is gathered in the same pass, nothing twice."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, keys: Tensor, scale: Tensor, bias: Tensor, masks: _Masks, terms: _Terms, wanted: bool
+    ) -> tuple[Tensor, ...]:
+        grad_query, grad_keys = (torch.zeros_like(x) if wanted else x.new_empty(0) for x in (query, keys))
+        grad_scale, grad_bias = torch.zeros_like(scale), torch.zeros_like(bias)
+        sums = []
+        # the limit is for one matrix, and masks and terms make about eight
+        chunk = max(1, chunk_rows(query, keys) // 8)
+        for part in list(parts(len(query), chunk)) or [slice(0, 0)]:
+            logits = torch.mm(query[part] * scale, keys.T).add_(bias).requires_grad_(wanted)
+            with torch.set_grad_enabled(wanted):
+                sums.append(terms(logits, *masks(part)))
+            if wanted:
+                (gradient,) = torch.autograd.grad(sums[-1][0], logits)
+                weighted = gradient @ keys
+                grad_bias += gradient.sum()
+                grad_scale += (weighted * query[part]).sum()
+                grad_query[part] = weighted.mul_(scale)
+                grad_keys.addmm_(gradient.T, query[part] * scale)
+        ctx.save_for_backward(grad_query, grad_keys, grad_scale, grad_bias)
+        total, *others = (torch.stack(values).sum(0).detach() for values in zip(*sums, strict=True))
+        ctx.mark_non_differentiable(*others)
+        return total, *others
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None
