@@ -1,0 +1,214 @@
+"""Noun phrases in the dependency tree of a caption: which nouns head one, and where it starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from itertools import accumulate
+from operator import add
+from typing import TYPE_CHECKING
+
+from hfcomp.negatives.noun_phrase_words import COVERINGS, LACKING, MEASURES
+
+if TYPE_CHECKING:
+    from spacy.strings import StringStore
+    from spacy.tokens import Doc
+
+NOUNS = ("NOUN", "PROPN")
+# Tags of the words that a phrase opens with.
+DETERMINERS = ("DT", "PDT", "PRP$", "WP$", "CD")
+JOINTS = frozenset(("and", "or", "&"))
+# Labels of words before a noun that are of its phrase.
+_MODIFIERS = frozenset(
+    ("det", "predet", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "punct", "cc")
+)
+# Labels of nouns that are inside another's phrase, or say when or how far.
+_INNER = frozenset(("det", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "advmod", "intj"))
+_OWNERS = ("PRP$", "WP$")
+_TIES = frozenset(("-", "/"))
+_DENYING = LACKING | {"without"}
+
+_UNSIGNED = (1 << 64) - 1
+# Strings by their numbers, which are the same in every `StringStore`. Looking them up there is half of the work.
+_strings: dict[int, str] = {}
+_MOST_STRINGS = 200_000
+
+
+@cache
+def _attributes() -> list[int | str]:
+    from spacy.attrs import DEP, HEAD, LEMMA, ORTH, POS, SPACY, TAG
+
+    return [ORTH, SPACY, POS, TAG, DEP, HEAD, LEMMA]
+
+
+def _named(numbers: list[int], store: StringStore) -> list[str]:
+    try:
+        return [_strings[number] for number in numbers]
+    except KeyError:
+        if len(_strings) > _MOST_STRINGS:
+            _strings.clear()
+        _strings.update((number, store[number & _UNSIGNED]) for number in numbers)
+        return [_strings[number] for number in numbers]
+
+
+class CaptionTree:
+    """A parsed caption as lists by token.
+
+    Args:
+        doc: With word classes, Penn tags, lemmas, and a tree labelled as by spaCy's English pipelines.
+
+    Raises:
+        ValueError: The caption is not parsed.
+    """
+
+    def __init__(self, doc: Doc) -> None:
+        # One call for all: a `Doc` that gives its attributes token by token takes three times as long. The array is of
+        # unsigned numbers, but offsets to the head are signed.
+        columns = doc.to_array(_attributes()).view("int64").T.tolist()
+        orths, spaces, classes, tags, labels, offsets, self._lemmas = columns
+        self._store = doc.vocab.strings
+        self.words = _named(orths, self._store)
+        self.caption = "".join([word + " " if space else word for word, space in zip(self.words, spaces, strict=True)])
+        self.lower = [word.lower() for word in self.words]
+        self.starts = list(accumulate(map(add, map(len, self.words), spaces), initial=0))
+        self.classes = _named(classes, self._store)
+        self.tags = _named(tags, self._store)
+        self.labels = _named(labels, self._store)
+        self.heads = [word + offset for word, offset in enumerate(offsets)]
+        if labels and not any(labels):
+            raise ValueError(
+                f"the caption {self.caption[:60]!r} has no dependency tree; parse it with "
+                "hfcomp.negatives.parsing.load_parser."
+            )
+        self._has_ties = not _TIES.isdisjoint(self.words)
+        self.has_joints = not JOINTS.isdisjoint(self.lower)
+        self._denied = {
+            self.heads[word]
+            for word, label in enumerate(self.labels)
+            if label == "neg" or self.lower[word] in ("no", "neither")
+        }
+        self._denies = bool(self._denied) or not _DENYING.isdisjoint(self.lower)
+        if not COVERINGS.isdisjoint(self.lower):
+            self._join_coverings()
+
+    def _join_coverings(self) -> None:
+        """Puts "snow covered" of "snow covered ground" under its noun where a parser reads "snow" that is covered."""
+        for verb in range(1, len(self.words) - 1):
+            if self.lower[verb] not in COVERINGS or self.labels[verb] != "acl" or self.heads[verb] != verb - 1:
+                continue
+            for noun in self._children(verb, "dobj"):
+                if self.tags[verb + 1] not in DETERMINERS and self.start_of(noun) == verb + 1:
+                    root = self.heads[verb - 1] == verb - 1
+                    self.heads[noun], self.labels[noun] = noun if root else self.heads[verb - 1], self.labels[verb - 1]
+                    self.heads[verb - 1], self.labels[verb - 1] = verb, "npadvmod"
+                    self.heads[verb], self.labels[verb] = noun, "amod"
+
+    def _children(self, head: int, *labels: str) -> list[int]:
+        return [word for word, other in enumerate(self.heads) if other == head != word and self.labels[word] in labels]
+
+    def base_form(self, word: int) -> str:
+        """The dictionary form in small letters; the word itself where a parser gives none."""
+        return (_named([self._lemmas[word]], self._store)[0] or self.words[word]).lower()
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """`[start, end)` in characters, from one word to another, both included."""
+        return self.starts[first], self.starts[last] + len(self.words[last])
+
+    def first_joined(self, word: int) -> int:
+        """The first of the words that "and" or a comma joins to this one."""
+        while self.labels[word] == "conj" and self.heads[word] < word:
+            word = self.heads[word]
+        return word
+
+    def is_glued(self, word: int) -> bool:
+        """Whether a hyphen or slash, and no space, ties a word to the one two before it: "shirt" of "t-shirt"."""
+        if not (self._has_ties and 1 < word < len(self.words)) or self.words[word - 1] not in _TIES:
+            return False
+        return self.span(word - 2, word - 2)[1] == self.starts[word - 1] == self.starts[word] - 1
+
+    def end_of(self, word: int) -> int:
+        """The last word that hyphens or slashes tie to this one: "by" of "passers-by"."""
+        while self.is_glued(word + 2):
+            word += 2
+        return word
+
+    def heads_phrase(self, word: int) -> bool:
+        """Whether a word is a noun with a phrase that is not inside another noun's."""
+        word_class = self.classes[word]
+        if word_class not in NOUNS and not (word_class == "ADJ" and self._is_used_as_noun(word)):
+            return False
+        if self.labels[word] in _INNER:
+            return False
+        first = self.first_joined(word)
+        # "salt and pepper shakers", but not "a dog asleep and a cat"
+        return self.labels[first] not in _INNER or self.heads[first] <= word
+
+    def _is_used_as_noun(self, word: int) -> bool:
+        """Whether an adjective must be a noun that a tagger did not know, as in "there is a platter with fish"."""
+        return (
+            self.labels[word] in ("ROOT", "attr", "dobj", "pobj", "nsubj")
+            and self.lower[self.start_of(word)] in ("a", "an")
+            and not self._children(word, "conj")
+        )
+
+    def start_of(self, head: int) -> int:
+        """The first word of the phrase of a noun or adjective, without pronouns: "hat" of "his hat"."""
+        start = word = tied = head
+        while word:
+            if self.is_glued(word):
+                word = tied = word - 2
+            elif self._is_of(word - 1, head) or self._is_of(word - 1, tied) or self.classes[word - 1] == "SPACE":
+                word -= 1
+            else:
+                break
+            if self.tags[word] in _OWNERS:
+                break
+            if self.classes[word] not in ("PUNCT", "SPACE", "CCONJ"):
+                start = word
+        return start
+
+    def _is_of(self, word: int, head: int) -> bool:
+        above = self.heads[word]
+        while above != head:
+            if above == word or above > head:
+                return False
+            word, above = above, self.heads[above]
+        return self.labels[word] in _MODIFIERS
+
+    def measured(self, noun: int) -> int:
+        """The noun that another counts or portions, by way of "of": "people" of "a group of people"; else -1."""
+        if not self.is_before_of(noun) or self.base_form(noun) not in MEASURES:
+            return -1
+        if self.has_modifier(noun, ("compound",)):  # "the parking lot of a shop"
+            return -1
+        for word in self._children(noun + 1, "pobj"):
+            if self.classes[word] in NOUNS:
+                before = self.start_of(word) - 1
+                while self.classes[before] == "SPACE" or self.tags[before] in _OWNERS:
+                    before -= 1
+                return word if before == noun + 1 else -1
+        return -1
+
+    def is_before_of(self, word: int) -> bool:
+        """Whether "of" is the next word."""
+        return word + 1 < len(self.lower) and self.lower[word + 1] == "of"
+
+    def has_modifier(self, noun: int, labels: Collection[str], *, besides: Collection[str] = ()) -> bool:
+        """Whether a word before a noun has one of these labels; some words do not count."""
+        return any(
+            self.heads[word] == noun and self.labels[word] in labels and self.lower[word] not in besides
+            for word in range(noun)
+        )
+
+    def is_denied(self, noun: int) -> bool:
+        """Whether a caption says that there is none: "no furniture", "without a hat", "is not wearing a hat"."""
+        if not self._denies:
+            return False
+        if noun in self._denied:
+            return True
+        first = self.first_joined(noun)
+        governor = self.heads[first]
+        if self.labels[first] == "pobj":
+            lacking = self.lower[governor] == "of" and self.base_form(self.heads[governor]) in LACKING
+            return lacking or self.lower[governor] == "without"
+        return governor in self._denied and self.labels[first] in ("dobj", "attr")

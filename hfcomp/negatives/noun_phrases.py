@@ -1,0 +1,240 @@
+"""Noun phrases of parsed captions: the concepts of C2LIP (section 4.1 of the paper), read off the dependency tree.
+
+A phrase is a noun with what stands before it and belongs to it: determiner, adjectives with their adverbs, numbers and
+compounds ("a very large traffic light"). Clauses and prepositional phrases are left to nouns of their own: "a man with
+a hat riding a horse" gives "a man", "a hat" and "a horse". The paper says no more; where a choice is open:
+
+* Of possessives the owner stays in the phrase ("the man's hat"), being its determiner, and has none of its own.
+  Pronouns go ("his red hat" gives "red hat"): they speak of something outside the phrase.
+* Quantities stay with what they count ("a group of people", "two slices of pizza"): alone "a group" says nothing, and
+  "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
+* Nouns joined by "and" have a phrase each. Adjectives so joined make one ("a red and blue cup" is one cup), unless the
+  second has its own determiner or number: "a red and a blue cup" gives "a red cup" and "a blue cup". Nouns that the
+  tree puts under one noun make one as well ("salt and pepper shakers").
+* What a caption denies ("no furniture", "without a shirt") is no concept: it is not in the image.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from hfcomp.negatives.caption_tree import DETERMINERS, JOINTS, NOUNS, CaptionTree
+from hfcomp.negatives.negative import Span
+from hfcomp.negatives.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+# Reasons for which a phrase is left out; the others are the fields of `ExcludedWords`.
+PRONOUN, DENIED, REPEATED = "pronoun", "denied", "repeated"
+
+_HEADING = frozenset((*NOUNS, "ADJ", "PRON"))
+_DESCRIBING = ("amod", "nummod", "compound", "nmod")
+# Labels of adjectives that are said of a noun elsewhere.
+_PREDICATES = ("acomp", "amod", "advcl", "oprd", "pcomp", "xcomp")
+_LINKS = JOINTS | {","}
+_COUNTS_ONE = ("a", "an", "one", "another", "each", "every")
+
+
+class NounPhrase(NamedTuple):
+    """A noun phrase of a caption.
+
+    Attributes:
+        text: Its words as the caption has them, one space between; a plural noun that phrases share is put into the
+            singular where one is meant ("one red cup" of "one red and two blue cups").
+        spans: `[start, end)` in characters of the caption, from left to right; more than one where phrases share a
+            noun: "a red cup" of "a red and a blue cup" lies at "a red" and at "cup".
+        head: Dictionary form, in small letters, of the noun that says what it is: "people" of "a group of people".
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+    head: str
+
+
+class _Place(NamedTuple):
+    """First word and noun of a phrase, and its last word: the noun, or another behind "of"."""
+
+    start: int
+    noun: int
+    last: int
+
+
+def noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> list[NounPhrase]:
+    """The noun phrases of a caption, from left to right, equal ones once; the module says what makes one.
+
+    Args:
+        doc: A parsed caption, with word classes, Penn tags, lemmas and a tree labelled as spaCy's pipelines do.
+        excluded: Nouns that make no concept.
+
+    Returns:
+        No two cover the same word, except phrases that share their noun. None where the caption names no thing: the
+        caption itself is the concept then, by whoever reads the empty list
+        (`hfcomp.data.collators.CompositionalCollator`).
+    """
+    return sift_noun_phrases(doc, excluded=excluded)[0]
+
+
+def sift_noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> tuple[list[NounPhrase], Counter[str]]:
+    """As `noun_phrases`, with the number of phrases that were left out, by reason.
+
+    Returns:
+        The phrases, and counts under `PRONOUN`, `DENIED`, `REPEATED` and the fields of `ExcludedWords`.
+    """
+    tree = CaptionTree(doc)
+    left_out: Counter[str] = Counter()
+    phrases: dict[str, NounPhrase] = {}
+    for place in _longest(_places(tree, excluded, left_out)):
+        for phrase in _phrases_at(tree, place):
+            folded = phrase.text.casefold()
+            if folded in phrases:
+                left_out[REPEATED] += 1
+            else:
+                phrases[folded] = phrase
+    return list(phrases.values()), left_out
+
+
+def _places(tree: CaptionTree, excluded: ExcludedWords, left_out: Counter[str]) -> Iterator[_Place]:
+    counted = -1
+    for word, word_class in enumerate(tree.classes):
+        if word <= counted or word_class not in _HEADING:
+            continue
+        if word_class == "PRON" and tree.tags[word] in ("PRP", "NN", "DT"):
+            left_out[PRONOUN] += 1
+        if not (tree.heads_phrase(word) or _owns_what_is_excluded(tree, word, excluded)):
+            continue
+        place = _place(tree, word)
+        counted = place.last
+        reason = _why_excluded(tree, place, excluded)
+        if reason is None:
+            yield place
+        else:
+            left_out[reason] += 1
+
+
+def _place(tree: CaptionTree, noun: int) -> _Place:
+    last = noun
+    while (measured := tree.measured(last)) >= 0:
+        last = measured
+    start = tree.start_of(noun)
+    # "a cat left of a dog", where a parser sees a left of cats
+    if tree.lower[noun] in ("left", "right") and start < noun and tree.classes[noun - 1] in NOUNS:
+        noun = last = noun - 1
+    # "a black and silver car", where a parser sees "a black" joined to "silver car"
+    while tree.tags[start] not in DETERMINERS and (adjective := _joined_adjective(tree, start, noun)) >= 0:
+        start = tree.start_of(adjective)
+    return _Place(start, noun, last)
+
+
+def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
+    """Whether a noun's phrase is free because that of its possession is no concept: "the cow" of "the cow's side"."""
+    if tree.labels[noun] != "poss" or tree.classes[noun] not in NOUNS:
+        return False
+    owned = tree.heads[noun]
+    return tree.heads_phrase(owned) and _why_excluded(tree, _place(tree, owned), excluded) is not None
+
+
+def _why_excluded(tree: CaptionTree, place: _Place, excluded: ExcludedWords) -> str | None:
+    last, word = place.last, tree.base_form(place.last)
+    if tree.is_denied(place.noun) or (last != place.noun and tree.is_denied(last)):
+        return DENIED
+    if word == "up" and "close" in tree.lower[max(0, last - 2) : last]:
+        word = "close-up"
+    if word not in excluded.all:
+        return None
+    if word in excluded.picture and (tree.tags[last] not in ("NNS", "NNPS") or tree.is_before_of(last)):
+        return "picture"
+    if word in excluded.region and not tree.has_modifier(last, ("compound",), besides=excluded.region):
+        return "region"
+    if word in excluded.place and not tree.has_modifier(last, _DESCRIBING):
+        return "place"
+    if word in excluded.time:
+        return "time"
+    return "empty" if word in excluded.empty else None
+
+
+def _longest(places: Iterator[_Place]) -> list[_Place]:
+    """The places without those inside another, which only an odd tree gives."""
+    found: list[_Place] = []
+    for place in places:
+        while found and found[-1].start >= place.start:
+            found.pop()
+        if not found or found[-1].last < place.start:
+            found.append(place)
+    return found
+
+
+def _phrases_at(tree: CaptionTree, place: _Place) -> Iterator[NounPhrase]:
+    """The phrase of a place, after those that share its noun."""
+    sharing, start = _sharing(tree, place)
+    end = tree.end_of(place.last)
+    if not sharing:
+        yield _phrase(tree, place.last, (start, end))
+        return
+    described = start
+    while tree.tags[described] in DETERMINERS:
+        described += 1
+    shared = noun = place.noun
+    while shared - 1 > described and (tree.labels[shared - 1] == "compound" or tree.is_glued(shared)):
+        shared -= 1
+    for first, last in sharing:
+        yield _of_one(tree, noun, _phrase(tree, noun, (first, last), (shared, end)))
+    yield _of_one(tree, noun, _phrase(tree, noun, (start, end)))
+
+
+def _sharing(tree: CaptionTree, place: _Place) -> tuple[list[tuple[int, int]], int]:
+    """What shares a noun with the phrase that ends in it: "a red" of "a red and a blue cup".
+
+    Parsers see it in two ways: all words under the noun, or "a red" as a phrase, to which the noun is joined.
+
+    Returns:
+        First and last word of each, and the first word of the phrase itself.
+    """
+    start, noun, last = place
+    found: list[tuple[int, int]] = []
+    if last != noun or not tree.has_joints:
+        return found, start
+    for joint in range(start + 1, noun - 1):
+        if tree.lower[joint] in _LINKS and tree.tags[joint + 1] in DETERMINERS and tree.tags[joint - 1] != "CD":
+            end = joint - 1
+            while tree.lower[end] in _LINKS:
+                end -= 1
+            found.append((start, end))
+            start = joint + 1
+    # "an orange and some other fruit": the other's word is a noun of its own
+    if found or tree.tags[start] not in DETERMINERS or not tree.has_modifier(noun, ("amod",), besides=("other",)):
+        return found, start
+    first = start
+    while (adjective := _joined_adjective(tree, first, noun)) >= 0:
+        first = tree.start_of(adjective)
+        if tree.tags[first] not in DETERMINERS:
+            break
+        found.insert(0, (first, adjective))
+    return found, start
+
+
+def _joined_adjective(tree: CaptionTree, start: int, noun: int) -> int:
+    """The adjective that "and" or a comma joins to a noun whose words begin at `start`; else -1."""
+    word = start - 1
+    if not tree.has_joints or word < 1:
+        return -1
+    while word > 0 and tree.lower[word] in _LINKS:
+        word -= 1
+    first = tree.first_joined(word)
+    joined = word < start - 1 and tree.classes[word] == "ADJ" and first == tree.first_joined(noun)
+    return word if joined and tree.labels[first] not in _PREDICATES else -1
+
+
+def _phrase(tree: CaptionTree, noun: int, *pieces: tuple[int, int]) -> NounPhrase:
+    spans = tuple([tree.span(first, last) for first, last in pieces])
+    text = " ".join([tree.caption[start:end] for start, end in spans])
+    return NounPhrase(" ".join(text.split()), spans, tree.base_form(noun))
+
+
+def _of_one(tree: CaptionTree, noun: int, phrase: NounPhrase) -> NounPhrase:
+    """In the singular where it counts one: "one red cup" of "one red and two blue cups"."""
+    if tree.tags[noun] != "NNS" or phrase.text.split()[0].lower() not in _COUNTS_ONE:
+        return phrase
+    return phrase._replace(text=phrase.text.removesuffix(tree.words[noun]) + phrase.head)
