@@ -16,6 +16,10 @@ _MODULES = {
         "ahnpl_loss",
         "ce_clip_loss",
         "cement_loss",
+        "concept_info_nce_loss",
+        "concept_loss",
+        "cross_attended_concept_loss",
+        "cross_attended_info_nce_loss",
         "dcl_loss",
         "fermi_dirac_margin",
         "info_nce_loss",
@@ -32,6 +36,7 @@ _MODULES = {
     "hfcomp.modeling": ("DualEncoder", "Features"),
     "hfcomp.trainers.ahnpl": ("AHNPLConfig", "AHNPLTrainer"),
     "hfcomp.trainers.base": ("CompositionalConfig", "CompositionalTrainer"),
+    "hfcomp.trainers.c2lip": ("C2LIPConfig", "C2LIPTrainer"),
     "hfcomp.trainers.ce_clip": ("CEClipConfig", "CEClipTrainer"),
     "hfcomp.trainers.cement": ("CementConfig", "CementTrainer"),
     "hfcomp.trainers.dcl": ("DCLConfig", "DCLTrainer"),
@@ -58,6 +63,10 @@ if TYPE_CHECKING:
     from hfcomp.losses import ahnpl_loss as ahnpl_loss
     from hfcomp.losses import ce_clip_loss as ce_clip_loss
     from hfcomp.losses import cement_loss as cement_loss
+    from hfcomp.losses import concept_info_nce_loss as concept_info_nce_loss
+    from hfcomp.losses import concept_loss as concept_loss
+    from hfcomp.losses import cross_attended_concept_loss as cross_attended_concept_loss
+    from hfcomp.losses import cross_attended_info_nce_loss as cross_attended_info_nce_loss
     from hfcomp.losses import dcl_loss as dcl_loss
     from hfcomp.losses import fermi_dirac_margin as fermi_dirac_margin
     from hfcomp.losses import info_nce_loss as info_nce_loss
@@ -82,6 +91,8 @@ if TYPE_CHECKING:
     from hfcomp.trainers.ahnpl import AHNPLTrainer as AHNPLTrainer
     from hfcomp.trainers.base import CompositionalConfig as CompositionalConfig
     from hfcomp.trainers.base import CompositionalTrainer as CompositionalTrainer
+    from hfcomp.trainers.c2lip import C2LIPConfig as C2LIPConfig
+    from hfcomp.trainers.c2lip import C2LIPTrainer as C2LIPTrainer
     from hfcomp.trainers.ce_clip import CEClipConfig as CEClipConfig
     from hfcomp.trainers.ce_clip import CEClipTrainer as CEClipTrainer
     from hfcomp.trainers.cement import CementConfig as CementConfig

@@ -243,8 +243,8 @@ def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
 
 
 def test_an_unknown_name_in_uses_is_refused(clip):
-    with pytest.raises(ValueError, match=r"uses names \['tokens'\].*negative_text"):
-        encoder(clip, uses=("image", "tokens"))
+    with pytest.raises(ValueError, match=r"uses names \['patches'\].*negative_text"):
+        encoder(clip, uses=("image", "patches"))
 
 
 @torch.no_grad()

@@ -29,6 +29,8 @@ from transformers import (
     SiglipTokenizer,
 )
 
+from hfcomp.data.features import CONCEPT_FEATURES
+
 COLORS = ("red", "blue", "green", "yellow", "white", "black")
 SHAPES = ("cube", "ball", "cone", "ring", "star", "cross")
 IMAGE_SIZE = 32
@@ -243,7 +245,10 @@ def pairs(number: int = 32, *, negatives: int = 2, concepts: bool = False, ragge
             "image_id": f"tiny-{index}",
         }
         if concepts:
-            row["concepts"] = caption.split(" on ")[: 1 + index % 2]
+            phrases = caption.split(" on ")[: 1 + index % 2]
+            starts = [caption.index(phrase) for phrase in phrases]
+            row["concepts"] = phrases
+            row["concept_spans"] = [[[at, at + len(phrase)]] for at, phrase in zip(starts, phrases, strict=True)]
         rows.append(row)
     features = {
         "image": datasets.Image(),
@@ -255,5 +260,5 @@ def pairs(number: int = 32, *, negatives: int = 2, concepts: bool = False, ragge
         "image_id": datasets.Value("string"),
     }
     if concepts:
-        features["concepts"] = datasets.List(datasets.Value("string"))
+        features |= CONCEPT_FEATURES
     return datasets.Dataset.from_list(rows, features=datasets.Features(features))

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from hfcomp.data.columns import kind_id
+from hfcomp.data.concept_tokens import Concept, TokenPlaces, concept_id, tokens_of, with_spans, word_places
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 
@@ -64,7 +65,7 @@ class TextTokenizer:
         """Token ids of each text, unpadded, and whether it was truncated."""
         if not texts:
             return [], []
-        texts = [text.lower() for text in texts] if self.lower else list(texts)
+        texts = self._cased(texts)
         ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
         truncated = [len(row) > self.max_length for row in ids]
         if any(truncated):
@@ -77,6 +78,26 @@ class TextTokenizer:
             replacement = iter(cut)
             ids = [next(replacement) if is_cut else row for row, is_cut in zip(ids, truncated, strict=True)]
         return ids, truncated
+
+    def places(self, texts: Sequence[str]) -> list[TokenPlaces]:
+        """Where the tokens of each text stand in it, in the order of their ids; special tokens stand nowhere.
+
+        Raises:
+            TypeError: for a tokenizer that knows neither offsets nor words.
+        """
+        if not self.tokenizer.is_fast:
+            return [word_places(self.tokenizer, text, self.max_length) for text in texts]
+        cased = self._cased(texts)
+        options = {"padding": False, "truncation": True, "max_length": self.max_length}
+        found = self.tokenizer(cased, return_offsets_mapping=True, **options)
+        special = {self.tokenizer.bos_token_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
+        return [
+            TokenPlaces(text, seen, [(0, 0) if one in special else span for one, span in zip(ids, spans, strict=True)])
+            for text, seen, ids, spans in zip(texts, cased, found["input_ids"], found["offset_mapping"], strict=True)
+        ]
+
+    def _cased(self, texts: Sequence[str]) -> list[str]:
+        return [text.lower() for text in texts] if self.lower else list(texts)
 
     def pad(self, rows: list[list[int]], length: int) -> torch.Tensor:
         """`[n, length]` long, padded on the right; `[0, length]` for no rows."""
@@ -139,6 +160,9 @@ class CompositionalCollator:
         negative_image: whether `negative_image` is read. A row without one takes part with its texts.
         max_concepts: concepts per image, 0 reads none; further ones are cut and counted.
         max_image_pixels: an image with more, as it is or while it is resized, is refused.
+        concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
+            its own. One of which truncation or the tokenizer leaves no token is left out, one that truncation shortens
+            keeps the rest; both are counted as cut.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
     cut), `tiny [B]` (images one pixel wide or high) and `cut_concepts [B]`, which the trainer counts, then the
@@ -160,6 +184,7 @@ class CompositionalCollator:
         negative_image: bool = False,
         max_concepts: int = 0,
         max_image_pixels: int = MAX_IMAGE_PIXELS,
+        concept_tokens: bool = False,
     ) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, config)
         self.transform = PixelTransform.from_processor(processor.image_processor, max_pixels=max_image_pixels)
@@ -167,6 +192,7 @@ class CompositionalCollator:
         self.negative_image = negative_image
         self.max_concepts = max_concepts
         self.max_image_pixels = max_image_pixels
+        self.concept_tokens = concept_tokens
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A batch of `len(rows)` rows; see the class."""
@@ -196,8 +222,8 @@ class CompositionalCollator:
 
     def _texts(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         captions = [_caption(row.get("caption"), name) for row, name in zip(rows, names, strict=True)]
-        ids, cut = self.tokenizer(captions)
-        truncated = torch.tensor(cut, dtype=torch.long)
+        ids, caption_cut = self.tokenizer(captions)
+        truncated = torch.tensor(caption_cut, dtype=torch.long)
         batch: dict[str, Any] = {}
         parts = {"input_ids": ids}
         if self.num_negatives:
@@ -207,12 +233,18 @@ class CompositionalCollator:
             owners = fields["negative_text_mask"].nonzero()[:, 0]
             truncated.index_add_(0, owners, torch.tensor(cut, dtype=torch.long))
         if self.max_concepts:
-            texts, fields = self._concepts(rows, names, captions)
+            concepts, fields = self._concepts(rows, names, captions)
             batch |= fields
-            parts["concept_input_ids"], cut = self.tokenizer(texts)
-            truncated.index_add_(0, fields["owner"][fields["owner"] >= 0], torch.tensor(cut, dtype=torch.long))
+            if not self.concept_tokens:
+                parts["concept_input_ids"], cut = self.tokenizer([one.text for part in concepts for one in part])
+                truncated.index_add_(0, fields["owner"][fields["owner"] >= 0], torch.tensor(cut, dtype=torch.long))
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
+        if self.max_concepts and self.concept_tokens:
+            mask, shortened = self._token_mask(concepts, captions, caption_cut, length)
+            batch["owner"] = batch["owner"].masked_fill(~mask.any(-1), -1)
+            batch["cut_concepts"] = batch["cut_concepts"] + shortened
+            batch["concept_token_mask"] = mask
         return {"truncated": truncated, **batch}
 
     def _negatives(self, rows: Sequence[dict[str, Any]], names: list[int]) -> tuple[list[str], dict[str, Any]]:
@@ -236,18 +268,31 @@ class CompositionalCollator:
 
     def _concepts(
         self, rows: Sequence[dict[str, Any]], names: list[int], captions: list[str]
-    ) -> tuple[list[str], dict[str, Any]]:
-        owner = torch.full((len(rows), self.max_concepts), -1, dtype=torch.long)
+    ) -> tuple[list[list[Concept]], dict[str, Any]]:
+        size = (len(rows), self.max_concepts)
+        owner, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
-        texts = []
+        kept = []
         for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
-            named = _list_of(row, "concepts", name, "texts") or []
-            concepts = [text for text in named if text and text.strip()] or [caption]
-            cut[index] = max(0, len(concepts) - self.max_concepts)
-            concepts = concepts[: self.max_concepts]
-            owner[index, : len(concepts)] = index
-            texts += concepts
-        return texts, {"owner": owner.flatten(), "cut_concepts": cut}
+            concepts = _concepts_of(row, name, caption, self.concept_tokens)
+            kept.append(concepts[: self.max_concepts])
+            cut[index] = len(concepts) - len(kept[-1])
+            owner[index, : len(kept[-1])] = index
+            number[index, : len(kept[-1])] = torch.tensor([concept_id(one.text) for one in kept[-1]])
+        return kept, {"owner": owner.flatten(), "concept_id": number.flatten(), "cut_concepts": cut}
+
+    def _token_mask(
+        self, concepts: list[list[Concept]], captions: list[str], truncated: list[bool], length: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which tokens make up each concept, `[B * max_concepts, L]`, and how many concepts of a row lost some."""
+        mask = torch.zeros((len(captions), self.max_concepts, length), dtype=torch.bool)
+        shortened = torch.zeros(len(captions), dtype=torch.long)
+        rows = zip(concepts, self.tokenizer.places(captions), truncated, strict=True)
+        for index, (of_row, places, is_cut) in enumerate(rows):
+            for slot, (tokens, whole) in enumerate(tokens_of(of_row, places, truncated=is_cut)):
+                mask[index, slot, tokens] = True
+                shortened[index] += not whole
+        return mask.flatten(0, 1), shortened
 
 
 def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str]:
@@ -279,6 +324,16 @@ def _caption(caption: Any, row: int) -> str:
             "dataset.filter(lambda row: row['caption'] and row['caption'].strip())."
         )
     return caption
+
+
+def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
+    """The concepts of a row; without any the caption itself."""
+    named = _list_of(row, "concepts", name, "texts") or []
+    if named and spans:
+        concepts = with_spans(named, row.get("concept_spans"), caption=caption, row=name)
+    else:
+        concepts = [Concept(text) for text in named if text and text.strip()]
+    return concepts or [Concept(caption, [(0, len(caption))])]
 
 
 def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, str | None, float | None]]:

@@ -9,7 +9,8 @@ equal length; an empty string is masked; concreteness is 1 to 5 or null | text h
 | `negative_spans` | for each negative a list of `[start, end)` in the caption: what was changed | reports |
 | `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; shows the first negative caption |
 | `neighbour_ids` | list of string | NegCLIP's hard images |
-| `concepts`, `concept_spans` | lists | C2LIP; none = the caption itself |
+| `concepts` | list of string: phrases of the caption; none = the caption itself | C2LIP |
+| `concept_spans` | for each concept a list of `[start, end)` in the caption | C2LIP with `concept_source: tokens` |
 | `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
 | `image_id`, `source`, `license` | string | overlap guard, clustering, publishing |
 """
@@ -83,7 +84,9 @@ BATCH_KEYS = (
     "negative_kind",
     "negative_concreteness",
     "concept_input_ids",
+    "concept_token_mask",
     "owner",
+    "concept_id",
     "reference_text",
     "reference_negative_text",
 )

@@ -1,4 +1,4 @@
-"""The Arrow types of the columns of hard negatives, for sets that are written or joined: an empty list has none."""
+"""The Arrow types of columns that hold lists, for sets that are written or joined: an empty list has none."""
 
 from __future__ import annotations
 
@@ -11,4 +11,8 @@ NEGATIVE_FEATURES = {
     "negative_categories": List(Value("string")),
     "negative_concreteness": List(Value("float64")),
     "negative_spans": List(List(List(Value("int32")))),
+}
+CONCEPT_FEATURES = {
+    "concepts": List(Value("string")),
+    "concept_spans": List(List(List(Value("int32")))),
 }

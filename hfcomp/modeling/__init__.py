@@ -17,6 +17,7 @@ from hfcomp.modeling.backbones import (
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
 from hfcomp.modeling.encoder import DualEncoder
 from hfcomp.modeling.features import USABLE_FIELDS, WITH_GRADIENT, WITHOUT_GRADIENT, Features
+from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
 
 __all__ = [
     "OBJECTIVE_STATE_FILE",
@@ -26,7 +27,9 @@ __all__ = [
     "DualEncoder",
     "Features",
     "base_of_adapter",
+    "encode_image_tokens",
     "encode_images",
+    "encode_phrases",
     "encode_texts",
     "freeze_towers",
     "load_backbone",

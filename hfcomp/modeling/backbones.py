@@ -160,14 +160,15 @@ def _pooled(output: Any) -> torch.Tensor:
     return output if isinstance(output, torch.Tensor) else output.pooler_output
 
 
-def _normalized(features: torch.Tensor) -> torch.Tensor:
+def normalized(features: torch.Tensor) -> torch.Tensor:
+    """L2-normalised along the last dimension; half types become fp32 first."""
     features = features.float() if features.dtype in (torch.float16, torch.bfloat16) else features
     return nn.functional.normalize(features, dim=-1)
 
 
 def encode_images(backbone: nn.Module, pixel_values: torch.Tensor) -> torch.Tensor:
     """L2-normalised image embeddings `[B, D]` of normalised pixels `[B, 3, H, W]`."""
-    return _normalized(_pooled(backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))))
+    return normalized(_pooled(backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))))
 
 
 def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
@@ -176,7 +177,7 @@ def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
     No attention mask is passed: CLIP is causal, so that padding on the right changes nothing, and SigLIP attends to
     its padding by design.
     """
-    return _normalized(_pooled(backbone.get_text_features(input_ids=input_ids)))
+    return normalized(_pooled(backbone.get_text_features(input_ids=input_ids)))
 
 
 def freeze_towers(backbone: nn.Module, towers: list[str]) -> None:

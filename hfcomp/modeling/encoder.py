@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from hfcomp.modeling import checkpoints
 from hfcomp.modeling.backbones import encode_images, encode_texts
 from hfcomp.modeling.features import USABLE_FIELDS, Features
+from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
 
 
 class DualEncoder(nn.Module):
@@ -107,7 +108,9 @@ class DualEncoder(nn.Module):
         negative_kind: torch.Tensor | None = None,
         negative_concreteness: torch.Tensor | None = None,
         concept_input_ids: torch.Tensor | None = None,
+        concept_token_mask: torch.Tensor | None = None,
         owner: torch.Tensor | None = None,
+        concept_id: torch.Tensor | None = None,
         reference_text: torch.Tensor | None = None,
         reference_negative_text: torch.Tensor | None = None,
     ) -> Features:
@@ -123,8 +126,11 @@ class DualEncoder(nn.Module):
             negative_image_mask: `[B]` bool.
             negative_kind: `[B, K]` long.
             negative_concreteness: `[B, K]` float, NaN = no rating.
-            concept_input_ids: the concepts that exist, `[c, L]`, image by image.
+            concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
+            concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
+                caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
             owner: `[B * max_concepts]` long, the image's row in this batch, -1 = padding.
+            concept_id: `[B * max_concepts]` long, equal numbers for equal phrases.
             reference_text: `[B, D]`, features of the captions that were made beforehand; passed on as they are.
             reference_negative_text: `[B, K, D]`, likewise of the negative captions.
         """
@@ -134,12 +140,14 @@ class DualEncoder(nn.Module):
             "negative_kind": negative_kind,
             "negative_concreteness": negative_concreteness,
             "owner": owner,
+            "concept_id": concept_id,
             "reference_text": reference_text,
             "reference_negative_text": reference_negative_text,
         }
         output: dict[str, Any] = {name: value for name, value in passed_on.items() if name in self.uses}
         output |= self._image_fields(pixels, len(input_ids), negative_image_mask)
-        output |= self._text_fields(input_ids, negative_input_ids, negative_text_mask, concept_input_ids, owner)
+        texts = {"text": input_ids, "negative_text": negative_input_ids, "concepts": concept_input_ids}
+        output |= self._text_fields(texts, concept_token_mask, negative_text_mask, owner)
         if "logit_scale" in self.uses:
             output["logit_scale"] = self.plain.logit_scale.exp().squeeze()
         if "logit_bias" in self.uses:
@@ -149,52 +157,73 @@ class DualEncoder(nn.Module):
         return Features(**output)
 
     def _image_fields(self, pixels: Any, size: int, mask: torch.Tensor | None) -> dict[str, Any]:
-        if "image" not in self.uses:
+        if "image" not in self.uses and "tokens" not in self.uses:
             return {}
-        count = len(pixels) if "negative_image" in self.uses else size
 
-        def encode(start: int, stop: int) -> torch.Tensor:
+        def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
             if isinstance(pixels, torch.Tensor):
                 part = pixels[start:stop].to(self.device)
             else:
                 part = pixels.slice_to(start, stop, self.device)
-            return encode_images(self.backbone, self.normalize_pixels(part))
+            part = self.normalize_pixels(part)
+            if "tokens" in self.uses:
+                return encode_image_tokens(self.backbone, part)
+            return (encode_images(self.backbone, part),)
 
-        embeddings = self._in_mini_batches(encode, count)
-        if "negative_image" not in self.uses:
-            return {"image": embeddings}
-        return {"image": embeddings[:size], "negative_image": scatter_rows(embeddings[size:], mask)}
+        embeddings, *tokens = self._in_mini_batches(encode, len(pixels) if "negative_image" in self.uses else size)
+        fields = {"image": embeddings[:size]} if "image" in self.uses else {}
+        if tokens:
+            fields["tokens"] = tokens[0][:size]
+        if "negative_image" in self.uses:
+            fields["negative_image"] = scatter_rows(embeddings[size:], mask)
+        return fields
 
     def _text_fields(
         self,
-        input_ids: torch.Tensor,
-        negative_input_ids: torch.Tensor | None,
+        texts: dict[str, torch.Tensor | None],
+        concept_token_mask: torch.Tensor | None,
         negative_text_mask: torch.Tensor | None,
-        concept_input_ids: torch.Tensor | None,
         owner: torch.Tensor | None,
     ) -> dict[str, Any]:
-        parts = {"text": input_ids, "negative_text": negative_input_ids, "concepts": concept_input_ids}
-        parts = {name: ids for name, ids in parts.items() if name in self.uses}
+        parts = {name: ids for name, ids in texts.items() if name in self.uses}
+        phrases = None
+        if "concepts" in parts and concept_token_mask is not None:
+            phrases = concept_token_mask.unflatten(0, (len(texts["text"]), -1))
+            # the captions lead the list, with their phrases
+            parts = {"text": texts["text"]} | {name: ids for name, ids in parts.items() if name != "concepts"}
         if not parts:
             return {}
+        fields = self._encode_texts(parts, phrases)
+        if "negative_text" in fields:
+            fields["negative_text"] = scatter_rows(fields["negative_text"], negative_text_mask)
+        if phrases is not None:
+            fields["concepts"] = fields["concepts"].masked_fill((owner < 0).unsqueeze(-1), 0)
+        elif "concepts" in fields:
+            fields["concepts"] = scatter_rows(fields["concepts"], owner >= 0)
+        return {name: value for name, value in fields.items() if name in self.uses}
+
+    def _encode_texts(self, parts: dict[str, torch.Tensor], phrases: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """All texts as one list; with `phrases` `[B, M, L]` of the first ones also `concepts` `[B * M, D]`."""
         ids = torch.cat(list(parts.values()))
 
-        def encode(start: int, stop: int) -> torch.Tensor:
-            return encode_texts(self.backbone, ids[start:stop])
+        def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
+            if phrases is not None:
+                return encode_phrases(self.backbone, ids[start:stop], phrases[start:stop])
+            return (encode_texts(self.backbone, ids[start:stop]),)
 
-        embeddings = self._in_mini_batches(encode, len(ids))
-        split = dict(zip(parts, embeddings.split([len(part) for part in parts.values()]), strict=True))
-        if "negative_text" in split:
-            split["negative_text"] = scatter_rows(split["negative_text"], negative_text_mask)
-        if "concepts" in split:
-            split["concepts"] = scatter_rows(split["concepts"], owner >= 0)
-        return split
+        embeddings, *found = self._in_mini_batches(encode, len(ids))
+        fields = dict(zip(parts, embeddings.split([len(part) for part in parts.values()]), strict=True))
+        return fields | ({"concepts": found[0].flatten(0, 1)} if found else {})
 
-    def _in_mini_batches(self, encode: Callable[[int, int], torch.Tensor], count: int) -> torch.Tensor:
+    def _in_mini_batches(
+        self, encode: Callable[[int, int], tuple[torch.Tensor, ...]], count: int
+    ) -> tuple[torch.Tensor, ...]:
         size = self.mini_batch_size
-        if size is None or not torch.is_grad_enabled():
-            return encode(0, count) if size is None else _encode_parts(encode, count, size)
-        return _encode_parts(lambda *span: checkpoint(encode, *span, use_reentrant=False), count, size)
+        if size is None:
+            return encode(0, count)
+        if torch.is_grad_enabled():
+            return _encode_parts(lambda *span: checkpoint(encode, *span, use_reentrant=False), count, size)
+        return _encode_parts(encode, count, size)
 
     def dummy_inputs(self) -> dict[str, Any]:
         """One image, text, negative and concept, to find out which parameters the used fields depend on."""
@@ -256,6 +285,8 @@ def scatter_rows(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return zeros.masked_scatter(mask.unsqueeze(-1), values)
 
 
-def _encode_parts(encode: Callable[[int, int], torch.Tensor], count: int, size: int) -> torch.Tensor:
-    starts = range(0, max(count, 1), size)
-    return torch.cat([encode(start, min(start + size, count)) for start in starts])
+def _encode_parts(
+    encode: Callable[[int, int], tuple[torch.Tensor, ...]], count: int, size: int
+) -> tuple[torch.Tensor, ...]:
+    found = [encode(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
+    return tuple(map(torch.cat, zip(*found, strict=True)))

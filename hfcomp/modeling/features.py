@@ -26,7 +26,8 @@ class Features(ModelOutput):
         negative_concreteness: `[N, K]` float, 1 to 5, NaN = no rating.
         concepts: `[C, D]`, `max_concepts` for each image, in the order of images.
         owner: `[C]` long, the global row of the image, -1 = padding.
-        tokens: `[B, P, D]`, L2-normalised patch tokens of this process's rows; never gathered.
+        concept_id: `[C]` long, equal numbers for equal phrases.
+        tokens: `[B, P, D]`, the patches of this process's images; never gathered.
         group_mask: `[G, N]` bool.
         reference_text: `[N, D]`, of the captions by a frozen copy of the backbone; it comes with the batch.
         reference_negative_text: `[N, K, D]`, likewise.
@@ -46,6 +47,7 @@ class Features(ModelOutput):
     negative_concreteness: torch.Tensor | None = None
     concepts: torch.Tensor | None = None
     owner: torch.Tensor | None = None
+    concept_id: torch.Tensor | None = None
     tokens: torch.Tensor | None = None
     group_mask: torch.Tensor | None = None
     reference_text: torch.Tensor | None = None
@@ -63,8 +65,9 @@ WITHOUT_GRADIENT = (
     "negative_kind",
     "negative_concreteness",
     "owner",
+    "concept_id",
     "reference_text",
     "reference_negative_text",
 )
 SCALARS = ("logit_scale", "logit_bias", "learned")
-USABLE_FIELDS = (*WITH_GRADIENT, *WITHOUT_GRADIENT, *SCALARS)
+USABLE_FIELDS = (*WITH_GRADIENT, "tokens", *WITHOUT_GRADIENT, *SCALARS)

@@ -68,13 +68,13 @@ class Caption:
         """
         return "".join(part for part, _ in self._parts(scene, self._phrase))
 
-    def concepts(self, scene: Scene) -> tuple[list[str], list[list[int]]]:
-        """The noun phrases of the caption, in order, and each one's `[start, end)` in characters of `text`."""
+    def concepts(self, scene: Scene) -> tuple[list[str], list[list[list[int]]]]:
+        """The noun phrases of the caption, in order, and for each a list of one `[start, end)` in `text`."""
         phrases, spans, place = [], [], 0
         for part, is_thing in self._parts(scene, self._phrase):
             if is_thing:
                 phrases.append(part)
-                spans.append([place, place + len(part)])
+                spans.append([[place, place + len(part)]])
             place += len(part)
         return phrases, spans
 

@@ -18,6 +18,7 @@ from datasets import (
 )
 from datasets.fingerprint import Hasher
 
+from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.sandbox.drawing import KIND_WEIGHTS, KINDS
 from hfcomp.sandbox.noise import Noise
 from hfcomp.sandbox.rows import (
@@ -40,8 +41,7 @@ EDITED_CONCEPTS = {
 _TEXT, _TEXTS = Value("string"), List(Value("string"))
 _PAIR = {"image": Image(), "caption": _TEXT, "positive_captions": _TEXTS, "image_id": _TEXT}
 _MEANING = {
-    "concepts": _TEXTS,
-    "concept_spans": List(List(Value("int32"))),
+    **CONCEPT_FEATURES,
     "group": _TEXT,
     "hard_negative_groups": _TEXTS,
     "generalised_caption": _TEXT,
@@ -104,8 +104,8 @@ def training_set(
 
     Returns:
         The column contract of training sets: `image`, `caption`, `positive_captions` (one other wording), the five
-        `negative_*` lists, `negative_image`, `mask` (white where it may differ), `concepts`, `concept_spans`
-        (`[start, end)` in characters), `group` with `hard_negative_groups`, `generalised_caption`, `level_1` to
+        `negative_*` lists, `negative_image`, `mask` (white where it may differ), `concepts`, `concept_spans` (a list
+        of one `[start, end)` for each), `group` with `hard_negative_groups`, `generalised_caption`, `level_1` to
         `level_4`, `image_id`, `source`, `license`; and `noise`, what is wrong in the row (`edit`, `caption`,
         `false_negative`). No image shows a scene of the evaluation sets.
 
@@ -231,9 +231,10 @@ def levels_set(num_rows: int, seed: int) -> Dataset:
 
 def _cached(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
     """The rows as a data set, from the cache of `datasets` where this code made the same ones before."""
-    fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(sorted(arguments.items()))))
+    columns = Features(features)
+    fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(columns), repr(sorted(arguments.items()))))
     with _without_bars():
-        return Dataset.from_generator(rows, Features(features), gen_kwargs=arguments, fingerprint=fingerprint)
+        return Dataset.from_generator(rows, columns, gen_kwargs=arguments, fingerprint=fingerprint)
 
 
 @contextmanager

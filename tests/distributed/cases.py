@@ -35,6 +35,7 @@ from hfcomp.modeling import encode_images, encode_texts
 from hfcomp.trainers import reference_text
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.dcl import DCLTrainer
@@ -67,6 +68,19 @@ def case(function: Callable[[Path, Path], Found]) -> Callable[[Path, Path], Foun
 def shares(number: int, processes: int) -> list[int]:
     """8 rows on 3 processes: 3, 3, 2."""
     return [number // processes + (index < number % processes) for index in range(processes)]
+
+
+@functools.cache
+def concept_data(number: int = 20, cut_from: int | None = None):
+    """Rows with no to two concepts; truncation takes those of row 1, 7, ... and of all rows from `cut_from` on."""
+
+    def change(row, index):
+        if index % 6 == 1 or (cut_from is not None and index >= cut_from):
+            caption = " and ".join([row["caption"]] * 9)
+            return {"caption": caption, "concepts": ["end"], "concept_spans": [[[len(caption) - 4, len(caption)]]]}
+        return {"concepts": [], "concept_spans": []} if index % 5 == 2 else {}
+
+    return tiny.pairs(number, concepts=True).map(change, with_indices=True)
 
 
 @functools.cache
@@ -258,6 +272,36 @@ def triplet_clip(models: Path, folder: Path) -> Found:
     return train(trainer_of(TripletClipTrainer, models / "clip", folder))
 
 
+def c2lip_run(model: Path, folder: Path, **settings: Any) -> Found:
+    """Trained and evaluated on a set whose last batch ends within the rows of the first process."""
+    trainer = C2LIPTrainer(
+        model,
+        config(C2LIPTrainer.config_class, folder, eval_strategy="steps", eval_steps=2, max_concepts=2, **settings),
+        train_dataset=concept_data(),
+        eval_dataset=concept_data(17),
+    )
+    return train(trainer)
+
+
+@case
+def c2lip(models: Path, folder: Path) -> Found:
+    return c2lip_run(models / "siglip", folder, cross_attended_weight=1.0)
+
+
+@case
+def c2lip_tokens(models: Path, folder: Path) -> Found:
+    """Mini-batches on several processes only."""
+    size = 3 if world_size() > 1 else None
+    settings = {"concept_source": "tokens", "ignore_equal_concepts": True, "mini_batch_size": size}
+    return c2lip_run(models / "siglip2", folder, cross_attended_weight=1.0, **settings)
+
+
+@case
+def c2lip_clip(models: Path, folder: Path) -> Found:
+    settings = {"concept_source": "tokens", "ignore_equal_concepts": True, "attention_temperature": 0.1}
+    return c2lip_run(models / "clip", folder, cross_attended_weight=1.0, **settings)
+
+
 @case
 def mini_batches(models: Path, folder: Path) -> Found:
     # cut unevenly: 3 divides neither the images of a process nor its texts
@@ -428,7 +472,7 @@ class ConceptTrainer(CompositionalTrainer):
         return {"offset": Offset()}
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        self.features = f = self.encode(model, inputs)
+        f = self.encode(model, inputs)
         logits = f.logit_scale * f.image[f.rows] @ f.concepts.T + f.learned["offset"]
         own = f.owner == torch.arange(len(f.image))[f.rows].unsqueeze(1)
         concepts = F.softplus(torch.where(own, -logits, logits)) * (f.owner >= 0)
@@ -454,13 +498,32 @@ def uneven(models: Path, folder: Path) -> Found:
         config(ConceptTrainer.config_class, folder, num_negatives=1, max_concepts=2, dataloader_drop_last=False),
         train_dataset=data(concepts=True),
     )
+    return one_batch(trainer)
+
+
+@case
+def uneven_concepts(models: Path, folder: Path) -> Found:
+    """The same sizes; the last of several processes has images without a concept only."""
+    settings = {"concept_source": "tokens", "cross_attended_weight": 1.0, "max_concepts": 2}
+    trainer = C2LIPTrainer(
+        models / "siglip",
+        config(C2LIPTrainer.config_class, folder, dataloader_drop_last=False, **settings),
+        train_dataset=concept_data(8, cut_from=4),
+    )
+    return one_batch(trainer)
+
+
+def one_batch(trainer: CompositionalTrainer) -> Found:
+    """The gathered features of rows 0 to 7, their loss and its gradients."""
+    encode, seen = trainer.encode, []
+    trainer.encode = lambda *inputs: seen.append(encode(*inputs)) or seen[-1]
     sizes = shares(GLOBAL_BATCH, world_size())
     start = sum(sizes[: rank()])
     inputs = trainer.data_collator([trainer.train_dataset[index] for index in range(start, start + sizes[rank()])])
     model = trainer.accelerator.prepare(trainer.model.train())
     loss = trainer.compute_loss(model, inputs)
     loss.backward()
-    features = trainer.features
+    (features,) = seen
     fields = {f"field/{name}": value.detach() for name, value in features.items() if isinstance(value, torch.Tensor)}
     trainer.log({"loss": 0.0})
     log = {key: value for key, value in trainer.state.log_history[0].items() if key != "epoch"}

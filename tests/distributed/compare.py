@@ -42,6 +42,19 @@ def assert_same_log(found: list[dict[str, Any]], expected: list[dict[str, Any]])
         assert one == pytest.approx(other, rel=RELATIVE_LOG, abs=2e-6, nan_ok=False)
 
 
+def assert_same_batch(found: list[Result], single: Result) -> None:
+    """Loss, gradients, gathered features and log of one batch; image tokens are those of the process's own rows."""
+    assert {result.facts["wrapped"] for result in found} == {"DistributedDataParallel"}
+    for result in found:
+        assert_same_tensors({"loss": result.tensors["loss"]}, {"loss": single.tensors["loss"]})
+        assert_same_tensors(result.part("gradient"), single.part("gradient"))
+        expected, fields = single.part("field"), result.part("field")
+        if "tokens" in expected:
+            expected |= {"tokens": expected["tokens"][slice(*result.facts["rows"])]}
+        assert_same_tensors(fields, expected)
+    assert_same_log([found[0].facts["log"]], [single.facts["log"]])
+
+
 def assert_slices_add_up(results: list[Result], loss: str, sizes: list[int]) -> None:
     """Value and gradients of a loss in slices, `sizes` rows on each process, are those of the whole loss here."""
     assert [result.facts["sizes"] for result in results] == [sizes] * len(sizes)

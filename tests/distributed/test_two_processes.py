@@ -13,6 +13,7 @@ from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.reference_text import FOLDER
 from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
 from tests.distributed.compare import (
+    assert_same_batch,
     assert_same_embeddings,
     assert_same_log,
     assert_same_tensors,
@@ -22,6 +23,7 @@ from tests.distributed.launch import Result, Results, launch
 
 MARGIN = "objective_state.margin.value"
 AHNPL = {"loss_visual_negative", "loss_positive_margin", "active_positive_margins", "margin", "threshold_swap_att"}
+C2LIP = {"loss_contrastive", "loss_concept", "loss_cross_attended"}
 SCALARS = {
     "info_nce": {"logit_scale"},
     "info_nce_negatives": {"logit_scale"},
@@ -35,6 +37,9 @@ SCALARS = {
     "triplet_clip": {"logit_scale"},
     "ahnpl": {"logit_scale", MARGIN},
     "ahnpl_live": {"logit_scale", MARGIN},
+    "c2lip": {"logit_scale", "logit_bias"},
+    "c2lip_tokens": {"logit_scale", "logit_bias"},
+    "c2lip_clip": {"logit_scale"},
 }
 LOGGED = {
     "info_nce": {"accuracy_image_to_text", "accuracy_text_to_image"},
@@ -49,6 +54,9 @@ LOGGED = {
     "triplet_clip": {"hard_negative_accuracy", "loss_negative_image_to_text"},
     "ahnpl": AHNPL,
     "ahnpl_live": AHNPL,
+    "c2lip": C2LIP | {"concept_positive_accuracy", "cross_attended_positive_accuracy"},
+    "c2lip_tokens": C2LIP | {"concept_positive_accuracy", "cut_concepts"},
+    "c2lip_clip": C2LIP | {"accuracy_image_to_concept", "accuracy_cross_attended", "cut_concepts"},
 }
 
 
@@ -79,6 +87,21 @@ def assert_in_step(found: list[Result]) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize("name", ["c2lip", "c2lip_tokens", "c2lip_clip"])
+def test_concepts_are_evaluated_in_batches_that_end_early(two, one, name):
+    losses = [line["eval_loss"] for line in one[name][0].facts["log"] if "eval_loss" in line]
+    assert len(losses) == 2
+    for result in two[name]:
+        found = [line["eval_loss"] for line in result.facts["log"] if "eval_loss" in line]
+        assert found == pytest.approx(losses, rel=1e-5)
+
+
+def test_a_process_whose_images_have_no_concepts(two, one):
+    (single,) = one["uneven_concepts"]
+    assert [(part >= 0).sum().item() for part in single.tensors["field/owner"].chunk(2)] == [4, 0]
+    assert_same_batch(two["uneven_concepts"], single)
+
+
 def moved(result: Result) -> set[str]:
     before = result.part("before")
     return {name for name, weight in result.part("weight").items() if not torch.equal(weight, before[name])}
@@ -102,15 +125,15 @@ def test_scale_and_bias_get_the_gradient_of_the_global_batch(two, one, name):
 
 @pytest.mark.parametrize("name", SCALARS)
 def test_the_log_holds_the_global_batch(two, one, name):
-    lines = [line for line in two[name][0].facts["log"] if "loss" in line]
+    lines, others = ([line for line in one_of[name][0].facts["log"] if "loss" in line] for one_of in (two, one))
     assert [line["step"] for line in lines] == [2, 4]
-    for line, other in zip(lines, one[name][0].facts["log"], strict=False):
+    for line, other in zip(lines, others, strict=True):
         assert LOGGED[name] <= line.keys()
         assert line["images_encoded"] == other["images_encoded"] >= 2 * GLOBAL_BATCH
         assert line["texts_encoded"] == other["texts_encoded"] >= 2 * GLOBAL_BATCH
         assert line["truncated_text_share"] == other["truncated_text_share"] > 0
     # the loss is that of one contrast among 8 rows, not the mean of two among 4
-    assert lines[0]["loss"] == pytest.approx(one[name][0].facts["log"][0]["loss"], rel=1e-6)
+    assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=1e-6)
 
 
 def test_ragged_rows_are_spread_unevenly(one, two):

@@ -179,7 +179,7 @@ def test_noun_phrases_cut_the_text():
     for scene, caption in drawn_captions():
         text = caption.text(scene)
         phrases, spans = caption.concepts(scene)
-        assert [text[start:end] for start, end in spans] == phrases
+        assert [[text[start:end] for start, end in places] for places in spans] == [[phrase] for phrase in phrases]
         assert [read(phrase).mentions[0] for phrase in phrases] == list(read(text).mentions)
 
 

@@ -93,7 +93,7 @@ def test_columns_of_training_are_those_of_the_contract():
         *("positive_captions", "concepts", "hard_negative_groups", "noise"),
     }
     assert features["negative_concreteness"] == List(Value("float32"))
-    assert features["concept_spans"] == List(List(Value("int32")))
+    assert features["concept_spans"] == List(List(List(Value("int32"))))
 
 
 def test_columns_of_the_other_sets():
@@ -149,7 +149,7 @@ def test_meaning_is_that_of_the_image_and_the_caption(rows):
         assert row["group"] == row["level_1"]
         assert row["hard_negative_groups"] == rival_groups(row["group"])
         assert is_true(row["generalised_caption"], scene)
-        assert [row["caption"][start:end] for start, end in row["concept_spans"]] == row["concepts"]
+        assert [row["caption"][start:end] for ((start, end),) in row["concept_spans"]] == row["concepts"]
         assert len(row["concepts"]) == len(read(row["caption"]).mentions)
 
 

@@ -135,7 +135,7 @@ def test_noisy_captions_are_false_and_their_paraphrases_are_not():
         assert is_true(row["positive_captions"][0], scene)
         assert not is_true(row["negative_captions"][0], scene)
         assert row["caption"] not in row["negative_captions"]
-        said = [row["caption"][start:end] for start, end in row["concept_spans"]]
+        said = [row["caption"][start:end] for ((start, end),) in row["concept_spans"]]
         assert said == row["concepts"]
 
 

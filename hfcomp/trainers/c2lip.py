@@ -1,0 +1,151 @@
+"""C2LIP: images contrasted with the noun phrases of captions, whole and as seen through each phrase."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.loading import TrainingRows
+from hfcomp.losses import (
+    concept_info_nce_loss,
+    concept_loss,
+    cross_attended_concept_loss,
+    cross_attended_info_nce_loss,
+    info_nce_loss,
+    sigmoid_loss,
+)
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+
+CONCEPT_SOURCES = ("phrase", "tokens")
+WEIGHTS = ("concept_weight", "cross_attended_weight")
+# of captions, of concepts, of concepts by which the image is seen
+SIGMOID_LOSSES = (sigmoid_loss, concept_loss, cross_attended_concept_loss)
+INFO_NCE_LOSSES = (info_nce_loss, concept_info_nce_loss, cross_attended_info_nce_loss)
+
+
+@dataclass
+class C2LIPConfig(CompositionalConfig):
+    """Arguments of [`C2LIPTrainer`]. Weights are the paper's (section 4.1), the temperature is the released code's.
+
+    `max_concepts` is our choice: each of 1,500 captions of COCO had 1 to 7 noun phrases. With both weights 0 it
+    becomes 0, as no concept is read.
+    """
+
+    max_concepts: int = field(default=8, metadata={"help": "Concepts read per image; further ones are counted."})
+    concept_weight: float = field(default=1.0, metadata={"help": "Of the concept loss (lambda_npc), in nats."})
+    cross_attended_weight: float = field(
+        default=0.01, metadata={"help": "Of the cross-attended concept loss (lambda_xac), in nats."}
+    )
+    attention_temperature: float = field(
+        default=1.0, metadata={"help": "Of a concept's attention to the image's tokens, in cosine."}
+    )
+    concept_source: str = field(
+        default="phrase",
+        metadata={
+            "help": "phrase (each concept goes through the text tower alone, as released) or tokens (the mean of its "
+            "tokens in the caption, as the paper writes; needs concept_spans)."
+        },
+    )
+    ignore_equal_concepts: bool = field(
+        default=False,
+        metadata={
+            "help": "Leave a concept out for images that have an equal one of their own; otherwise it is a negative."
+        },
+    )
+    sigmoid: bool | None = field(
+        default=None,
+        metadata={"help": "Sigmoid losses instead of InfoNCE. Unset: what the model was pretrained with."},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_weights(*WEIGHTS)
+        if not 0 < self.attention_temperature < math.inf:
+            raise ValueError(f"attention_temperature={self.attention_temperature}: expected above 0 (cosine).")
+        if self.concept_source not in CONCEPT_SOURCES:
+            raise ValueError(f"concept_source={self.concept_source!r}: expected one of {', '.join(CONCEPT_SOURCES)}.")
+        if not any(getattr(self, name) for name in WEIGHTS):
+            self.max_concepts = 0
+
+
+class C2LIPTrainer(CompositionalTrainer):
+    """Trains with the C2LIP loss (Pham et al. 2026, Eq. 8): contrastive, concept and cross-attended concept loss.
+
+    Needs `concepts`, and with `concept_source="tokens"` their `concept_spans`. An image whose list is empty has its
+    caption as its one concept. SigLIP: sigmoid losses, as in the paper; CLIP: InfoNCE forms of all three (our choice).
+    The model's one scale, and its one bias, serve all three terms. Nothing is added to the model.
+
+    The paper writes that a concept is pooled from the caption's tokens; the code that made its tables encodes each
+    phrase alone. The default is `"phrase"`: the paper's numbers are its, the model embeds a phrase so when it is used,
+    and no spans are needed. `"tokens"` encodes captions only.
+
+    Equal phrases of different images are each other's negatives in the paper; `ignore_equal_concepts` leaves them out.
+    The log's `cut_concepts` counts what was over `max_concepts`, and with `"tokens"` what truncation took a part of.
+    """
+
+    config_class = C2LIPConfig
+    as_info_nce = dict.fromkeys(WEIGHTS, 0.0)
+    # without concepts every image would have its caption twice, in silence
+    optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "concepts")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(self.data_collator, CompositionalCollator):
+            self.data_collator.concept_tokens = self.args.concept_source == "tokens"
+
+    def select_uses(self, args: C2LIPConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """The fields of the terms that have a weight, with `logit_bias` for the sigmoid losses."""
+        self.sigmoid = args.sigmoid if args.sigmoid is not None else hasattr(backbone, "logit_bias")
+        if self.sigmoid and not hasattr(backbone, "logit_bias"):
+            raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
+        uses = type(self).uses + (("logit_bias",) if self.sigmoid else ())
+        if not any(getattr(args, name) for name in WEIGHTS):
+            return uses
+        uses += ("concepts", "owner") + (("concept_id",) if args.ignore_equal_concepts else ())
+        return uses + (("tokens",) if args.cross_attended_weight else ())
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The C2LIP loss of the global batch."""
+        f = self.encode(model, inputs)
+        contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
+        shared = {"logit_scale": f.logit_scale, "rows": f.rows}
+        if self.sigmoid:
+            shared["logit_bias"] = f.logit_bias
+        loss, metrics = contrastive(f.image, f.text, **shared)
+        metrics = {"loss_contrastive": loss.detach(), **metrics}
+        if self.args.concept_weight:
+            term, further = concept(f.image, f.concepts, f.owner, concept_id=f.concept_id, **shared)
+            loss, metrics = loss + self.args.concept_weight * term, metrics | further
+        if self.args.cross_attended_weight:
+            shared |= {"concept_id": f.concept_id, "attention_temperature": self.args.attention_temperature}
+            # in evaluation the last batch may end within this process's rows
+            tokens = f.tokens[: f.rows.stop - f.rows.start]
+            term, further = cross_attended(tokens, f.concepts, f.owner, **shared)
+            loss, metrics = loss + self.args.cross_attended_weight * term, metrics | further
+        return self.report(loss, metrics, f, return_outputs)
+
+    def _rows(self, dataset: Any, args: C2LIPConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
+        if "concepts" not in self.uses:
+            return super()._rows(dataset, args, further)
+        spans = ("concept_spans",) if args.concept_source == "tokens" else ()
+        if hasattr(dataset, "select_columns"):
+            _check_concept_columns({*dataset.column_names, *(args.column_names or {})}, ("concepts", *spans))
+        return super()._rows(dataset, args, (*further, *spans))
+
+
+def _check_concept_columns(found: set[str], needed: tuple[str, ...]) -> None:
+    missing = [name for name in needed if name not in found]
+    if not missing:
+        return
+    way_out = " set concept_source='phrase'," if missing == ["concept_spans"] else ""
+    raise ValueError(
+        f"C2LIPTrainer needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
+        f"set has: {', '.join(map(repr, sorted(found)))}. Make them with `hfcomp build concepts` or a recipe's "
+        f"concept_parser,{way_out} or rename with column_names={{{missing[0]!r}: '<its name in your data set>'}}."
+    )

@@ -1,0 +1,288 @@
+"""The trainer of C2LIP: its three terms on SigLIP and CLIP, both sources of concepts, what it saves. 14 seconds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModel, AutoProcessor
+
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.losses import (
+    concept_info_nce_loss,
+    concept_loss,
+    cross_attended_concept_loss,
+    cross_attended_info_nce_loss,
+    info_nce_loss,
+    sigmoid_loss,
+)
+from hfcomp.modeling import OBJECTIVE_STATE_FILE
+from hfcomp.trainers.c2lip import C2LIPConfig, C2LIPTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests.trainers.runs import (
+    arguments,
+    assert_same_weights,
+    batch_of,
+    build,
+    history,
+    loss_and_gradients,
+    weights,
+    with_row,
+)
+
+BOTH_OFF = C2LIPTrainer.as_info_nce
+SOURCES = pytest.mark.parametrize("source", ["phrase", "tokens"])
+MODELS = pytest.mark.parametrize("name", ["clip", "siglip", "siglip2"])
+
+
+@pytest.fixture
+def folder(name, request):
+    return request.getfixturevalue(name)
+
+
+def test_the_defaults_are_those_of_the_paper(tmp_path):
+    config = arguments(C2LIPTrainer, tmp_path)
+    assert (config.concept_weight, config.cross_attended_weight, config.attention_temperature) == (1, 0.01, 1)
+    assert (config.concept_source, config.ignore_equal_concepts, config.max_concepts) == ("phrase", False, 8)
+
+
+@MODELS
+@SOURCES
+def test_the_loss_is_the_sum_of_its_terms(folder, source, pairs, tmp_path):
+    settings = {"cross_attended_weight": 0.5, "concept_weight": 2.0, "attention_temperature": 0.3}
+    trainer = build(C2LIPTrainer, folder, pairs, tmp_path, concept_source=source, max_concepts=2, **settings)
+    loss, gradients = loss_and_gradients(trainer, range(8))
+    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
+    assert (f.owner >= 0).sum() == 12 and f.tokens.shape[:2] == (8, 4)
+    shared = {"logit_scale": f.logit_scale}
+    losses = info_nce_loss, concept_info_nce_loss, cross_attended_info_nce_loss
+    if folder.name != "clip":
+        shared["logit_bias"] = f.logit_bias
+        losses = sigmoid_loss, concept_loss, cross_attended_concept_loss
+        assert gradients["backbone.logit_bias"] != 0
+    terms = (
+        losses[0](f.image, f.text, **shared)[0],
+        losses[1](f.image, f.concepts, f.owner, **shared)[0],
+        losses[2](f.tokens, f.concepts, f.owner, attention_temperature=0.3, **shared)[0],
+    )
+    torch.testing.assert_close(loss, (terms[0] + 2 * terms[1] + 0.5 * terms[2]).detach())
+    # one scale for all three
+    expected = torch.autograd.grad(terms[0] + 2 * terms[1] + 0.5 * terms[2], trainer.model.plain.logit_scale)[0]
+    torch.testing.assert_close(gradients["backbone.logit_scale"], expected)
+
+
+def test_the_two_sources_embed_a_concept_differently(siglip, pairs, tmp_path):
+    found = []
+    for source in ("phrase", "tokens"):
+        trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, concept_source=source, max_concepts=2)
+        batch = batch_of(trainer, range(8))
+        assert ("concept_token_mask" in batch) == (source == "tokens") != ("concept_input_ids" in batch)
+        found.append(trainer.encode(trainer.model.eval(), batch))
+    assert torch.equal(found[0].owner, found[1].owner)
+    assert (found[0].concepts - found[1].concepts).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "absent"),
+    [
+        (BOTH_OFF, {"concepts", "owner", "concept_id", "tokens"}),
+        ({"cross_attended_weight": 0.0}, {"concept_id", "tokens"}),
+        ({"concept_weight": 0.0, "ignore_equal_concepts": True}, set()),
+    ],
+)
+def test_a_term_without_weight_computes_nothing(changes, absent, siglip, pairs, tmp_path):
+    trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, **changes)
+    f = trainer.encode(trainer.model.eval(), batch_of(trainer, range(8)))
+    everything = {"image", "text", "concepts", "owner", "concept_id", "tokens", "logit_scale", "logit_bias", "rows"}
+    assert set(f) == everything - absent
+    trainer.train()
+    logged = {name for line in trainer.state.log_history for name in line}
+    assert ("loss_concept" in logged) == bool(trainer.args.concept_weight)
+    assert ("loss_cross_attended" in logged) == bool(trainer.args.cross_attended_weight)
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_without_its_weights_it_is_plain_fine_tuning(folder, pairs, tmp_path):
+    plain = pairs.remove_columns(["concepts", "concept_spans"])
+    runs = [
+        build(C2LIPTrainer, folder, plain, tmp_path, concept_source="tokens", max_concepts=3, **BOTH_OFF),
+        build(InfoNCETrainer, folder, plain, tmp_path),
+    ]
+    for trainer in runs:
+        trainer.train()
+    assert_same_weights(*map(weights, runs))
+    assert history(runs[0], "loss") == history(runs[1], "loss") == history(runs[0], "loss_contrastive")
+
+
+def test_infonce_on_siglip_freezes_the_bias(siglip, pairs, tmp_path):
+    trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, sigmoid=False)
+    assert not trainer.model.plain.logit_bias.requires_grad
+    trainer.train()
+    assert history(trainer, "loss_image_to_concept")
+
+
+def test_the_sigmoid_needs_a_bias(clip, pairs, tmp_path):
+    with pytest.raises(ValueError, match="sigmoid=True needs a model with a logit_bias"):
+        build(C2LIPTrainer, clip, pairs, tmp_path, sigmoid=True)
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_equal_concepts_of_other_images_are_negatives_or_ignored(folder, pairs, tmp_path):
+    rows = with_row(pairs, 3, caption="A Red cube", concepts=["A Red cube"], concept_spans=[[[0, 10]]])
+    rows = with_row(rows, 5, caption="a ball, a red  cube", concepts=["a red  cube"], concept_spans=[[[8, 19]]])
+    found = {}
+    for ignored in (False, True):
+        trainer = build(C2LIPTrainer, folder, rows, tmp_path, max_concepts=2, ignore_equal_concepts=ignored)
+        batch = batch_of(trainer, range(8))
+        found[ignored] = trainer.compute_loss(trainer.model.eval(), batch).detach()
+        f = trainer.encode(trainer.model, batch)
+    assert found[True] < found[False]
+    phrases = [" ".join(text.lower().split()) for row in range(8) for text in (rows[row]["concepts"] + [""])[:2]]
+    assert phrases.count("a red cube") == 3  # of rows 0, 3 and 5
+    number = torch.tensor([phrases.index(text) for text in phrases])
+    shared = {"logit_scale": f.logit_scale, "concept_id": number}
+    losses = concept_info_nce_loss, cross_attended_info_nce_loss
+    if folder.name == "siglip":
+        shared["logit_bias"] = f.logit_bias
+        losses = concept_loss, cross_attended_concept_loss
+        plain = sigmoid_loss(f.image, f.text, logit_scale=f.logit_scale, logit_bias=f.logit_bias)[0]
+    else:
+        plain = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0]
+    terms = [loss(x, f.concepts, f.owner, **shared)[0] for loss, x in zip(losses, (f.image, f.tokens), strict=True)]
+    torch.testing.assert_close(found[True], (plain + terms[0] + 0.01 * terms[1]).detach())
+
+
+@SOURCES
+def test_mini_batches_change_nothing(source, siglip, pairs, tmp_path):
+    settings = {"concept_source": source, "cross_attended_weight": 0.5}
+    whole = loss_and_gradients(build(C2LIPTrainer, siglip, pairs, tmp_path, **settings), range(8))
+    parts = loss_and_gradients(build(C2LIPTrainer, siglip, pairs, tmp_path, mini_batch_size=3, **settings), range(8))
+    torch.testing.assert_close(parts[0], whole[0])
+    assert parts[1].keys() == whole[1].keys()
+    for name, gradient in whole[1].items():
+        torch.testing.assert_close(parts[1][name], gradient, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "source"), [("siglip", "phrase"), ("clip", "tokens")])
+def test_training_lowers_the_terms_and_saves_a_plain_model(folder, source, pairs, tmp_path):
+    settings = {"max_steps": 12, "learning_rate": 3e-3, "lr_scheduler_type": "constant", "concept_source": source}
+    trainer = build(C2LIPTrainer, folder, pairs.select(range(8)), tmp_path, cross_attended_weight=1.0, **settings)
+    trainer.train()
+    for term in ("loss_contrastive", "loss_concept", "loss_cross_attended"):
+        assert history(trainer, term)[-1] < 0.8 * history(trainer, term)[0], term
+    trainer.save_model(str(tmp_path / "final"))
+    assert not (tmp_path / "final" / OBJECTIVE_STATE_FILE).exists()
+    model, info = AutoModel.from_pretrained(tmp_path / "final", output_loading_info=True)
+    assert not any(info.values()), info
+    ids = torch.tensor([[3, 4, 5, 1]])
+    expected = trainer.model.backbone.eval().get_text_features(input_ids=ids).pooler_output
+    torch.testing.assert_close(model.eval().get_text_features(input_ids=ids).pooler_output, expected)
+
+
+@SOURCES
+def test_a_resumed_run_equals_one_that_was_never_stopped(source, clip_with_dropout, pairs, tmp_path):
+    def trainer():
+        run = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "per_device_train_batch_size": 4}
+        return build(C2LIPTrainer, clip_with_dropout, pairs, tmp_path, concept_source=source, **run)
+
+    whole = trainer()
+    whole.train()
+    resumed = trainer()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2"))
+    assert_same_weights(weights(resumed), weights(whole))
+    assert history(resumed, "loss_cross_attended")[-2:] == history(whole, "loss_cross_attended")[-2:]
+
+
+@SOURCES
+def test_evaluation_of_a_set_that_ends_in_a_smaller_batch(source, siglip, pairs, tmp_path):
+    trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, concept_source=source, eval_dataset=pairs.select(range(11)))
+    found = trainer.evaluate()
+    assert math.isfinite(found["eval_loss"])
+    assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= found.keys()
+    assert trainer.evaluate()["eval_loss"] == found["eval_loss"]
+
+
+@SOURCES
+def test_cut_concepts_are_counted_in_the_log(source, clip, pairs, tmp_path):
+    caption = "a red cube " * 12
+    end = len(caption)
+    changes = {"caption": caption, "concepts": ["a red cube", "cube"], "concept_spans": [[[0, 10]], [[end - 5, end]]]}
+    rows = with_row(pairs.select(range(8)), 0, **changes)
+    trainer = build(C2LIPTrainer, clip, rows, tmp_path, concept_source=source, max_concepts=2, max_steps=1)
+    trainer.train()
+    assert history(trainer, "cut_concepts") == ([1] if source == "tokens" else [])
+    trainer = build(C2LIPTrainer, clip, rows, tmp_path, concept_source=source, max_concepts=1, max_steps=1)
+    trainer.train()
+    assert history(trainer, "cut_concepts") == [5]  # rows 0, 1, 3, 5, 7 have two
+
+
+def test_an_own_collator_reads_concepts_as_the_config_says(clip, pairs, tmp_path):
+    collator = CompositionalCollator(
+        AutoProcessor.from_pretrained(clip), AutoModel.from_pretrained(clip).config, max_concepts=8
+    )
+    trainer = build(C2LIPTrainer, clip, pairs, tmp_path, data_collator=collator, concept_source="tokens")
+    assert "concept_token_mask" in batch_of(trainer, range(2))
+
+
+@SOURCES
+def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
+    target = r"vision_model\.head\.attention|.*self_attn\.v_proj"
+    model = get_peft_model(AutoModel.from_pretrained(siglip), LoraConfig(r=2, target_modules=target))
+    trainer = build(C2LIPTrainer, model, pairs, tmp_path, concept_source=source, mini_batch_size=3)
+    before = weights(trainer)
+    trainer.train()
+    moved = {name for name, value in weights(trainer).items() if (value - before[name]).abs().max() > 1e-6}
+    # PEFT adds the adapter to weights of the head and takes it away again, which rounds
+    assert moved and all("lora_" in name for name in moved)
+    assert [name for name in moved if "head.attention" in name]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"concept_weight": -0.1}, "concept_weight=-0.1: expected at least 0"),
+        ({"cross_attended_weight": math.nan}, "cross_attended_weight=nan: expected at least 0"),
+        ({"attention_temperature": 0.0}, r"attention_temperature=0.0: expected above 0 \(cosine\)"),
+        ({"attention_temperature": math.inf}, "attention_temperature=inf: expected above 0"),
+        ({"concept_source": "token"}, "concept_source='token': expected one of phrase, tokens"),
+    ],
+)
+def test_a_wrong_setting_is_refused(settings, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        arguments(C2LIPTrainer, tmp_path, **settings)
+
+
+def test_no_room_for_concepts_is_refused(clip, pairs, tmp_path):
+    with pytest.raises(ValueError, match="needs max_concepts of at least 1, found 0"):
+        build(C2LIPTrainer, clip, pairs, tmp_path, max_concepts=0)
+    assert C2LIPConfig.max_concepts == 8
+
+
+def test_missing_columns_are_named_with_the_way_out(clip, pairs, tmp_path):
+    without = pairs.remove_columns("concepts")
+    with pytest.raises(ValueError, match=r"needs the column 'concepts'; .*Make them .*concept_parser, or rename"):
+        build(C2LIPTrainer, clip, without, tmp_path)
+    with pytest.raises(ValueError, match=r"the columns 'concepts', 'concept_spans';"):
+        build(C2LIPTrainer, clip, without.remove_columns("concept_spans"), tmp_path, concept_source="tokens")
+    without = pairs.remove_columns("concept_spans")
+    build(C2LIPTrainer, clip, without, tmp_path)
+    with pytest.raises(ValueError, match=r"needs the column 'concept_spans'; .*set concept_source='phrase'"):
+        build(C2LIPTrainer, clip, pairs, tmp_path, eval_dataset=without, concept_source="tokens")
+
+
+def test_columns_of_another_name(clip, pairs, tmp_path):
+    names = {"concepts": "phrases", "concept_spans": "places"}
+    renamed = pairs.rename_columns(names)
+    trainer = build(C2LIPTrainer, clip, renamed, tmp_path, column_names=names, concept_source="tokens")
+    assert batch_of(trainer, range(2))["concept_token_mask"].any()
+
+
+def test_a_row_without_spans_is_named(clip, pairs, tmp_path):
+    trainer = build(C2LIPTrainer, clip, with_row(pairs, 5, concept_spans=[]), tmp_path, concept_source="tokens")
+    with pytest.raises(ValueError, match="column 'concept_spans', row 5: found no entries, but 'concepts' has 2"):
+        batch_of(trainer, range(8))
