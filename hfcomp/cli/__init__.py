@@ -17,8 +17,12 @@ USAGE = """usage: hfcomp COMMAND ...
       any models of the Hub or in folders, side by side; --list names the benchmarks
   hfcomp compare A B [C ...]
       stored results against each other, without loading a model
+  hfcomp attention MODEL [MODEL] --image FILE --text PHRASE
+      where each model's image tokens attend for a phrase, and the difference
   hfcomp build negatives --source DATASET --kinds keyword,swap,mask --output DIR
       hard negative captions for a data set; killed, the same command goes on
+  hfcomp build concepts --source DATASET --parser SPEC --output DIR
+      the noun phrases of captions, for C2LIP
   hfcomp build neighbours --source DATASET --model MODEL --output DIR
       each image's nearest others, for NegCLIP
   hfcomp push-metrics --namespace NAME
@@ -28,6 +32,7 @@ USAGE = """usage: hfcomp COMMAND ...
 COMMANDS = {
     "evaluate": "hfcomp.experiments.evaluate_command",
     "compare": "hfcomp.experiments.compare",
+    "attention": "hfcomp.experiments.attention_command",
     "build": "hfcomp.experiments.build_command",
     "push-metrics": "hfcomp.experiments.push_metrics",
 }

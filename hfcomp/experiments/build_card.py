@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.experiments.sheets import Sheet, markdown_table
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, file_hash, write_durably
+from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
 from hfcomp.hub import fenced, is_on_hub
 
@@ -44,6 +45,18 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
             "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
         },
     ),
+    "concepts": (
+        "Noun phrases",
+        "The things that a caption names, as its parser saw them: concepts for C2LIP (arXiv:2603.25722). Nobody has "
+        "checked them one by one.",
+        {
+            "`caption`": "the caption",
+            "`concepts`": "its noun phrases, from left to right, none twice; an empty list where it names no thing, "
+            "which training reads as the caption itself",
+            "`concept_spans`": "for each of them where it lies, a list of `[start, end)` in characters of `caption`: "
+            "several where phrases share a noun",
+        },
+    ),
     "neighbours": (
         "Nearest images",
         "The images that a model finds most alike: hard ones for a batch (NegCLIP, arXiv:2210.01936).",
@@ -52,6 +65,31 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
             "`neighbour_ids`": "the images nearest to this one, the nearest first",
         },
     ),
+}
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """What a card shows of a set: header, columns that are read, and lines of cells from a row of these columns."""
+
+    header: Sequence[str]
+    columns: Sequence[str]
+    of_row: Callable[..., list[Sequence[str]]]
+
+
+def _negatives_of(caption: str, negatives: list[str], kinds: list[str]) -> list[Sequence[str]]:
+    return [(caption, text, kind) for text, kind in zip(negatives, kinds, strict=True) if text]
+
+
+def _concepts_of(caption: str, concepts: list[str]) -> list[Sequence[str]]:
+    return [(caption, "; ".join(concepts))]
+
+
+EXAMPLES_OF = {
+    "negatives": _Examples(
+        ("caption", "negative caption", "kind"), ("caption", "negative_captions", "negative_kinds"), _negatives_of
+    ),
+    "concepts": _Examples(("caption", "concepts"), ("caption", "concepts"), _concepts_of),
 }
 
 
@@ -83,12 +121,14 @@ def source_license(name: str) -> str | None:
 
 
 def count_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
-    """Negatives by kind, captions with too few, texts that were dropped and rows that were set aside."""
+    """What was made and not made, by kind and reason, and rows that were set aside."""
     counts = manifest["counts"]
     parts = [
         ("negatives", "kind", _named(counts, MADE)),
         ("negatives flagged, not dropped", "reason", _named(counts, FLAGGED)),
+        ("concepts", "concepts", _named(counts, CONCEPTS)),
         ("captions", "captions", _named(counts, CAPTION_COUNT)),
+        ("phrases left out", "reason", _named(counts, LEFT_OUT)),
         ("texts dropped", "reason", _named(counts, DROPPED)),
         ("fills of masks refused, counted each time", "reason", _named(counts, FILLS)),
         (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
@@ -134,7 +174,7 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
         "set: their licence forbids it, and hfcomp joins them from your copy when a set is loaded.",
         _license_text(source),
         *(["## What is in it", *tables] if tables else []),
-        *(_examples_text(folder) if "negative_captions" in manifest["plan"]["columns"] else []),
+        *(_examples_text(folder, EXAMPLES_OF[what]) if what in EXAMPLES_OF else []),
         "## How it was made",
         fenced(command, "bash"),
         f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
@@ -174,16 +214,20 @@ def _license_text(source: Source) -> str:
     return f"{text}. The source states none that was found: it is unknown. Find it out before you publish this set."
 
 
-def _examples_text(folder: Path) -> list[str]:
-    lines = ["| caption | negative caption | kind |", "| --- | --- | --- |"]
+def _examples_text(folder: Path, examples: _Examples) -> list[str]:
+    lines = _cells(examples.header) + _cells(["---"] * len(examples.header))
     for path in sorted((folder / DATA).glob("train-*.parquet")):
-        table = pq.read_table(path, columns=["caption", "negative_captions", "negative_kinds"])
+        table = pq.read_table(path, columns=list(examples.columns))
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():
-            pairs = [pair for pair in zip(row["negative_captions"], row["negative_kinds"], strict=True) if pair[0]]
-            lines += [f"| {_plain(row['caption'])} | {_plain(text)} | {_plain(kind)} |" for text, kind in pairs]
+            for texts in examples.of_row(*(row[name] for name in examples.columns)):
+                lines += _cells([_plain(text) for text in texts])
             if len(lines) >= EXAMPLES + 2:
                 return ["**Examples**\n\n" + "\n".join(lines[: EXAMPLES + 2])]
     return ["**Examples**\n\n" + "\n".join(lines)] if len(lines) > 2 else []
+
+
+def _cells(texts: Sequence[str]) -> list[str]:
+    return [f"| {' | '.join(texts)} |"]
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,8 @@ from datasets.exceptions import DatasetsError
 from rich.console import Console
 
 from hfcomp.experiments.build_card import Source, count_sheets, source_license, write_card
-from hfcomp.experiments.build_negatives import negative_stages, output_features, read_source
+from hfcomp.experiments.build_concepts import captions_for_concepts, concept_features, concept_stages
+from hfcomp.experiments.build_negatives import negative_features, negative_stages, read_source
 from hfcomp.experiments.build_neighbours import READS, neighbour_stages, with_found_neighbours
 from hfcomp.experiments.build_source import check_device, shown_features
 from hfcomp.experiments.neighbours import NEIGHBOURS_OF
@@ -62,19 +63,27 @@ def parser() -> argparse.ArgumentParser:
         help="hard negative captions from keywords, swaps and mask filling",
         description="Gives captions hard negatives. Killed at any moment, the same command goes on.",
     )
-    _add_source(negatives)
-    negatives.add_argument(
-        "--captions", choices=CAPTIONS, default="longest", help="where a row has a list of captions"
-    )
+    _add_device(_add_source(negatives))
+    _add_captions(negatives)
     _add_generators(negatives)
     _add_filters(negatives)
+    concepts = kinds.add_parser(
+        "concepts",
+        allow_abbrev=False,
+        help="the noun phrases of captions (C2LIP)",
+        description="Gives captions their noun phrases. Killed at any moment, the same command goes on.",
+    )
+    _add_source(concepts)
+    _add_captions(concepts)
+    _add_phrases(concepts)
     neighbours = kinds.add_parser(
         "neighbours",
         allow_abbrev=False,
         help="the nearest other images of each image (NegCLIP)",
         description="Gives images their nearest others. Killed at any moment, the same command goes on.",
     )
-    _add_source(neighbours)
+    _add_device(_add_source(neighbours))
+    neighbours.set_defaults(captions_file=None, key_column=None, captions_columns=None)
     neighbours.add_argument("--model", required=True, help="Hub id or folder whose embeddings are compared")
     neighbours.add_argument("--number", type=int, default=3, metavar="N", help="neighbours of an image (default: 3)")
     neighbours.add_argument("--by", choices=NEIGHBOURS_OF, default="image", help="what is compared (default: image)")
@@ -95,7 +104,7 @@ def build_negatives(options: argparse.Namespace) -> Build:
     stages = negative_stages(options)
     dataset = read_source(options, print)
     reads = ["caption", *(["image"] if options.false_negative_model else [])]
-    return _build(options, dataset, stages, output_features(dataset), reads)
+    return _build(options, dataset, stages, negative_features(dataset), reads)
 
 
 def build_neighbours(options: argparse.Namespace) -> Build:
@@ -112,7 +121,22 @@ def build_neighbours(options: argparse.Namespace) -> Build:
     return _build(options, dataset, stages, shown_features(dataset), READS)
 
 
-BUILDS = {"negatives": build_negatives, "neighbours": build_neighbours}
+def build_concepts(options: argparse.Namespace) -> Build:
+    """Builds a set with the noun phrases of its captions and tells what it came to.
+
+    Args:
+        options: of `parser`.
+
+    Raises:
+        ValueError: for options that do not fit, or a source or folder that is not as expected.
+        StageError: when a row could not be worked on.
+    """
+    stages = concept_stages(options)
+    dataset = captions_for_concepts(options, print)
+    return _build(options, dataset, stages, concept_features(dataset), ["caption"])
+
+
+BUILDS = {"negatives": build_negatives, "concepts": build_concepts, "neighbours": build_neighbours}
 
 
 def _build(
@@ -152,7 +176,7 @@ def print_build(build: Build) -> None:
         print(f"{build.kept:,} shards were there already, {build.made:,} were made")
 
 
-def _add_source(found: argparse.ArgumentParser) -> None:
+def _add_source(found: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = found.add_argument_group("source and output")
     group.add_argument("--source", required=True, metavar="DATASET", help="Hub id, folder, or JSON-lines file")
     group.add_argument("--output", required=True, type=Path, metavar="DIR", help="folder of the built set")
@@ -165,7 +189,19 @@ def _add_source(found: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", type=int, metavar="N", help="read the first N rows only")
     group.add_argument("--shard_size", type=int, default=ROWS_PER_SHARD, metavar="N", help="rows of the source a file")
     group.add_argument("--num_workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    return group
+
+
+def _add_device(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--device", help="of models, such as cpu or cuda:1; by default a GPU where there is one")
+
+
+def _add_captions(found: argparse.ArgumentParser) -> None:
+    group = found.add_argument_group("captions")
+    group.add_argument("--captions", choices=CAPTIONS, default="longest", help="where a row has a list of captions")
+    group.add_argument("--captions_file", metavar="FILE", help="captions to join by key: JSON, CSV or Parquet")
+    group.add_argument("--key_column", metavar="NAME", help="of the source, as json.url (default: __key__)")
+    group.add_argument("--captions_columns", metavar="KEY,CAPTION", help="of this file (default: key,caption)")
 
 
 def _add_generators(found: argparse.ArgumentParser) -> None:
@@ -183,6 +219,17 @@ def _add_generators(found: argparse.ArgumentParser) -> None:
     group.add_argument("--fill_model", metavar="MODEL", help="masked language model of mask (FacebookAI/roberta-base)")
     group.add_argument("--keyword_table", metavar="FILE", help="YAML of your own concepts instead of the paper's")
     group.add_argument("--keyword_matching", choices=list(MATCHINGS), default="paper", help="extended: plurals, a/an")
+
+
+def _add_phrases(found: argparse.ArgumentParser) -> None:
+    group = found.add_argument_group("phrases")
+    group.add_argument(
+        "--parser", default=DEFAULT_PARSER, metavar="SPEC", help=f"spacy:NAME or rules ({DEFAULT_PARSER})"
+    )
+    group.add_argument(
+        "--max_concepts", type=int, metavar="N", help="keep a caption's first N and count the others (default: all)"
+    )
+    found.set_defaults(device=None)  # parsers run on the CPU
 
 
 def _add_filters(found: argparse.ArgumentParser) -> None:

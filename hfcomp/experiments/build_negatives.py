@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, Features, LargeList, List, Value
+from datasets import Dataset, Features
 
-from hfcomp.data.columns import require_columns
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.build_source import Tell, kept_columns, model_facts, read_rows, shown_features
+from hfcomp.experiments.build_source import Tell, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.manifest import file_hash
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 from hfcomp.generation.text_negatives import cached_parser, check_kinds, make_captions, make_negatives, needs_parser
@@ -45,45 +43,17 @@ def read_source(options: argparse.Namespace, tell: Tell) -> Dataset:
     Raises:
         ValueError: for columns that are not there, or a `caption` that is no text.
     """
-    dataset = read_rows(options, tell)
-    _check_captions(options, dataset)
-    old = [name for name in dataset.column_names if name.startswith("negative_")]
-    old += ["mask"] if "mask" in dataset.column_names else []  # of the negative image
-    if old and options.columns is None:
-        tell(f"the source's own {', '.join(old)} are left out: they speak of other negatives")
-    needed = ["image"] if options.false_negative_model else []
-    require_columns(dataset, needed, needed_by="--false_negative_model")
-    kept = [name for name in kept_columns(dataset, options.columns) if name not in old]
-    if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
-        dataset = _with_image_ids(dataset)
-        needed.append("image_id")
-    return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
+    needed = ("image",) if options.false_negative_model else ()
+    return read_captioned_rows(options, tell, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
 
 
-def _with_image_ids(dataset: Dataset) -> Dataset:
-    """Rows of one image have to be known as such; where the source does not name its images, their numbers do."""
-    if "image_id" in dataset.column_names:
-        return dataset
-    return dataset.add_column("image_id", [str(row) for row in range(len(dataset))], feature=Value("string"))
+def _is_old(column: str) -> bool:
+    return column.startswith("negative_") or column == "mask"  # the mask is of the negative image
 
 
-def _check_captions(options: argparse.Namespace, dataset: Dataset) -> None:
-    if "caption" not in dataset.column_names:
-        near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
-        raise ValueError(
-            f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. Name the one that "
-            f"holds the texts: --column_names caption={near[0] if near else '...'}"
-        )
-    kind = dataset.features["caption"]
-    texts = (Value("string"), Value("large_string"))
-    if (kind.feature if isinstance(kind, List | LargeList) else kind) not in texts:
-        raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
-
-
-def output_features(dataset: Dataset) -> Features:
+def negative_features(dataset: Dataset) -> Features:
     """The columns of the built set: the source's, with one caption per row, and those of negatives."""
-    negatives = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
-    return Features({**shown_features(dataset), "caption": Value("string"), **negatives})
+    return output_features(dataset, {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES})
 
 
 def negative_stages(options: argparse.Namespace) -> list[Stage]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
 
 import torch
-from datasets import Dataset, Features, Image, Value
+from datasets import Dataset, Features, Image, LargeList, List, Value
 
+from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.evaluation.identity import identity
 from hfcomp.hub import without_local_paths
 
+SHARD_PATH = "__url__"
+"""The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
 Tell = Callable[[str], None]
 
 
@@ -34,7 +39,10 @@ def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
     except StopIteration as error:  # what `datasets` raises for a file without a line
         raise ValueError(f"{options.source} has no rows.") from error
     tell(f"{len(dataset):,} rows from {options.source}")
-    dataset = rename_columns(dataset, column_names(options.column_names))
+    if SHARD_PATH in dataset.column_names:
+        dataset = dataset.remove_columns(SHARD_PATH)
+    names = column_names(options.column_names)
+    dataset = rename_columns(_with_captions_file(options, dataset, names, tell), names)
     kept = kept_columns(dataset, options.columns)
     if "image" in kept and dataset.features["image"] in (Value("string"), Value("large_string")):
         raise ValueError(
@@ -42,6 +50,71 @@ def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
             "of file names has to be called image there; or build without it: --columns caption."
         )
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
+
+
+def _with_captions_file(
+    options: argparse.Namespace, dataset: Dataset, names: Mapping[str, str], tell: Tell
+) -> Dataset:
+    """The rows with the captions of a file, where one is given; those without are set aside later, by the build."""
+    columns = {"key_column": options.key_column, "file_columns": options.captions_columns}
+    if options.captions_file:
+        return with_captions_of(dataset, options.captions_file, column_names=names, tell=tell, **columns)
+    if any(columns.values()):
+        raise ValueError("--key_column and --captions_columns need --captions_file.")
+    return dataset
+
+
+def read_captioned_rows(
+    options: argparse.Namespace,
+    tell: Tell,
+    *,
+    is_old: Callable[[str], bool],
+    needed: Sequence[str] = (),
+    needed_by: str = "",
+) -> Dataset:
+    """The rows whose captions something is made for, without what was made for them before.
+
+    Args:
+        options: of the command, with `captions`.
+        tell: receives a line about what was read and left behind.
+        is_old: whether a column of that name speaks of others than those that are made.
+        needed: further columns.
+        needed_by: what asks for these.
+
+    Raises:
+        ValueError: for columns that are not there, or a `caption` that is no text.
+    """
+    dataset = read_rows(options, tell)
+    _check_captions(options, dataset)
+    left = [name for name in dataset.column_names if is_old(name)]
+    if left and options.columns is None:
+        tell(f"the source's own {', '.join(left)} are left out: they speak of other {options.what}")
+    require_columns(dataset, needed, needed_by=needed_by)
+    kept = [name for name in kept_columns(dataset, options.columns) if name not in left]
+    if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
+        dataset = _with_image_ids(dataset)
+        needed = [*needed, "image_id"]
+    return dataset.select_columns(list(dict.fromkeys(["caption", *needed, *kept])))
+
+
+def _with_image_ids(dataset: Dataset) -> Dataset:
+    """Rows of one image have to be known as such; where the source does not name its images, their numbers do."""
+    if "image_id" in dataset.column_names:
+        return dataset
+    return dataset.add_column("image_id", [str(row) for row in range(len(dataset))], feature=Value("string"))
+
+
+def _check_captions(options: argparse.Namespace, dataset: Dataset) -> None:
+    if "caption" not in dataset.column_names:
+        near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
+        raise ValueError(
+            f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. Name the one that "
+            f"holds the texts: --column_names caption={near[0] if near else '...'}"
+        )
+    kind = dataset.features["caption"]
+    texts = (Value("string"), Value("large_string"))
+    if (kind.feature if isinstance(kind, List | LargeList) else kind) not in texts:
+        raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
 
 
 def column_names(text: str) -> dict[str, str]:
@@ -86,6 +159,11 @@ def check_device(device: str | None) -> None:
 def shown_features(dataset: Dataset) -> Features:
     """The features of a set whose images are decoded when they are read."""
     return Features({name: Image() if isinstance(one, Image) else one for name, one in dataset.features.items()})
+
+
+def output_features(dataset: Dataset, made: Mapping[str, Any]) -> Features:
+    """The columns of a set that is made of captions: the source's, with one caption per row, and those made."""
+    return Features({**shown_features(dataset), "caption": Value("string"), **made})
 
 
 def model_facts(place: str) -> str:

@@ -1,4 +1,4 @@
-"""The training set of a recipe: loaded or drawn, filtered, with negatives and ratings joined, lost rows told."""
+"""The training set of a recipe: loaded or drawn, filtered, with negatives, ratings, concepts, lost rows told."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from datasets import Dataset, Image, LargeList, List, Value, concatenate_datasets
 
+from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
+from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
@@ -37,12 +39,23 @@ def training_rows(
     else:
         dataset = load_training_set(config.dataset, split=config.dataset_split, config=config.dataset_config)
         tell(f"{len(dataset):,} rows from {config.dataset}")
+        if config.captions_file:
+            dataset = with_captions_of(
+                dataset,
+                config.captions_file,
+                key_column=config.key_column,
+                file_columns=config.captions_columns,
+                column_names=column_names,
+                tell=tell,
+            )
         dataset = rename_columns(_filtered(dataset, config.dataset_filter, tell), column_names)
         dataset = (every_caption if config.captions == "all" else longest_caption)(dataset, tell)
     if config.keyword_negatives:
         dataset = _with_keyword_negatives(dataset, config, seed, num_negatives, tell)
     if config.concreteness_ratings:
         dataset = _with_concreteness(dataset, config.concreteness_ratings, tell)
+    if config.concept_parser:
+        dataset = with_concepts(dataset, config.concept_parser, tell)
     return _taking_part(dataset, config, tell)
 
 
@@ -168,7 +181,7 @@ def _with_keyword_negatives(
 def _taking_part(dataset: Dataset, config: ExperimentConfig, tell: Tell) -> Dataset:
     """The rows with a caption and, if asked, a keyword; last, because a column that is added writes a choice out."""
     keep = range(len(dataset))
-    if config.captions == "all":
+    if config.captions == "all" or config.captions_file:
         keep = [row for row, caption in enumerate(dataset["caption"]) if caption is not None]
     if config.keyword_captions_only:
         negatives = dataset["negative_captions"][:]

@@ -34,6 +34,7 @@ from hfcomp.evaluation.summary import TIE_RULES
 from hfcomp.experiments.benchmark_data import check_used, data_folders, is_part, remarks
 from hfcomp.experiments.benchmark_list import benchmark_list
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
+from hfcomp.experiments.model_names import named_models
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stored import BLIND_PATH
 
@@ -128,7 +129,7 @@ def evaluate(options: argparse.Namespace) -> bool:
     if options.batch_size < 1:
         raise ValueError(f"--batch_size: found {options.batch_size}, expected 1 or more.")
     chosen = _benchmarks(options)
-    models = _models(options.models)
+    models = named_models(options.models, taken=BLIND)
     reference = _reference(options.reference, models)
     folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"[:LONGEST_NAME]
     if (folder / "results.json").exists() and not options.overwrite:
@@ -221,31 +222,6 @@ def _benchmarks(options: argparse.Namespace) -> list[Benchmark]:
         if costly:
             print(f"not in a suite, as they fetch or compute too much: {', '.join(costly)} (see --list)")
     return list({one.name: one for one in chosen}.values())
-
-
-def _models(given: Sequence[str]) -> dict[str, str]:
-    """Hub ids and folders by the names that tables have for them."""
-    if not given:
-        raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
-    found: dict[str, str] = {}
-    for text in given:
-        name, _, place = text.rpartition("=") if "=" in text and not Path(text).exists() else ("", "", text)
-        name = name or _short(place, [other.rpartition("=")[2] for other in given])
-        if name in found or name in BLIND:
-            raise ValueError(f"two models are called {name!r}. Name them, as in second={place}.")
-        found[name] = place
-    return found
-
-
-def _short(place: str, places: Sequence[str]) -> str:
-    """The last part of a path or id, with as many before it as tell it from the others."""
-    whole = [os.path.abspath(one) if Path(one).exists() else one for one in (place, *places)]
-    parts = [part for part in whole[0].split("/") if part]
-    for count in range(1, len(parts) + 1):
-        tail = "/".join(parts[-count:])
-        if sum(f"/{other}".endswith(f"/{tail}") for other in whole[1:]) == 1:
-            return tail
-    return parts[-1]
 
 
 def _plain(name: str) -> str:

@@ -19,8 +19,16 @@ SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
 # Those of them that shape negatives, which keyword negatives take the place of.
 SANDBOX_NEGATIVE_FIELDS = ("edit_noise", "false_negatives", "negative_kinds")
 KEYWORD_FIELDS = ("keyword_table", "keyword_captions_only")
+CAPTIONS_FILE_FIELDS = ("key_column", "captions_columns")
 # Fields in which $NAME stands for an environment variable.
-PATH_FIELDS = ("dataset", "evaluation_dataset", "clip_vocabulary", "concreteness_ratings", "keyword_table")
+PATH_FIELDS = (
+    "dataset",
+    "evaluation_dataset",
+    "clip_vocabulary",
+    "concreteness_ratings",
+    "keyword_table",
+    "captions_file",
+)
 
 
 @dataclass
@@ -58,6 +66,20 @@ class ExperimentConfig:
         metadata={
             "help": "Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image."
         },
+    )
+    captions_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted "
+            "and left out."
+        },
+    )
+    key_column: str | None = field(
+        default=None,
+        metadata={"help": "Of the data set, as json.url; by default __key__, which WebDataset shards have."},
+    )
+    captions_columns: str | None = field(
+        default=None, metadata={"help": "Key and caption in captions_file, by default key,caption."}
     )
     dataset_rows: int = field(default=8000, metadata={"help": "Rows made, for the sandbox."})
     negative_kinds: list[str] | None = field(
@@ -104,6 +126,13 @@ class ExperimentConfig:
     concreteness_ratings: str | None = field(
         default=None, metadata={"help": "File of Brysbaert et al. 2014, joined to the negatives' keywords."}
     )
+    concept_parser: str | None = field(
+        default=None,
+        metadata={
+            "help": "Parser ('rules' or spacy:NAME) that makes the concepts of captions, for C2LIP. A data set with a "
+            "column concepts keeps its own. `hfcomp build concepts` makes them once, on several processes."
+        },
+    )
     controls: list[str] = field(
         default_factory=lambda: list(CONTROLS),
         metadata={
@@ -149,6 +178,9 @@ class ExperimentConfig:
                 raise ValueError(f"{name} shapes the sandbox's rows, not those of {self.dataset}. Leave it out.")
         _check_kinds(self.negative_kinds or [])
         self._check_keywords()
+        if self.concept_parser and self.dataset == SANDBOX:
+            raise ValueError("concept_parser: the sandbox's rows have concepts of their own. Leave it out.")
+        self._check_captions_file()
         if self.hard_images < 0 or (self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS):
             raise ValueError(
                 f"hard_images={self.hard_images}: expected 0 or more, and a trained base, as random weights find no "
@@ -160,6 +192,13 @@ class ExperimentConfig:
             raise ValueError(
                 "evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
             )
+
+    def _check_captions_file(self) -> None:
+        if self.captions_file and self.dataset == SANDBOX:
+            raise ValueError("captions_file: the sandbox's rows have captions of their own. Leave it out.")
+        for name in CAPTIONS_FILE_FIELDS:
+            if getattr(self, name) and not self.captions_file:
+                raise ValueError(f"{name} is of captions_file, which is not set. Set it, or leave {name} out.")
 
     def _check_keywords(self) -> None:
         for name in KEYWORD_FIELDS:

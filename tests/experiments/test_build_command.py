@@ -15,6 +15,7 @@ from hfcomp.experiments import build_command
 from hfcomp.generation import shards
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
+from tests.evaluation.webdatasets import write_tar
 from tests.generation import builds
 from tests.negatives import language_models
 from tests.trainers.runs import build, history
@@ -201,6 +202,100 @@ def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
     assert rows.column_names == ["image", "caption", "image_id", "neighbour_ids"]
     assert all(len(set(row["neighbour_ids"]) - {row["image_id"]}) == 2 for row in rows)
     assert "NegCLIP" in (tmp_path / "out" / "README.md").read_text()
+
+
+# Concepts
+
+
+NAMES = ["it is a dog with a man", "hello", "", "a red dog and a dog"]
+
+
+@pytest.fixture(scope="module")
+def with_phrases(tmp_path_factory):
+    """Built from JSON lines that have concepts of something else."""
+    folder = tmp_path_factory.mktemp("concepts")
+    lines = [{"text": text, "concepts": ["old"], "url": str(row)} for row, text in enumerate(NAMES)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    given = ["--source", str(folder / "rows.jsonl"), "--column_names", "caption=text", "--parser", "rules"]
+    build_command.main(["concepts", *given, "--max_concepts", "1", "--output", str(folder / "out")])
+    return folder / "out"
+
+
+def test_concepts_become_columns_beside_those_of_the_source(with_phrases):
+    rows = load_dataset(str(with_phrases), split="train")
+    assert rows.column_names == ["caption", "url", "concepts", "concept_spans"]
+    assert rows.to_dict() == {
+        "caption": [NAMES[0], NAMES[1], NAMES[3]],
+        "url": ["0", "1", "3"],
+        "concepts": [["a dog"], [], ["a red dog"]],
+        "concept_spans": [[[[6, 11]]], [], [[[0, 9]]]],
+    }
+
+
+def test_counts_of_concepts_are_in_the_card_and_the_manifest(with_phrases):
+    card = DatasetCard.load(with_phrases / "README.md")
+    assert "noun-phrases" in card.data.tags and "`concept_spans`" in card.text
+    for line in ("written | 2", "cut by max concepts | 2", "without a phrase | 1", "pronoun | 1", "no caption | 1"):
+        assert f"| {line} |" in card.text
+    assert "| a red dog and a dog | a red dog |" in card.text
+    manifest = json.loads((with_phrases / "manifest.json").read_text())
+    stage = manifest["plan"]["stages"]["1 concepts"]
+    assert stage["parser"].startswith("rules (textblob ") and stage["max_concepts"] == 1
+    assert manifest["counts"]["captions: without a phrase"] == 1
+
+
+def test_shards_with_a_file_of_captions_become_a_set_with_concepts(tmp_path, capsys):
+    members = {
+        f"00000{row}.{end}": png for row in range(3) for end, png in (("png", builds.png(row)), ("txt", b"alt"))
+    }
+    write_tar(tmp_path / "shards" / "00000.tar", members)
+    (tmp_path / "short.json").write_text(json.dumps({"000002": "a red dog", "000000": "hello"}))
+    given = [
+        "--source",
+        str(tmp_path / "shards"),
+        "--captions_file",
+        str(tmp_path / "short.json"),
+        "--parser",
+        "rules",
+    ]
+    given += ["--column_names", "image=png,image_id=__key__", "--output", str(tmp_path / "out")]
+    build_command.main(["concepts", *given])
+    assert "2 rows have one; 1 have none" in capsys.readouterr().out
+    rows = load_dataset(str(tmp_path / "out"), split="train")
+    assert rows.column_names == ["caption", "image", "txt", "image_id", "concepts", "concept_spans"]
+    assert rows["image_id"][:] == ["000000", "000002"] and rows["concepts"][:] == [[], ["a red dog"]]
+    assert [image.getpixel((0, 0))[0] for image in rows["image"]] == [0, 2]
+    aside = json.loads((tmp_path / "out" / "set_aside.jsonl").read_text())
+    assert (aside["row"], aside["reason"]) == (1, "no caption")
+    assert "--captions_file LOCAL/short.json" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_counts_of_concepts_and_what_is_left_behind_are_told(with_phrases, tmp_path, capsys):
+    source = str(with_phrases.parent / "rows.jsonl")
+    given = ["--column_names", "caption=text", "--parser", "rules", "--output", str(tmp_path / "out")]
+    build_command.main(["concepts", "--source", source, *given])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "the source's own concepts are left out: they speak of other concepts" in shown
+    assert "written 4" in shown and "without a phrase 1" in shown and "4 rows read, 3 written to" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--max_concepts", "0"], "--max_concepts: found 0, expected 1 or more"),
+        (["--parser", "stanza"], "parser 'stanza' is not known"),
+        (["--key_column", "url"], "--key_column and --captions_columns need --captions_file"),
+        (["--captions_file", "none.csv"], "none.csv"),
+        (["--parser", "spacy:en_none"], "python -m spacy download en_none"),
+        (["--column_names", "caption=url", "--columns", "none"], "--columns needs the column 'none'"),
+    ],
+)
+def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_path, more, message):
+    source = str(with_phrases.parent / "rows.jsonl")
+    given = ["concepts", "--source", source, "--parser", "rules", "--output", str(tmp_path / "out"), *more]
+    with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
+        build_command.main(given)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

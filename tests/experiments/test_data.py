@@ -1,4 +1,4 @@
-"""The training set of a recipe: filter, longest caption, keyword negatives, joined ratings, lost rows told."""
+"""The training set of a recipe: filter, longest caption, keyword negatives, joined ratings, concepts, lost rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 import datasets
 import pytest
 
+from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.experiments.data import longest_caption, training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
+from tests.evaluation.webdatasets import write_tar
+from tests.generation import builds
 
 CAPTIONS = [
     ["A dog.", "A red dog under a small table."],
@@ -217,6 +220,77 @@ def test_every_caption_needs_lists(tmp_path):
     path.write_text(json.dumps({"image": "0.png", "texts": "Red is the ball."}))
     with pytest.raises(ValueError, match="captions=all: column 'caption' holds Value.*expected lists of texts"):
         rows(str(path), captions="all")
+
+
+# Captions of a file
+
+
+def test_rows_without_a_caption_in_the_file_are_left_out(tmp_path):
+    members = {
+        f"00000{row}.{end}": png for row in range(3) for end, png in (("png", builds.png(row)), ("txt", b"alt"))
+    }
+    write_tar(tmp_path / "shards" / "00000.tar", members)
+    (tmp_path / "short.jsonl").write_text('{"file": "000002", "text": "a red dog"}')
+    changes = {"captions_file": str(tmp_path / "short.jsonl"), "captions_columns": "file,text"}
+    config = ExperimentConfig(
+        objective="x:y", method="m", dataset=str(tmp_path / "shards"), batch_size=2, concept_parser="rules", **changes
+    )
+    told: list[str] = []
+    dataset = training_rows(config, column_names={"image": "png"}, seed=0, tell=told.append)
+    assert dataset["caption"][:] == ["a red dog"] and dataset["concepts"][:] == [["a red dog"]]
+    assert [image.getpixel((0, 0))[0] for image in dataset["image"]] == [2]
+    assert any("1 rows have one; 2 have none and are left out" in line for line in told)
+    assert any("1 phrases of 1 captions" in line for line in told)
+
+
+def test_fields_of_a_file_without_the_file_are_refused(listing):
+    with pytest.raises(ValueError, match="key_column is of captions_file, which is not set"):
+        rows(listing, key_column="url")
+    with pytest.raises(ValueError, match="the sandbox's rows have captions of their own"):
+        sandbox(captions_file="short.csv")
+
+
+# Concepts
+
+
+def test_concepts_are_made_of_the_caption_that_is_used(listing):
+    dataset, told = rows(listing, concept_parser="rules")
+    assert dataset["concepts"][:] == [["A red dog", "a small table"], ["Words"], ["The bus"]]
+    assert dataset["concept_spans"][0] == [[[0, 9]], [[16, 29]]]
+    (line,) = [line for line in told if line.startswith("concepts by rules (textblob ")]
+    assert "4 phrases of 3 captions; 0 captions name no thing" in line
+
+
+def test_every_caption_gets_its_own_concepts(listing):
+    dataset, told = rows(listing, captions="all", concept_parser="rules")
+    assert dataset["caption"][:] == ALL
+    assert dataset["concepts"][:] == [["A dog"], [], ["The bus"], ["A red dog", "a small table"], ["Words"]]
+    assert any("5 phrases of 5 captions; 1 captions name no thing" in line for line in told)
+
+
+def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
+    own = {"concepts": [["a thing"], []], "concept_spans": [[[[0, 2]]], []]}
+    pairs = tiny.pairs(2).select_columns(["image", "caption"])
+    for name, values in own.items():
+        pairs = pairs.add_column(name, values, feature=CONCEPT_FEATURES[name])
+    pairs.save_to_disk(tmp_path / "own")
+    config = ExperimentConfig(
+        objective="x:y", method="m", dataset=str(tmp_path / "own"), batch_size=2, concept_parser="rules"
+    )
+    told: list[str] = []
+    dataset = training_rows(config, column_names=None, seed=0, tell=told.append)
+    assert {name: dataset[name][:] for name in own} == own
+    assert "the data set's own concepts are used; concept_parser=rules makes none" in told
+
+
+def test_concepts_that_cannot_be_made_are_refused(listing):
+    with pytest.raises(ValueError, match="parser 'stanza' is not known"):
+        rows(listing, concept_parser="stanza")
+    with pytest.raises(ValueError, match="the sandbox's rows have concepts of their own"):
+        sandbox(concept_parser="rules")
+    Path(listing).write_text(json.dumps({"image": "0.png", "texts": "hello"}))
+    with pytest.raises(ValueError, match="finds no noun phrase in any of the 1 captions"):
+        rows(listing, concept_parser="rules")
 
 
 # The sandbox

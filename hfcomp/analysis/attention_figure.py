@@ -1,0 +1,246 @@
+"""A picture of where models attend for phrases: the image, a map for each model, and how the maps differ."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hfcomp.analysis.attention import Box, TokenCosines, attention, best_token, difference
+
+QUANTITIES = ("attention", "cosine")
+COLORS, CHANGE_COLORS = "viridis", "PRGn"  # read alike with any colour vision; green is more, as in the paper
+PANEL_WIDTH = 2.7  # inches
+PANEL_HEIGHTS = (1.2, 4.5)  # inches, whatever the image's shape
+TITLE_HEIGHT, BAR_HEIGHT, BELOW_HEIGHT = 0.6, 0.12, 1.3  # inches
+LETTERS = 38  # in a line above a panel
+OPACITY = 0.72
+PALE = 0.55  # of white in the picture below a map, so that colours can be read
+# A change this small against what the maps span is drawn pale: else rounding would look like one.
+SMALLEST_CHANGE = 0.01
+TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may have dollar signs
+
+
+@dataclass(frozen=True)
+class Maps:
+    """What is drawn, for n phrases.
+
+    Attributes:
+        values: by model, `[n, rows, columns]` with the box of the image that it covers.
+        change: the second model's minus the first's with its box; `None` for one model.
+    """
+
+    values: dict[str, tuple[NDArray[np.float64], Box]]
+    change: tuple[NDArray[np.float64], Box] | None
+
+    @property
+    def columns(self) -> int:
+        """Panels beside each other, with the image."""
+        return 1 + len(self.values) + (self.change is not None)
+
+
+def attention_maps(found: Mapping[str, TokenCosines], *, quantity: str, temperature: float) -> Maps:
+    """The maps of one or two models, and how they differ.
+
+    Args:
+        found: by model.
+        quantity: "attention", as a multiple of its mean, or "cosine".
+        temperature: of the attention.
+
+    Raises:
+        ValueError: for more than two models, another quantity, or a temperature that is not above 0.
+    """
+    if quantity not in QUANTITIES or not 1 <= len(found) <= 2:
+        raise ValueError(f"found {quantity!r} of {len(found)} models, expected one of {QUANTITIES} of 1 or 2.")
+    values = {
+        name: (attention(one.tokens, temperature) if quantity == "attention" else one.tokens, one.box)
+        for name, one in found.items()
+    }
+    maps = list(values.values())
+    return Maps(values, difference(*maps[0], *maps[1]) if len(maps) == 2 else None)
+
+
+def draw_attention(
+    path: str | Path,
+    image: Image.Image,
+    phrases: Sequence[str],
+    found: Mapping[str, TokenCosines],
+    *,
+    quantity: str = "attention",
+    temperature: float = 1.0,
+) -> Path:
+    """Draws a row for each phrase: the image, each model's map, and the second model's minus the first's.
+
+    Maps lie over the part of the image that the model sees. All maps share one scale of colours, and all differences
+    another, symmetric around 0. The best token of each map has a white frame.
+
+    Args:
+        path: of the PNG, replaced.
+        image: RGB.
+        phrases: as many as `found` has maps of each model.
+        found: by model, one or two.
+        quantity: what colours show: "attention", as a multiple of its mean, or "cosine".
+        temperature: of the attention.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ImportError: without matplotlib.
+        ValueError: as `attention_maps` does.
+    """
+    maps = attention_maps(found, quantity=quantity, temperature=temperature)
+    path = Path(path)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(f"{path} is not drawn without matplotlib: pip install 'hfcomp[plots]'") from error
+    figure = Figure(layout="constrained")
+    _draw(figure, image, phrases, found, maps, quantity)
+    caption = "\n".join(textwrap.wrap(_caption(maps, quantity, temperature), LETTERS * maps.columns))
+    figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.part")
+    figure.savefig(partial, dpi=150, format="png")
+    os.replace(partial, path)
+    return path
+
+
+def _draw(
+    figure: Any,
+    image: Image.Image,
+    phrases: Sequence[str],
+    found: Mapping[str, TokenCosines],
+    maps: Maps,
+    quantity: str,
+) -> None:
+    columns = maps.columns
+    height = np.clip(PANEL_WIDTH * image.height / image.width, *PANEL_HEIGHTS) + TITLE_HEIGHT
+    figure.set_size_inches(columns * PANEL_WIDTH, len(phrases) * height + BELOW_HEIGHT)
+    grid = figure.add_gridspec(len(phrases) + 1, columns, height_ratios=[*[height] * len(phrases), BAR_HEIGHT])
+    scales = _scales(maps)
+    for row, phrase in enumerate(phrases):
+        axes = [figure.add_subplot(grid[row, column]) for column in range(columns)]
+        _draw_row(axes, row, image, phrase, found, maps, scales)
+    bar = figure.add_subplot(grid[-1, 1 : 1 + len(found)])
+    even = quantity == "attention"
+    _color_bar(figure, bar, COLORS, scales[0], "attention (line: the same for every token)" if even else quantity)
+    if even:
+        bar.axvline(1, color="black", linewidth=1.2)
+    if maps.change is not None:
+        _color_bar(figure, figure.add_subplot(grid[-1, -1]), CHANGE_COLORS, scales[1], f"change in {quantity}")
+
+
+def _scales(maps: Maps) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ends of the colours of all maps and of all differences."""
+    every = np.concatenate([values.ravel() for values, _ in maps.values.values()])
+    low, span = float(every.min()), max(float(np.ptp(every)), 1e-6)
+    most = 0.0 if maps.change is None else float(np.abs(maps.change[0]).max())
+    most = max(most, SMALLEST_CHANGE * span)
+    return (low, low + span), (-most, most)
+
+
+def _draw_row(
+    axes: Sequence[Any],
+    row: int,
+    image: Image.Image,
+    phrase: str,
+    found: Mapping[str, TokenCosines],
+    maps: Maps,
+    scales: tuple[tuple[float, float], tuple[float, float]],
+) -> None:
+    _draw_image(axes[0], image, f"“{' '.join(phrase.split())}”", pale=0.0)
+    for place, (name, one) in zip(axes[1:], found.items(), strict=False):
+        values, box = maps.values[name]
+        best = best_token(one.tokens[row])
+        numbers = f"pooled {one.pooled[row]:.3f}, best token {one.tokens[row][best]:.3f}"
+        _draw_image(place, image, numbers if row else f"{name}\n{numbers}")
+        _draw_map(place, values[row], box, image.size, COLORS, scales[0])
+        _frame(place, best, values[row].shape, box, image.size)
+    if maps.change is not None:
+        first, second = found
+        _draw_image(axes[-1], image, "" if row else f"{second}\nminus {first}")
+        _draw_map(axes[-1], maps.change[0][row], maps.change[1], image.size, CHANGE_COLORS, scales[1])
+
+
+def _draw_image(axes: Any, image: Image.Image, title: str, pale: float = PALE) -> None:
+    """The image, or where `pale` is above 0 a grey, lighter one."""
+    if pale:
+        image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, "white"), pale)
+    axes.imshow(image, extent=(0, image.width, image.height, 0))
+    parts = [textwrap.wrap(part, LETTERS, max_lines=2, placeholder=" ...") for part in title.split("\n")]
+    lines = [line for part in parts for line in part]
+    axes.set_title("\n".join(lines), **TEXT)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _draw_map(
+    axes: Any, values: NDArray[np.float64], box: Box, size: tuple[int, int], colors: str, scale: tuple[float, float]
+) -> None:
+    left, top, right, bottom = _in_pixels(box, size)
+    axes.imshow(
+        values,
+        extent=(left, right, bottom, top),
+        cmap=colors,
+        vmin=scale[0],
+        vmax=scale[1],
+        alpha=OPACITY,
+        interpolation="nearest",
+    )
+    axes.set_xlim(min(0, left), max(size[0], right))
+    axes.set_ylim(max(size[1], bottom), min(0, top))
+
+
+def _frame(axes: Any, token: tuple[int, int], grid: tuple[int, ...], box: Box, size: tuple[int, int]) -> None:
+    left, top, right, bottom = _in_pixels(box, size)
+    high, wide = (bottom - top) / grid[0], (right - left) / grid[1]
+    corner = (left + token[1] * wide, top + token[0] * high)
+    from matplotlib.patches import Rectangle
+
+    for color, width in (("black", 2.6), ("white", 1.3)):
+        axes.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=color, linewidth=width))
+
+
+def _in_pixels(box: Box, size: tuple[int, int]) -> Box:
+    return box[0] * size[0], box[1] * size[1], box[2] * size[0], box[3] * size[1]
+
+
+def _color_bar(figure: Any, axes: Any, colors: str, scale: tuple[float, float], label: str) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    colored = ScalarMappable(Normalize(*scale), colors)
+    ticks = {"ticks": MaxNLocator(5), "format": ScalarFormatter(useOffset=False)}
+    bar = figure.colorbar(colored, cax=axes, orientation="horizontal", alpha=OPACITY, **ticks)
+    bar.set_label(label, fontsize=8)
+    axes.tick_params(labelsize=8)
+
+
+def _caption(maps: Maps, quantity: str, temperature: float) -> str:
+    grids = [values.shape[-2:] for values, _ in maps.values.values()]
+    told = "Colours: cosine of each image token with the phrase."
+    if quantity == "attention":
+        told = (
+            "Colours: softmax over the image's tokens of cosine(token, phrase) / "
+            f"{temperature:g}, times the number of tokens."
+        )
+    told += " One square is one token, framed: the best one. Pooled, best token: cosines with the phrase."
+    if any(box != (0, 0, 1, 1) for _, box in maps.values.values()):
+        told += " Grey: not seen."
+    if maps.change is not None and (len(set(grids)) > 1 or len({box for _, box in maps.values.values()}) > 1):
+        rows, columns = maps.change[0].shape[-2:]
+        shapes = " and ".join(f"{high} x {wide}" for high, wide in grids)
+        told += (
+            f" The models have {shapes} tokens on what they see of the image; the difference is on {rows} x {columns} "
+            "cells where both see it."
+        )
+    return told

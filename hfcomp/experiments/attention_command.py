@@ -1,0 +1,167 @@
+"""`hfcomp attention`: where the image tokens of one or two models attend for a phrase, as a picture and numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hfcomp.analysis.attention import TokenCosines, attention, best_token, evenness, token_cosines
+from hfcomp.analysis.attention_figure import QUANTITIES, attention_maps, draw_attention
+from hfcomp.data.images import decode_image
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments.build_source import check_device
+from hfcomp.experiments.model_names import named_models
+from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, terminal_table
+
+SCHEMA_VERSION = 1
+HEADER = ["phrase", "model", "pooled\ncosine", "best\ntoken", "its row,\ncolumn", "its\nattention", "entropy,\n%"]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs the command.
+
+    Args:
+        arguments: models and options, see `parser`.
+
+    Raises:
+        SystemExit: with what is wrong and the way out.
+    """
+    options = parser().parse_intermixed_args(arguments)
+    try:
+        show_attention(options)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        raise SystemExit(f"error: {error}") from error
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="hfcomp attention",
+        description="Draws where the tokens of an image attend for a phrase, and how that differs between two models.",
+        allow_abbrev=False,
+    )
+    found.add_argument("models", nargs="*", metavar="MODEL", help="one or two: Hub id or folder, or name=ID")
+    found.add_argument("--image", required=True, metavar="FILE", help="the image")
+    found.add_argument("--text", required=True, action="append", metavar="PHRASE", help="may be given several times")
+    found.add_argument("--temperature", type=float, default=1.0, help="of the attention; below 1 sharper (default: 1)")
+    found.add_argument(
+        "--map", choices=QUANTITIES, default=QUANTITIES[0], help="what colours show (default: attention)"
+    )
+    found.add_argument("--output", type=Path, default=Path("attention.png"), metavar="PNG", help="(attention.png)")
+    found.add_argument("--values", type=Path, metavar="JSON", help="write the maps as numbers there")
+    found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
+    return found
+
+
+def show_attention(options: argparse.Namespace) -> None:
+    """Compares, prints the table, and writes the figure and, if asked, the values.
+
+    Args:
+        options: of `parser`.
+
+    Raises:
+        ValueError: for options that do not fit, an image that cannot be used, or a model that is no dual encoder.
+        OSError: for a file that cannot be read or written.
+        ImportError: when the figure cannot be drawn; the table is printed before.
+    """
+    models = named_models(options.models)
+    if len(models) > 2:
+        raise ValueError(f"found {len(models)} models, expected one or two.")
+    if not 0 < options.temperature < float("inf"):
+        raise ValueError(f"--temperature: found {options.temperature:g}, expected a number above 0.")
+    if not all(phrase.strip() for phrase in options.text):
+        raise ValueError("--text: found an empty text, expected a phrase such as 'green tablecloth'.")
+    for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
+        if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
+            raise ValueError(f"{option}: found {path}, expected the name of a {suffix} file.")
+    check_device(options.device)
+    image = decode_image(options.image, where="--image")
+    phrases = list(dict.fromkeys(options.text))
+    found = {}
+    for name, place in models.items():
+        embedder = _embedder(place, options.device)
+        found[name] = token_cosines(embedder, image, phrases)
+        embedder.release()
+    print_attention(phrases, found, options.temperature)
+    if options.values is not None:
+        _write_values(options, models, phrases, found)
+    shown = {"quantity": options.map, "temperature": options.temperature}
+    print(f"written to {draw_attention(options.output, image, phrases, found, **shown)}")
+
+
+def print_attention(phrases: Sequence[str], found: Mapping[str, TokenCosines], temperature: float) -> None:
+    """Prints a row for each phrase and model.
+
+    Args:
+        phrases: as many as `found` has maps of each model.
+        found: by model.
+        temperature: of the attention.
+    """
+    console = Console(width=None if sys.stdout.isatty() else TERMINAL_WIDTH, highlight=False)
+    for name, one in found.items():
+        for phrase in (phrase for phrase, cut in zip(phrases, one.truncated, strict=True) if cut):
+            print(f"{name}: {phrase!r} is longer than its text tower and was cut")
+    rows = [
+        [phrase, name, *_numbers(one, row, temperature)]
+        for row, phrase in enumerate(phrases)
+        for name, one in found.items()
+    ]
+    console.print(terminal_table(Sheet("", HEADER, rows, labels=2)))
+    grids = ", ".join(f"{name} {one.tokens.shape[1]} x {one.tokens.shape[2]}" for name, one in found.items())
+    print(f"\nBest token: its cosine; rows and columns count from 1 at the top left of {grids}.")
+    print(f"Attention: at temperature {temperature:g}, 1 = the same for every token; entropy: 100 = likewise.")
+
+
+def _numbers(one: TokenCosines, row: int, temperature: float) -> list[str]:
+    best = best_token(one.tokens[row])
+    attended = attention(one.tokens[row], temperature)
+    place = f"{best[0] + 1}, {best[1] + 1}"
+    cosines = [f"{value:.3f}" for value in (one.pooled[row], one.tokens[row][best])]
+    return [*cosines, place, f"{attended[best]:.3f}", f"{100 * float(evenness(attended)):.2f}"]
+
+
+def _embedder(place: str, device: str | None) -> Embedder:
+    try:
+        return Embedder(place, device=device)
+    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
+        where = "" if Path(place).is_dir() else "is no folder here, and as an id of the Hub: "
+        raise ValueError(f"{place} {where}{error}") from error
+
+
+def _write_values(
+    options: argparse.Namespace, models: Mapping[str, str], phrases: Sequence[str], found: Mapping[str, TokenCosines]
+) -> None:
+    content: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "image": options.image,
+        "phrases": phrases,
+        "temperature": options.temperature,
+        "models": {
+            name: {
+                "path": models[name],
+                "box": one.box,
+                "pooled": one.pooled.tolist(),
+                "cosine": one.tokens.tolist(),
+                "attention": attention(one.tokens, options.temperature).tolist(),
+                "truncated": one.truncated,
+            }
+            for name, one in found.items()
+        },
+    }
+    if len(found) == 2:
+        changes = {
+            kind: attention_maps(found, quantity=kind, temperature=options.temperature).change for kind in QUANTITIES
+        }
+        content["difference"] = {
+            "box": changes["cosine"][1],
+            **{kind: values.tolist() for kind, (values, _) in changes.items()},
+        }
+    options.values.parent.mkdir(parents=True, exist_ok=True)
+    options.values.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    print(f"values written to {options.values}")

@@ -1,0 +1,50 @@
+"""`hfcomp build concepts`: the noun phrases of captions as the columns `concepts` and `concept_spans` (C2LIP)."""
+
+from __future__ import annotations
+
+import argparse
+
+from datasets import Dataset, Features
+
+from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.experiments.build_source import Tell, output_features, read_captioned_rows
+from hfcomp.generation.shards import Stage
+from hfcomp.generation.text_concepts import make_concepts
+from hfcomp.generation.text_negatives import cached_parser, make_captions
+from hfcomp.hub import without_local_paths
+
+
+def captions_for_concepts(options: argparse.Namespace, tell: Tell) -> Dataset:
+    """The rows that get concepts, without concepts of before.
+
+    Args:
+        options: of the command.
+        tell: receives a line about what was read and left behind.
+
+    Raises:
+        ValueError: for columns that are not there, or a `caption` that is no text.
+    """
+    return read_captioned_rows(options, tell, is_old=CONCEPT_FEATURES.__contains__)
+
+
+def concept_features(dataset: Dataset) -> Features:
+    """The columns of the built set: the source's, with one caption per row, and those of concepts."""
+    return output_features(dataset, CONCEPT_FEATURES)
+
+
+def concept_stages(options: argparse.Namespace) -> list[Stage]:
+    """The stages of a build, with the parser that was found.
+
+    Raises:
+        ValueError: for options that do not fit.
+        OSError: for a parser that is not installed.
+    """
+    number = options.max_concepts
+    if number is not None and number < 1:
+        raise ValueError(f"--max_concepts: found {number}, expected 1 or more; leave it out to keep all.")
+    settings = {"parser": options.parser, "max_concepts": number}
+    facts = settings | {"parser": without_local_paths(cached_parser(options.parser).name)}
+    return [
+        Stage("captions", make_captions, {"which": options.captions}),
+        Stage("concepts", make_concepts, settings, facts),
+    ]

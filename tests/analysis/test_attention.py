@@ -1,0 +1,260 @@
+"""Attention of image tokens for phrases: values by hand, places in the image, and what the picture says (5 s)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModel, AutoProcessor, CLIPImageProcessorPil, SiglipImageProcessorPil
+
+from hfcomp.analysis import attention as module
+from hfcomp.analysis.attention import (
+    TokenCosines,
+    attention,
+    best_token,
+    difference,
+    evenness,
+    seen_box,
+    token_cosines,
+)
+from hfcomp.analysis.attention_figure import attention_maps, draw_attention
+from hfcomp.data.pixels import PixelTransform
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.modeling import encode_image_tokens
+from tests import tiny
+
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+PHRASES = ["a red cube", "blue ball"]
+
+
+def unit(values: torch.Tensor) -> np.ndarray:
+    return torch.nn.functional.normalize(values.detach().double(), dim=-1).numpy()
+
+
+def test_cosines_are_those_of_the_model_s_own_processor_in_reading_order(model_folder):
+    image = tiny.image(3, (50, 40))
+    found = token_cosines(Embedder(model_folder, device="cpu"), image, PHRASES)
+    model, processor = AutoModel.from_pretrained(model_folder), AutoProcessor.from_pretrained(model_folder)
+    length = {"padding": "max_length", "max_length": tiny.TEXT_LENGTH} if "siglip" in model_folder.name else {}
+    inputs = processor(images=image, text=PHRASES, return_tensors="pt", **{"padding": True, **length})
+    with torch.inference_mode():
+        output = model(input_ids=inputs["input_ids"], pixel_values=inputs["pixel_values"])
+        tokens = encode_image_tokens(model, inputs["pixel_values"])[1][0]
+    texts = unit(output.text_embeds)
+    assert found.pooled == pytest.approx((texts @ unit(output.image_embeds).T)[:, 0], abs=1e-5)
+    assert found.tokens.shape == (2, 2, 2) and np.ptp(found.tokens) > 0.01
+    for token, place in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
+        assert found.tokens[:, *place] == pytest.approx(texts @ unit(tokens[token]), abs=1e-5)
+    assert found.truncated == [False, False]
+
+
+def test_cut_phrases_are_told(siglip):
+    found = token_cosines(Embedder(siglip, device="cpu"), tiny.image(0), ["red", "red ball " * 40])
+    assert found.truncated == [False, True]
+
+
+def test_an_adapter_s_dropout_is_off(clip, tmp_path):
+    settings = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], lora_dropout=0.5, init_lora_weights=False)
+    get_peft_model(AutoModel.from_pretrained(clip), settings).save_pretrained(tmp_path)
+    embedder = Embedder(tmp_path, device="cpu")
+    first, second = (token_cosines(embedder, tiny.image(0), PHRASES).tokens for _ in range(2))
+    assert (first == second).all()
+    assert np.abs(first - token_cosines(Embedder(clip, device="cpu"), tiny.image(0), PHRASES).tokens).max() > 1e-3
+
+
+@pytest.mark.parametrize(("phrases", "match"), [([], "found none"), (["red", " "], "found ' ', expected words")])
+def test_phrases_need_words(siglip, phrases, match):
+    with pytest.raises(ValueError, match=match):
+        token_cosines(Embedder(siglip, device="cpu"), tiny.image(0), phrases)
+
+
+def test_broken_weights_are_refused(clip, monkeypatch):
+    monkeypatch.setattr(
+        module, "encode_image_tokens", lambda *_: (torch.ones(1, 16), torch.full((1, 4, 16), math.nan))
+    )
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        token_cosines(Embedder(clip, device="cpu"), tiny.image(0), PHRASES)
+
+
+def test_attention_is_a_multiple_of_its_mean():
+    cosines = np.array([[[0.0, math.log(2)], [0.0, 0.0]]])
+    assert attention(cosines)[0] == pytest.approx(np.array([[0.8, 1.6], [0.8, 0.8]]))
+    assert attention(cosines, 0.5)[0] == pytest.approx(np.array([[4, 16], [4, 4]]) / 7)
+    assert attention(cosines, 1e-5)[0] == pytest.approx(np.array([[0, 4], [0, 0]]))
+    assert attention(cosines - 0.3) == pytest.approx(attention(cosines))
+
+
+@pytest.mark.parametrize("temperature", [0, -1, math.inf, math.nan])
+def test_a_temperature_is_above_0(temperature):
+    with pytest.raises(ValueError, match="expected a finite number above 0"):
+        attention(np.zeros((2, 2)), temperature)
+
+
+def test_evenness_is_the_share_of_the_largest_entropy():
+    even, one, half = np.ones((2, 2)), np.array([[4.0, 0], [0, 0]]), np.array([[2.0, 2], [0, 0]])
+    assert evenness(np.stack([even, one, half])) == pytest.approx([1, 0, 0.5])
+    assert evenness(np.ones((3, 1, 1))) == pytest.approx([1, 1, 1])
+
+
+def test_the_best_token_is_found_by_row_and_column():
+    assert best_token(np.array([[1.0, 5], [2, 3], [5, 0]])) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "first_box", "second", "second_box", "change", "box"),
+    [
+        ([[1, 2], [3, 4]], WHOLE, [[2, 2], [5, 1]], WHOLE, [[1, 0], [2, -3]], WHOLE),
+        # a finer cell over the border of two others has their mean
+        ([[0, 6]], WHOLE, [[1, 1, 1]], WHOLE, [[1, -2, -5]], WHOLE),
+        ([[1, 1, 1]], WHOLE, [[0, 6]], WHOLE, [[-1, 2, 5]], WHOLE),
+        ([[0], [6]], WHOLE, [[1, 2]], WHOLE, [[1, 2], [-5, -4]], WHOLE),
+        # the second model sees the middle half
+        ([[0, 6]], WHOLE, [[1, 1]], (0.25, 0, 0.75, 1), [[1, -5]], (0.25, 0, 0.75, 1)),
+        ([[1], [2]], (0, 0.25, 1, 0.75), [[5], [5], [7], [7]], WHOLE, [[4], [5]], (0, 0.25, 1, 0.75)),
+    ],
+)
+def test_differences_are_taken_place_by_place(first, first_box, second, second_box, change, box):
+    values, where = difference(np.array(first, float), first_box, np.array(second, float), second_box)
+    assert values == pytest.approx(np.array(change, float)) and where == pytest.approx(box)
+
+
+@pytest.mark.parametrize(
+    ("size", "box"),
+    [
+        ((64, 32), (1 / 4, 0, 3 / 4, 1)),
+        ((32, 64), (0, 1 / 4, 1, 3 / 4)),
+        ((48, 48), WHOLE),
+        # 47 pixels wide before the crop of 32, which starts at a whole one
+        ((640, 427), (7 / 47, 0, 39 / 47, 1)),
+        ((2000, 300), (90 / 213, 0, 122 / 213, 1)),
+    ],
+)
+def test_the_box_is_what_resize_and_crop_leave(clip, siglip, size, box):
+    processors = [AutoProcessor.from_pretrained(folder) for folder in (clip, siglip)]
+    boxes = [seen_box(PixelTransform.from_processor(processor), size) for processor in processors]
+    assert boxes[0] == pytest.approx(box, abs=0.005) and boxes[1] == WHOLE
+
+
+def test_the_box_of_a_padded_image_is_larger_than_it():
+    processor = CLIPImageProcessorPil(do_resize=False, crop_size={"height": 48, "width": 48})
+    box = seen_box(PixelTransform.from_processor(processor), (24, 48))
+    assert box == pytest.approx((-0.5, 0, 1.5, 1), abs=0.01)
+
+
+def test_images_without_room_for_patches_are_refused(clip):
+    transform = PixelTransform.from_processor(AutoProcessor.from_pretrained(clip))
+    with pytest.raises(ValueError, match="the image is 300 x 4 pixels. Expected at least 16"):
+        seen_box(transform, (300, 4))
+
+
+def test_pixels_beyond_the_last_whole_patch_are_not_covered(monkeypatch):
+    transform = PixelTransform.from_processor(SiglipImageProcessorPil(size={"height": 40, "width": 56}))
+    monkeypatch.setattr(module, "encode_image_tokens", lambda *_: (torch.ones(1, 1), torch.arange(6.0).view(1, 6, 1)))
+    embedder = SimpleNamespace(
+        transform=transform,
+        texts=lambda phrases: SimpleNamespace(vectors=np.ones((1, 1))),
+        tokenizer=lambda phrases: ([[1]], [False]),
+        device="cpu",
+        backbone=torch.nn.Identity(),
+        config=SimpleNamespace(vision_config=SimpleNamespace(patch_size=16)),
+    )
+    found = token_cosines(embedder, tiny.image(0, (80, 80)), ["red"])
+    assert found.tokens[0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert found.box == pytest.approx((0, 0, 48 / 56, 32 / 40))
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are saved, without the time to render them."""
+    figures = []
+
+    def save(figure, path, **options):
+        figures.append(figure)
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", save)
+    return figures
+
+
+def cosines(seed: int, grid: tuple[int, int] = (3, 3), box=WHOLE, number: int = 2) -> TokenCosines:
+    draws = np.random.default_rng(seed)
+    return TokenCosines(draws.uniform(size=number), draws.uniform(-0.2, 0.4, (number, *grid)), box, [False] * number)
+
+
+def maps_of(figure) -> list:
+    """Colours over images, by row: those of models, then the difference."""
+    return [axes.images[1] for axes in figure.axes if len(axes.images) > 1]
+
+
+def titles(figure) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def test_the_figure_shows_both_models_on_one_scale_and_their_difference(tmp_path, drawn):
+    found = {"base": cosines(0), "c2lip": cosines(1)}
+    path = draw_attention(tmp_path / "new" / "a.png", tiny.image(0, (60, 40)), ["costs $5 or $6", "ball"], found)
+    assert [file.name for file in path.parent.iterdir()] == ["a.png"]
+    panels = maps_of(drawn[0])
+    assert len(panels) == 6
+    values = [attention(one.tokens) for one in found.values()]
+    assert np.asarray(panels[1].get_array()) == pytest.approx(values[1][0])
+    assert np.asarray(panels[5].get_array()) == pytest.approx(values[1][1] - values[0][1])
+    assert len({panels[index].get_clim() for index in (0, 1, 3, 4)}) == 1
+    assert panels[0].get_clim() == pytest.approx((np.min(values), np.max(values)))
+    low, high = panels[2].get_clim()
+    assert -low == high == np.abs(values[1] - values[0]).max() and panels[5].get_clim() == (low, high)
+    texts = titles(drawn[0])
+    assert texts[0] == "“costs $5 or $6”" and texts[3] == "c2lip\nminus base"
+    first = found["base"]
+    assert texts[1] == f"base\npooled {first.pooled[0]:.3f}, best token {first.tokens[0].max():.3f}"
+    dollars = [text for axes in drawn[0].axes for text in axes.findobj(Text) if "$" in text.get_text()]
+    assert dollars and not any(text.get_parse_math() for text in dollars)
+
+
+def test_the_best_token_is_framed_where_it_lies(tmp_path, drawn):
+    tokens = np.zeros((1, 2, 4))
+    tokens[0, 1, 2] = 0.1
+    found = {"one": TokenCosines(np.zeros(1), tokens, (0.25, 0.0, 0.75, 1.0), [False])}
+    draw_attention(tmp_path / "a.png", tiny.image(0, (80, 40)), ["ball"], found)
+    frame = drawn[0].axes[1].patches[0]
+    assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (40, 20, 10, 20)
+    assert len(maps_of(drawn[0])) == 1 and maps_of(drawn[0])[0].get_extent() == [20, 60, 40, 0]
+    assert "Grey: not seen" in drawn[0].get_supxlabel().replace("\n", " ")
+
+
+def test_rounding_is_not_drawn_as_a_change(tmp_path, drawn):
+    one = cosines(0)
+    other = TokenCosines(one.pooled, one.tokens + 1e-7 * cosines(1).tokens, one.box, one.truncated)
+    draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"one": one, "same": other})
+    change = maps_of(drawn[0])[2]
+    assert np.abs(change.get_array()).max() < 1e-3 * change.get_clim()[1]
+
+
+def test_the_caption_tells_of_other_grids_and_temperatures(tmp_path, drawn):
+    found = {"one": cosines(0), "finer": cosines(1, (4, 4))}
+    draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, found, temperature=0.1)
+    draw_attention(tmp_path / "b.png", tiny.image(0), PHRASES, found, quantity="cosine")
+    told = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
+    assert "cosine(token, phrase) / 0.1, times" in told[0] and "cosine of each image token" in told[1]
+    assert all("3 x 3 and 4 x 4 tokens" in text and "on 4 x 4 cells" in text for text in told)
+    assert maps_of(drawn[0])[2].get_array().shape == (4, 4)
+    assert maps_of(drawn[1])[0].get_clim()[0] == min(one.tokens.min() for one in found.values())
+
+
+def test_without_matplotlib_the_way_out_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"a.png is not drawn without matplotlib: pip install 'hfcomp\[plots\]'"):
+        draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"one": cosines(0)})
+
+
+@pytest.mark.parametrize(("names", "quantity"), [("", "cosine"), ("abc", "cosine"), ("ab", "heat")])
+def test_other_maps_are_refused(names, quantity):
+    with pytest.raises(ValueError, match="expected one of .* of 1 or 2"):
+        attention_maps({name: cosines(0) for name in names}, quantity=quantity, temperature=1.0)
