@@ -35,6 +35,7 @@ _MODULES = {
     ),
     "hfcomp.modeling": ("DualEncoder", "Features"),
     "hfcomp.trainers.ahnpl": ("AHNPLConfig", "AHNPLTrainer"),
+    "hfcomp.trainers.ahnpl_released": ("AHNPLReleasedConfig", "AHNPLReleasedTrainer"),
     "hfcomp.trainers.base": ("CompositionalConfig", "CompositionalTrainer"),
     "hfcomp.trainers.c2lip": ("C2LIPConfig", "C2LIPTrainer"),
     "hfcomp.trainers.ce_clip": ("CEClipConfig", "CEClipTrainer"),
@@ -89,6 +90,8 @@ if TYPE_CHECKING:
     from hfcomp.negatives.swaps import swap_negatives as swap_negatives
     from hfcomp.trainers.ahnpl import AHNPLConfig as AHNPLConfig
     from hfcomp.trainers.ahnpl import AHNPLTrainer as AHNPLTrainer
+    from hfcomp.trainers.ahnpl_released import AHNPLReleasedConfig as AHNPLReleasedConfig
+    from hfcomp.trainers.ahnpl_released import AHNPLReleasedTrainer as AHNPLReleasedTrainer
     from hfcomp.trainers.base import CompositionalConfig as CompositionalConfig
     from hfcomp.trainers.base import CompositionalTrainer as CompositionalTrainer
     from hfcomp.trainers.c2lip import C2LIPConfig as C2LIPConfig
