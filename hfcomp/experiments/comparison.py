@@ -21,6 +21,7 @@ MEANINGS = {
     "plain": "InfoNCE on the positives alone, for as many steps as {method}",
     SAME_BATCH: "InfoNCE on {method}'s own batch, negatives included: no margin, no extra term",
     "shuffled": "{method} with the negatives of other rows",
+    "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
 # The strictest metric stands for composition where any benchmark has it.

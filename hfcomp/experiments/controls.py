@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.experiments.stages import Run, StageSummary, world_size_at_launch
 from hfcomp.trainers.base import COLUMNS_OF_FIELD
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -65,7 +66,7 @@ def same_batch(method: Run, cost: StageSummary | None = None) -> Run:
 
     Raises:
         Undeclared: when the objective does not say how it becomes InfoNCE.
-        NotApplicable: when it is InfoNCE.
+        NotApplicable: when it is InfoNCE, or reads no negatives, so that plain is the same.
     """
     trainer_class, changes = _as_info_nce(method)
     arguments = {**method.arguments, **changes}
@@ -85,6 +86,8 @@ def _as_info_nce(method: Run) -> tuple[type, dict[str, Any]]:
         )
     if not changes and other is None:
         raise NotApplicable(f"{objective.__name__} is InfoNCE on its own batch already.")
+    if not _reads_negatives(method):
+        raise NotApplicable(f"{method.name} reads no negatives: InfoNCE on its batch is plain.")
     return other or objective, changes
 
 
@@ -107,14 +110,40 @@ def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
     return replace(method, name="shuffled", rows=ShuffledNegatives(method.rows, partners))
 
 
-def _check_negatives(method: Run) -> None:
-    reads = any("negative" in name for name in method.trainer_class.uses) or any(
+def _reads_negatives(method: Run) -> bool:
+    return any("negative" in name for name in method.trainer_class.uses) or any(
         method.arguments.get(name) for name in ("num_negatives", "num_neighbours")
     )
-    if not reads or not any(_is_negative(name) for name in method.rows.column_names):
+
+
+def _check_negatives(method: Run) -> None:
+    if not _reads_negatives(method) or not any(_is_negative(name) for name in method.rows.column_names):
         raise NotApplicable(f"{method.name} reads no negatives.")
     if len(method.rows) < 2:
         raise NotApplicable("the training set has one row.")
+
+
+def random_spans(method: Run, cost: StageSummary | None = None) -> Run:
+    """The method itself with runs of words from anywhere in a caption in place of its phrases.
+
+    As many as the phrases and as long, so that the texts encoded are as many. A method that does as well with them
+    gains from more and shorter texts, not from phrases that name a thing. Now and then a run is a phrase by chance.
+
+    Args:
+        method: the method's run.
+        cost: not read.
+
+    Raises:
+        NotApplicable: when the method reads no concepts.
+    """
+    _check_concepts(method)
+    return replace(method, name="random-spans", rows=RandomSpans(method.rows, int(method.arguments.get("seed", 42))))
+
+
+def _check_concepts(method: Run) -> None:
+    limit = method.arguments.get("max_concepts", method.trainer_class.config_class.max_concepts)
+    if not limit or "concepts" not in method.rows.column_names:
+        raise NotApplicable(f"{method.name} reads no concepts.")
 
 
 def equal_images(method: Run, cost: StageSummary | None) -> Run:
@@ -147,6 +176,7 @@ CONTROLS = {
         Control("plain", plain),
         Control("same-batch", same_batch, check=_as_info_nce),
         Control("shuffled", shuffled, check=_check_negatives),
+        Control("random-spans", random_spans, check=_check_concepts),
         Control("equal-images", equal_images, after_method=True),
     )
 }

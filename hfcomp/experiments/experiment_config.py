@@ -13,7 +13,7 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, "benchmarks", "own")
 CAPTIONS = ("longest", "all")
-CONTROLS = ("plain", "same-batch", "shuffled", "equal-images")
+CONTROLS = ("plain", "same-batch", "shuffled", "random-spans", "equal-images")
 NOISE_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
 SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
 # Those of them that shape negatives, which keyword negatives take the place of.
@@ -138,7 +138,8 @@ class ExperimentConfig:
         metadata={
             "help": "Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on "
             "the positives), same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside "
-            "another row), equal-images (plain, with as many images as the method); or none."
+            "another row), random-spans (the method, runs of a caption's words in place of its phrases), equal-images "
+            "(plain, with as many images as the method); or none."
         },
     )
     evaluation: str = field(

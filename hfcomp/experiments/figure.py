@@ -29,6 +29,7 @@ STYLES = {
     "plain": ("#56B4E9", "s"),
     "same-batch": ("#0072B2", "D"),
     "shuffled": ("#CC79A7", "^"),
+    "random-spans": ("#E69F00", "<"),
     "equal-images": ("#009E73", "v"),
 }
 METHOD_STYLE = ("#D55E00", "o")

@@ -11,10 +11,10 @@ CPU_ELEMENTS = 1 << 22
 ACCELERATOR_ELEMENTS = 1 << 25
 
 
-def chunk_rows(query: Tensor, keys: Tensor) -> int:
-    """Return how many rows of query to visit at a time, at least 1."""
+def chunk_rows(query: Tensor, row_elements: int) -> int:
+    """Return how many rows of query to visit at a time, at least 1, if one takes `row_elements` elements of memory."""
     elements = CPU_ELEMENTS if query.device.type == "cpu" else ACCELERATOR_ELEMENTS
-    return max(1, min(len(query), elements // max(1, len(keys))))
+    return max(1, min(len(query), elements // max(1, row_elements)))
 
 
 def parts(rows: int, chunk: int) -> Iterator[slice]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.chunks import chunk_rows, parts
+from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.shapes import check_mask, check_shape
 
 _Masks = Sequence[Tensor | None]
@@ -74,7 +75,7 @@ def contrast(
         check_mask("query_mask", query_mask, Q=rows)
     if key_mask is not None:
         check_mask("key_mask", key_mask, M=keys.shape[0])
-    chunk = chunk_size or chunk_rows(query, keys)
+    chunk = chunk_size or chunk_rows(query, len(keys))
     masks = (query_mask, key_mask)
     return Contrast(*_Contrast.apply(query, keys, scale, additions, positions, masks, columns, chunk))
 
@@ -126,8 +127,8 @@ class _Contrast(torch.autograd.Function):
         return row, column, row_top, column_top, entries
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        check_first_derivative()
         query, keys, scale, additions, positions, row, column, *masks = ctx.saved_tensors
         grad_row, grad_column, _, _, grad_entries = gradients
         logits, work = (query.new_empty((min(ctx.chunk, len(query)), len(keys))) for _ in range(2))

@@ -1,8 +1,9 @@
 """Images seen through a concept: the cosine of each concept with the image tokens that it attends to.
 
-No image gets a tensor per concept. With V the tokens of one image and a its attention for a concept c, the attended
-vector is v = sum_p a_p V_p, and its cosine needs only <v, c> = sum_p a_p <V_p, c>, from the scores that gave a, and
-|v|^2 = a^T (V V^T) a. Images are visited in chunks, and the scores are computed a second time in the backward pass.
+No vector is formed per image and concept. With V the tokens of one image and a its attention for a concept c, the
+attended vector is v = sum_p a_p V_p, and its cosine needs only <v, c> = sum_p a_p <V_p, c>, from the scores that gave
+a, and |v|^2 = a^T (V V^T) a. Images are visited in chunks, and the scores are computed a second time in the backward
+pass.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.chunks import chunk_rows, parts
+from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.shapes import check_shape
 
 
@@ -26,8 +28,11 @@ def attended_cosines(
     at most the rounding of a sum of unit vectors (1e-7 in float32, 2e-16 in float64), have no direction: 0, with a
     zero gradient.
 
+    The forward pass makes R P (C D + P D + P C) multiplications. Of size [R, C] it keeps two matrices for the backward
+    pass, which makes the scores again.
+
     Args:
-        tokens: [R, P, D], L2-normalised, P at least 1.
+        tokens: [R, P, D], L2-normalised, P at least 1, of the type of concepts.
         concepts: [C, D], L2-normalised; rows of zeros give 0.
         temperature: of the attention, in cosine, finite and above 0.
         chunk_size: images visited at a time; None chooses by device, P and C. An image is never cut: beside the
@@ -52,10 +57,8 @@ def attended_cosines(
         raise ValueError(f"attention_temperature is {temperature}, expected a finite number above 0")
     # contiguous, so that the tokens of a chunk and their gradient are matrices without a copy
     tokens = tokens.contiguous()
-    flat = tokens.flatten(0, 1)
-    # the limit is for one matrix, and a chunk holds about four, the widest as wide as C or P
-    widest = max(concepts, flat[:per_image], key=len)
-    chunk = chunk_size or max(1, chunk_rows(flat, widest) // per_image // 4)
+    # an image has about four matrices
+    chunk = chunk_size or chunk_rows(tokens, 4 * per_image * max(per_image, len(concepts)))
     cosines: Tensor = _AttendedCosines.apply(tokens, concepts, temperature, min(chunk, max(1, images)))
     return cosines
 
@@ -100,8 +103,8 @@ class _AttendedCosines(torch.autograd.Function):
         return cosines
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        check_first_derivative()
         tokens, concepts, cosines, lengths = ctx.saved_tensors
         keys, work = (concepts / ctx.temperature).T, _Attention.empty(tokens, concepts, ctx.chunk)
         grad_tokens, grad_concepts = torch.empty_like(tokens), torch.zeros_like(concepts)

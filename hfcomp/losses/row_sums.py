@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hfcomp.losses.chunks import chunk_rows, parts
 from hfcomp.losses.contrast import log_sum_exp
+from hfcomp.losses.derivatives import check_first_derivative
 
 _Terms = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 _Masks = Callable[[slice], tuple[Tensor, Tensor]]
@@ -67,8 +68,8 @@ class _RowSums(torch.autograd.Function):
         grad_query, grad_keys = (torch.zeros_like(x) if wanted else x.new_empty(0) for x in (query, keys))
         grad_scale, grad_bias = torch.zeros_like(scale), torch.zeros_like(bias)
         sums = []
-        # the limit is for one matrix, and masks and terms make about eight
-        chunk = max(1, chunk_rows(query, keys) // 8)
+        # masks and terms make about eight matrices
+        chunk = chunk_rows(query, 8 * len(keys))
         for part in list(parts(len(query), chunk)) or [slice(0, 0)]:
             logits = torch.mm(query[part] * scale, keys.T).add_(bias).requires_grad_(wanted)
             with torch.set_grad_enabled(wanted):
@@ -86,6 +87,6 @@ class _RowSums(torch.autograd.Function):
         return total, *others
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        check_first_derivative()
         return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hfcomp.losses.chunks import chunk_rows, parts
+from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_pairs, check_scalar
 
@@ -50,7 +51,7 @@ def sigmoid_loss(
     if rows is not None:
         anchors, query = anchors[rows], image[anchors[rows]]
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (image, text, scale, bias))
-    chunk = chunk_rows(query, text)
+    chunk = chunk_rows(query, len(text))
     total, own, top = _AllPairs.apply(query, text, scale, bias, anchors.unsqueeze(1), chunk, wanted)
     loss = total / size
     positive = F.softplus(-own, threshold=40).sum() / size
@@ -92,6 +93,6 @@ class _AllPairs(torch.autograd.Function):
         return total, own_logit, top
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        check_first_derivative()
         return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None

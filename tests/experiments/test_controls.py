@@ -18,6 +18,7 @@ from hfcomp.experiments.controls import (
     derangement,
 )
 from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
@@ -47,7 +48,9 @@ def test_recipes_know_all_of_them():
 
 
 def test_all_of_them_apply_to_cement_and_the_dearest_comes_last():
-    assert chosen(ALL[::-1], method()) == (["plain", "same-batch", "shuffled", "equal-images"], [])
+    names, told = chosen(ALL[::-1], method())
+    assert names == ["plain", "same-batch", "shuffled", "equal-images"]
+    assert told == ["control random-spans is skipped: Method reads no concepts."]
 
 
 def test_plain_is_info_nce_without_negatives():
@@ -69,11 +72,23 @@ def test_an_objective_that_is_info_nce_has_no_same_batch():
 
 
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
-    names, (line,) = chosen(ALL, method(SilentCement))
+    names, (line, _) = chosen(ALL, method(SilentCement))
     assert names == ["plain", "shuffled", "equal-images"]
     assert line.startswith("control same-batch is skipped: SilentCement does not say how it becomes InfoNCE.")
     with pytest.raises(Undeclared, match="same-batch: SilentCement .* Give the class as_info_nce.*--controls"):
         chosen(ALL, method(SilentCement), asked=True)
+
+
+def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
+    own = dataclasses.replace(method(C2LIPTrainer), rows=tiny.pairs(20, concepts=True))
+    names, told = chosen(ALL, own)
+    assert names == ["plain", "random-spans", "equal-images"]
+    assert told == [
+        "control same-batch is skipped: Method reads no negatives: InfoNCE on its batch is plain.",
+        "control shuffled is skipped: Method reads no negatives.",
+    ]
+    silent = dataclasses.replace(own, arguments={**own.arguments, "max_concepts": 0})
+    assert chosen(["random-spans"], silent)[0] == chosen(["random-spans"], method(C2LIPTrainer))[0] == []
 
 
 class OtherInfoNCE(CementTrainer):

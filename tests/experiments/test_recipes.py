@@ -31,7 +31,7 @@ def test_a_recipe_without_arguments_is_the_methods_sandbox():
     found = read_recipe("slipform")
     assert found.trainer_class is CementTrainer
     assert found.experiment.dataset == "sandbox"
-    assert found.experiment.controls == ["plain", "same-batch", "shuffled", "equal-images"]
+    assert found.experiment.controls == ["plain", "same-batch", "shuffled", "random-spans", "equal-images"]
 
 
 def test_yaml_values_and_overrides_get_their_fields_type(recipe):
@@ -155,7 +155,10 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
         (["--fresh_model", "vit_b64"], "expected one of sandbox, sandbox-siglip, vit_b32"),
         (["--keyword_matching", "loose"], "keyword_matching='loose': expected one of paper, extended"),
-        (["--controls", "plane"], "controls names ['plane']; known: plain, same-batch, shuffled, equal-images"),
+        (
+            ["--controls", "plane"],
+            "controls names ['plane']; known: plain, same-batch, shuffled, random-spans, equal-images",
+        ),
         (["--edit_noise", "1.5"], "edit_noise=1.5: expected a share, 0 to 1"),
         (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),
         (

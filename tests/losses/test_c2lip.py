@@ -6,11 +6,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from hfcomp.losses import info_nce_loss, sigmoid_loss
+from hfcomp.losses import chunks, cross_attention, info_nce_loss, row_sums, sigmoid_loss
 from hfcomp.losses.c2lip import concept_loss, cross_attended_concept_loss
 from hfcomp.losses.concept_info_nce import concept_info_nce_loss, cross_attended_info_nce_loss
 from tests.losses.checks import (
-    assert_chunked,
     assert_metrics_detached,
     assert_promoted,
     assert_same,
@@ -25,6 +24,8 @@ from tests.losses.checks import (
 # images 1 and 3 have no concept, image 2 has one phrase twice, places 1 and 4 are padding
 OWNER = torch.tensor([2, -1, 0, 2, -1, 4, 2, 4])
 CONCEPT_ID = torch.tensor([70, 70, 3, 5, 9, 3, 70, 5])
+# image 2 has twice what image 4 has too
+TWICE_ID = torch.tensor([70, 70, 3, 5, 9, 70, 70, 5])
 TEMPERATURE = 0.5
 
 
@@ -132,7 +133,7 @@ def loops(form, image, concepts, scale, bias=None, *, owner=OWNER, concept_id=No
 
 
 @EVERY
-@pytest.mark.parametrize("concept_id", [None, CONCEPT_ID], ids=["negative", "ignored"])
+@pytest.mark.parametrize("concept_id", [None, CONCEPT_ID, TWICE_ID], ids=["negative", "ignored", "twice"])
 def test_equals_loops(form, concept_id):
     tensors = batch(form)
     value, metrics = run(form, *tensors, concept_id=concept_id)
@@ -190,8 +191,32 @@ def test_gradcheck(form):
 
 @EVERY
 def test_chunks_change_nothing(form, monkeypatch):
-    tensors = batch(form, torch.float32)
-    assert_chunked(monkeypatch, lambda: run(form, *tensors, concept_id=CONCEPT_ID)[0], tensors)
+    sizes = set()
+
+    def noted(rows, chunk):
+        for part in chunks.parts(rows, chunk):
+            sizes.add(part.stop - part.start)
+            yield part
+
+    monkeypatch.setattr(row_sums, "parts", noted)
+    monkeypatch.setattr(cross_attention, "parts", noted)
+    tensors, found = batch(form), []
+    # a small batch is one chunk: 5 images, and in InfoNCE's second direction 8 concepts
+    for elements, expected in ((chunks.CPU_ELEMENTS, {5, 8}), (200, {1, 2, 3, 5}), (1, {1})):
+        sizes.clear()
+        monkeypatch.setattr(chunks, "CPU_ELEMENTS", elements)
+        value, metrics = run(form, *tensors, concept_id=CONCEPT_ID)
+        found.append((value_and_gradients(value, tensors), metrics))
+        assert sizes <= expected
+        assert len(sizes) > 1 or elements != 200
+    torch.testing.assert_close(found[1:], found[:1] * 2)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "info_nce", "attended_sigmoid"])
+def test_a_second_derivative_is_refused(name):
+    form, tensors = FORMS[name], batch(FORMS[name])
+    with pytest.raises(RuntimeError, match="create_graph=True .* first derivative only"):
+        torch.autograd.grad(run(form, *tensors)[0], tensors, create_graph=True)
 
 
 @EVERY

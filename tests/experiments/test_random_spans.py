@@ -1,0 +1,60 @@
+"""The control random-spans: as many texts and as long as the phrases, from anywhere in the same caption."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from hfcomp.experiments.controls import CONTROLS
+from hfcomp.experiments.random_spans import RandomSpans, random_spans
+from hfcomp.experiments.stages import Run
+from hfcomp.trainers.c2lip import C2LIPTrainer
+from tests import tiny
+
+CAPTION = "a red cube,  on the blue ball"
+PHRASES = ["a red cube", "ball", "the very big blue ball of a dog"]
+
+
+def method(**arguments: object) -> Run:
+    return Run("C2LIP", C2LIPTrainer, {"seed": 3, **arguments}, tiny.pairs(20, concepts=True), 4)
+
+
+def test_spans_are_words_of_the_caption_as_many_as_the_phrases_have():
+    for seed in range(50):
+        texts = [CAPTION[start:end] for start, end in random_spans(CAPTION, PHRASES, np.random.default_rng(seed))]
+        assert [len(text.split()) for text in texts] == [3, 1, 7]
+        assert all(set(text.split()) <= set(CAPTION.split()) for text in texts) and texts[2] == CAPTION
+
+
+def test_every_place_is_drawn_as_often():
+    generator = np.random.default_rng(0)
+    starts = [start for _ in range(1000) for start, _ in random_spans("a b c d", ["x y"], generator)]
+    counts = [starts.count(place) for place in (0, 2, 4)]
+    assert sum(counts) == 1000 and min(counts) > 280
+
+
+def test_a_caption_without_phrases_has_no_spans():
+    assert random_spans(CAPTION, [], np.random.default_rng(0)) == []
+
+
+def test_rows_keep_all_else_and_have_the_same_spans_whenever_they_are_read():
+    own = method()
+    rows = CONTROLS["random-spans"].run(own, None).rows
+    read = rows.__getitems__(list(range(20)))
+    assert [row["caption"] for row in read] == own.rows["caption"][:]
+    assert [row["concepts"] for row in read] == rows.column("concepts")
+    assert [rows[index] for index in (7, 3)] == [read[7], read[3]]
+    for row, phrases in zip(read, own.rows["concepts"], strict=True):
+        assert [row["caption"][start:end] for ((start, end),) in row["concept_spans"]] == row["concepts"]
+        assert [len(text.split()) for text in row["concepts"]] == [len(phrase.split()) for phrase in phrases]
+    assert rows.column("concepts") != own.rows["concepts"][:] != []
+    assert rows.column("concepts") != RandomSpans(own.rows, 4).column("concepts")
+
+
+def test_they_can_be_trained_on(clip, tmp_path):
+    arguments = {"max_steps": 1, "use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+    own = method(**arguments, concept_source="tokens")
+    control = CONTROLS["random-spans"].run(own, None)
+    assert control == dataclasses.replace(own, name="random-spans", rows=control.rows)
+    assert control.train(clip, tmp_path / "control").steps == 1
