@@ -17,12 +17,14 @@ from hfcomp.analysis.attention import Box, TokenCosines, attention, best_token, 
 
 QUANTITIES = ("attention", "cosine")
 COLORS, CHANGE_COLORS = "viridis", "PRGn"  # read alike with any colour vision; green is more, as in the paper
+WHOLE = (0.0, 0.0, 1.0, 1.0)
 PANEL_WIDTH = 2.7  # inches
 PANEL_HEIGHTS = (1.2, 4.5)  # inches, whatever the image's shape
-TITLE_HEIGHT, BAR_HEIGHT, BELOW_HEIGHT = 0.6, 0.12, 1.3  # inches
+TITLE_HEIGHT, BAR_HEIGHT, BELOW_HEIGHT = 0.5, 0.12, 1.3  # inches
 LETTERS = 38  # in a line above a panel
 OPACITY = 0.72
-PALE = 0.55  # of white in the picture below a map, so that colours can be read
+PALE = 0.7  # of white in the picture below a map: white has to look white there too, on a dark image as well
+LARGEST_SIDE = 1024  # pixels of the image that is drawn; a panel has some 400
 # A change this small against what the maps span is drawn pale: else rounding would look like one.
 SMALLEST_CHANGE = 0.01
 TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may have dollar signs
@@ -83,7 +85,7 @@ def draw_attention(
 
     Args:
         path: of the PNG, replaced.
-        image: RGB.
+        image: RGB, upright.
         phrases: as many as `found` has maps of each model.
         found: by model, one or two.
         quantity: what colours show: "attention", as a multiple of its mean, or "cosine".
@@ -102,13 +104,17 @@ def draw_attention(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(f"{path} is not drawn without matplotlib: pip install 'hfcomp[plots]'") from error
+    if max(image.size) > LARGEST_SIDE:
+        image = image.copy()
+        image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
     figure = Figure(layout="constrained")
     _draw(figure, image, phrases, found, maps, quantity)
-    caption = "\n".join(textwrap.wrap(_caption(maps, quantity, temperature), LETTERS * maps.columns))
+    caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.part")
-    figure.savefig(partial, dpi=150, format="png")
+    # the layout leaves no room for a long name above panels that are narrower than their place
+    figure.savefig(partial, dpi=150, format="png", bbox_inches="tight", pad_inches=0.06)
     os.replace(partial, path)
     return path
 
@@ -131,7 +137,8 @@ def _draw(
         _draw_row(axes, row, image, phrase, found, maps, scales)
     bar = figure.add_subplot(grid[-1, 1 : 1 + len(found)])
     even = quantity == "attention"
-    _color_bar(figure, bar, COLORS, scales[0], "attention (line: the same for every token)" if even else quantity)
+    span = f"{quantity}, {scales[0][0]:.3f} to {scales[0][1]:.3f}"
+    _color_bar(figure, bar, COLORS, scales[0], f"{span} (line: all alike)" if even else span)
     if even:
         bar.axvline(1, color="black", linewidth=1.2)
     if maps.change is not None:
@@ -161,6 +168,7 @@ def _draw_row(
         values, box = maps.values[name]
         best = best_token(one.tokens[row])
         numbers = f"pooled {one.pooled[row]:.3f}, best token {one.tokens[row][best]:.3f}"
+        numbers += ", cut" if one.truncated[row] else ""
         _draw_image(place, image, numbers if row else f"{name}\n{numbers}")
         _draw_map(place, values[row], box, image.size, COLORS, scales[0])
         _frame(place, best, values[row].shape, box, image.size)
@@ -195,6 +203,8 @@ def _draw_map(
         alpha=OPACITY,
         interpolation="nearest",
     )
+    if box != WHOLE:  # on a bright image, what is not seen looks like a change of 0
+        _outline(axes, (left, top), (right - left, bottom - top), (("black", 1.0),))
     axes.set_xlim(min(0, left), max(size[0], right))
     axes.set_ylim(max(size[1], bottom), min(0, top))
 
@@ -203,10 +213,16 @@ def _frame(axes: Any, token: tuple[int, int], grid: tuple[int, ...], box: Box, s
     left, top, right, bottom = _in_pixels(box, size)
     high, wide = (bottom - top) / grid[0], (right - left) / grid[1]
     corner = (left + token[1] * wide, top + token[0] * high)
+    _outline(axes, corner, (wide, high), (("black", 2.6), ("white", 1.3)))
+
+
+def _outline(
+    axes: Any, corner: tuple[float, float], size: tuple[float, float], lines: Sequence[tuple[str, float]]
+) -> None:
     from matplotlib.patches import Rectangle
 
-    for color, width in (("black", 2.6), ("white", 1.3)):
-        axes.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=color, linewidth=width))
+    for color, width in lines:
+        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=color, linewidth=width))
 
 
 def _in_pixels(box: Box, size: tuple[int, int]) -> Box:
@@ -225,22 +241,30 @@ def _color_bar(figure: Any, axes: Any, colors: str, scale: tuple[float, float], 
     axes.tick_params(labelsize=8)
 
 
-def _caption(maps: Maps, quantity: str, temperature: float) -> str:
-    grids = [values.shape[-2:] for values, _ in maps.values.values()]
+def _caption(maps: Maps, found: Mapping[str, TokenCosines], quantity: str, temperature: float) -> str:
     told = "Colours: cosine of each image token with the phrase."
     if quantity == "attention":
         told = (
             "Colours: softmax over the image's tokens of cosine(token, phrase) / "
             f"{temperature:g}, times the number of tokens."
         )
-    told += " One square is one token, framed: the best one. Pooled, best token: cosines with the phrase."
-    if any(box != (0, 0, 1, 1) for _, box in maps.values.values()):
-        told += " Grey: not seen."
-    if maps.change is not None and (len(set(grids)) > 1 or len({box for _, box in maps.values.values()}) > 1):
-        rows, columns = maps.change[0].shape[-2:]
-        shapes = " and ".join(f"{high} x {wide}" for high, wide in grids)
-        told += (
-            f" The models have {shapes} tokens on what they see of the image; the difference is on {rows} x {columns} "
-            "cells where both see it."
-        )
-    return told
+    told += " One cell of a model is one token, framed: the best one. Pooled, best token: cosines with the phrase."
+    if any(any(one.truncated) for one in found.values()):
+        told += " Cut: the phrase is longer than the text tower."
+    if any(box != WHOLE for _, box in maps.values.values()):
+        told += " Grey, outside the thin line: not seen."
+    return told + _other_cells(maps)
+
+
+def _other_cells(maps: Maps) -> str:
+    """On what the difference is, where it is not on the tokens of both models."""
+    grids, boxes = ([one[part] for one in maps.values.values()] for part in (0, 1))
+    shapes = [f"{high} x {wide}" for high, wide in (values.shape[-2:] for values in grids)]
+    if maps.change is None or (len(set(shapes)) == 1 and len(set(boxes)) == 1):
+        return ""
+    rows, columns = maps.change[0].shape[-2:]
+    parts = "" if len(set(boxes)) == 1 else " on different parts of the image"
+    return (
+        f" The models have {' and '.join(shapes)} tokens{parts}; "
+        f"the difference is on {rows} x {columns} cells where both see it."
+    )

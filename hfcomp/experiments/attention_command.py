@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,13 +74,7 @@ def show_attention(options: argparse.Namespace) -> None:
     models = named_models(options.models)
     if len(models) > 2:
         raise ValueError(f"found {len(models)} models, expected one or two.")
-    if not 0 < options.temperature < float("inf"):
-        raise ValueError(f"--temperature: found {options.temperature:g}, expected a number above 0.")
-    if not all(phrase.strip() for phrase in options.text):
-        raise ValueError("--text: found an empty text, expected a phrase such as 'green tablecloth'.")
-    for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
-        if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
-            raise ValueError(f"{option}: found {path}, expected the name of a {suffix} file.")
+    _check_values(options)
     check_device(options.device)
     image = decode_image(options.image, where="--image")
     phrases = list(dict.fromkeys(options.text))
@@ -93,6 +88,18 @@ def show_attention(options: argparse.Namespace) -> None:
         _write_values(options, models, phrases, found)
     shown = {"quantity": options.map, "temperature": options.temperature}
     print(f"written to {draw_attention(options.output, image, phrases, found, **shown)}")
+
+
+def _check_values(options: argparse.Namespace) -> None:
+    if not 0 < options.temperature < float("inf"):
+        raise ValueError(f"--temperature: found {options.temperature:g}, expected a number above 0.")
+    if not all(phrase.strip() for phrase in options.text):
+        raise ValueError("--text: found an empty text, expected a phrase such as 'green tablecloth'.")
+    for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
+        if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
+            raise ValueError(f"{option}: found {path}, expected the name of a {suffix} file.")
+    if "://" not in options.image and not Path(options.image).is_file():
+        raise ValueError(f"--image: there is no file {options.image!r}; relative paths start at {os.getcwd()!r}.")
 
 
 def print_attention(phrases: Sequence[str], found: Mapping[str, TokenCosines], temperature: float) -> None:

@@ -1,4 +1,4 @@
-"""Attention of image tokens for phrases: values by hand, places in the image, and what the picture says (5 s)."""
+"""Attention of image tokens for phrases: values by hand, places in the image, and what the picture says (7 s)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from peft import LoraConfig, get_peft_model
+from PIL import Image
 from transformers import AutoModel, AutoProcessor, CLIPImageProcessorPil, SiglipImageProcessorPil
 
 from hfcomp.analysis import attention as module
@@ -218,15 +219,38 @@ def test_the_figure_shows_both_models_on_one_scale_and_their_difference(tmp_path
     assert dollars and not any(text.get_parse_math() for text in dollars)
 
 
+def test_a_large_image_is_drawn_small(tmp_path, drawn):
+    found = {"one": TokenCosines(np.zeros(1), np.zeros((1, 2, 4)), (0.25, 0.0, 0.75, 1.0), [False])}
+    draw_attention(tmp_path / "a.png", tiny.image(0, (4096, 2048)), ["ball"], found)
+    panel = drawn[0].axes[1]
+    assert all(picture.get_size() == (512, 1024) for picture in (drawn[0].axes[0].images[0], panel.images[0]))
+    assert panel.images[1].get_extent() == [256, 768, 512, 0]
+
+
+def test_phrases_that_were_cut_are_marked(tmp_path, drawn):
+    one = cosines(0)
+    cut = TokenCosines(one.pooled, one.tokens, one.box, [False, True])
+    draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"whole": one, "short": cut})
+    assert [title.endswith(", cut") for title in titles(drawn[0])[:8]] == [False] * 6 + [True, False]
+    assert "Cut: the phrase is longer" in drawn[0].get_supxlabel().replace("\n", " ")
+
+
+def test_long_names_are_within_the_picture(tmp_path):
+    found = {"a name of two lines above a panel of this width": cosines(0, number=1)}
+    draw_attention(tmp_path / "a.png", tiny.image(0, (90, 60)), ["ball"], found)
+    with Image.open(tmp_path / "a.png") as picture:
+        assert (np.asarray(picture.convert("L"))[:3] == 255).all()
+
+
 def test_the_best_token_is_framed_where_it_lies(tmp_path, drawn):
     tokens = np.zeros((1, 2, 4))
     tokens[0, 1, 2] = 0.1
     found = {"one": TokenCosines(np.zeros(1), tokens, (0.25, 0.0, 0.75, 1.0), [False])}
     draw_attention(tmp_path / "a.png", tiny.image(0, (80, 40)), ["ball"], found)
-    frame = drawn[0].axes[1].patches[0]
-    assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (40, 20, 10, 20)
+    seen, frame = ((*one.get_xy(), one.get_width(), one.get_height()) for one in drawn[0].axes[1].patches[:2])
+    assert seen == (20, 0, 40, 40) and frame == (40, 20, 10, 20)
     assert len(maps_of(drawn[0])) == 1 and maps_of(drawn[0])[0].get_extent() == [20, 60, 40, 0]
-    assert "Grey: not seen" in drawn[0].get_supxlabel().replace("\n", " ")
+    assert "outside the thin line: not seen" in drawn[0].get_supxlabel().replace("\n", " ")
 
 
 def test_rounding_is_not_drawn_as_a_change(tmp_path, drawn):
@@ -243,9 +267,28 @@ def test_the_caption_tells_of_other_grids_and_temperatures(tmp_path, drawn):
     draw_attention(tmp_path / "b.png", tiny.image(0), PHRASES, found, quantity="cosine")
     told = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
     assert "cosine(token, phrase) / 0.1, times" in told[0] and "cosine of each image token" in told[1]
-    assert all("3 x 3 and 4 x 4 tokens" in text and "on 4 x 4 cells" in text for text in told)
+    assert all("3 x 3 and 4 x 4 tokens; the difference is on 4 x 4 cells" in text for text in told)
     assert maps_of(drawn[0])[2].get_array().shape == (4, 4)
     assert maps_of(drawn[1])[0].get_clim()[0] == min(one.tokens.min() for one in found.values())
+
+
+def test_the_caption_tells_of_models_that_see_other_parts(tmp_path, drawn):
+    found = {"one": cosines(0, box=(0.25, 0.0, 0.75, 1.0)), "whole": cosines(1, (3, 6)), "same": cosines(2, (3, 6))}
+    for names in (("one", "whole"), ("whole", "same")):
+        draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {name: found[name] for name in names})
+    told = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
+    assert "tokens on different parts of the image; the difference is on 3 x 3 cells" in told[0]
+    assert "difference" not in told[1] and "not seen" not in told[1]
+
+
+def test_the_colour_bars_tell_how_little_they_span(tmp_path, drawn):
+    tokens = np.array([[[0.0, 0.001], [0.0, 0.0]]])
+    even = TokenCosines(np.zeros(1), tokens, WHOLE, [False])
+    draw_attention(tmp_path / "a.png", tiny.image(0), ["ball"], {"even": even, "other": even})
+    maps, change = drawn[0].axes[-2:]
+    assert maps.get_xlabel() == "attention, 1.000 to 1.001 (line: all alike)" and maps.lines[0].get_xdata()[0] == 1
+    assert change.get_xlabel() == "change in attention"
+    assert [panel.get_cmap().name for panel in maps_of(drawn[0])] == ["viridis", "viridis", "PRGn"]
 
 
 def test_without_matplotlib_the_way_out_is_told(tmp_path, monkeypatch):
