@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModel, AutoProcessor
+from transformers import AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.modeling import DualEncoder, encode_image_tokens, encode_phrases, encode_texts, load_backbone
+from hfcomp.modeling.backbones import load_config
+from hfcomp.trainers.step_log import COUNTED_KEYS
 from tests import tiny
 
 SIZE = 5
@@ -23,9 +28,20 @@ def folder(name, request):
     return request.getfixturevalue(name)
 
 
+@functools.cache
+def _read(folder) -> torch.nn.Module:
+    return load_backbone(folder)
+
+
+def loaded(folder) -> torch.nn.Module:
+    """The model, a new one each time; to read it from disk takes longer than most tests."""
+    return copy.deepcopy(_read(folder))
+
+
+@functools.cache
 def shaken(folder) -> torch.nn.Module:
     """The model with its biases and norms no longer 0 and 1."""
-    model = load_backbone(folder).eval()
+    model = loaded(folder).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -38,16 +54,17 @@ def pixels(number: int = SIZE) -> torch.Tensor:
     return torch.randn(number, 3, side, side, generator=torch.Generator().manual_seed(2))
 
 
+@functools.cache
 def batch_for(folder, *, concept_tokens: bool = False) -> dict:
     collator = CompositionalCollator(
         AutoProcessor.from_pretrained(folder),
-        load_backbone(folder).config,
+        load_config(folder),
         num_negatives=2,
         max_concepts=3,
         concept_tokens=concept_tokens,
     )
     batch = collator(tiny.pairs(SIZE, concepts=True, ragged=False).to_list())
-    return {key: value for key, value in batch.items() if key not in ("row", "truncated", "tiny", "cut_concepts")}
+    return {key: value for key, value in batch.items() if key not in COUNTED_KEYS}
 
 
 # The tokens of an image
@@ -127,7 +144,7 @@ def test_a_token_of_clip_goes_the_way_of_the_class_token(folder):
 
 
 def test_the_tokens_leave_the_heads_query_and_keys_alone(siglip):
-    model = load_backbone(siglip)
+    model = loaded(siglip)
     encode_image_tokens(model, pixels())[1].square().sum().backward()
     assert model.vision_model.head.probe.grad.abs().max() == 0
     width = model.config.vision_config.hidden_size
@@ -145,11 +162,11 @@ def test_the_tokens_leave_the_heads_query_and_keys_alone(siglip):
 def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
     torch.manual_seed(0)
     settings = LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
-    adapted = get_peft_model(AutoModel.from_pretrained(folder), settings).eval()
+    adapted = get_peft_model(loaded(folder), settings).eval()
     found = encode_image_tokens(adapted, pixels())
     ids, mask = batch_for(folder)["input_ids"], torch.ones(SIZE, 1, 1, dtype=torch.bool)
     phrases = encode_phrases(adapted, ids, mask.expand(-1, -1, ids.shape[1]))
-    plain = encode_image_tokens(load_backbone(folder).eval(), pixels())
+    plain = encode_image_tokens(loaded(folder).eval(), pixels())
     merged = adapted.merge_and_unload()
     for one, other, without in zip(found, encode_image_tokens(merged, pixels()), plain, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
@@ -161,9 +178,9 @@ def test_an_adapter_of_the_head_counts_in_the_tokens(folder, targets):
 @pytest.mark.parametrize("name", ["clip", "siglip"])
 def test_half_precision_gives_unit_tokens_in_fp32(folder):
     with torch.autocast("cpu", torch.bfloat16):
-        autocast = encode_image_tokens(load_backbone(folder), pixels())
-    half = encode_image_tokens(load_backbone(folder, dtype=torch.bfloat16), pixels())
-    exact = encode_image_tokens(load_backbone(folder), pixels())
+        autocast = encode_image_tokens(loaded(folder), pixels())
+    half = encode_image_tokens(loaded(folder).to(torch.bfloat16), pixels())
+    exact = encode_image_tokens(loaded(folder), pixels())
     for found in (autocast, half):
         for one, other in zip(found, exact, strict=True):
             assert one.dtype == torch.float32
@@ -209,7 +226,7 @@ def test_the_state_that_a_text_pools_is_its_embedding(model_folder):
 
 def outputs_and_gradients(folder, batch, mini_batch_size):
     uses = (*USES, "negative_text")
-    model = DualEncoder(load_backbone(folder), uses=uses, mini_batch_size=mini_batch_size).train()
+    model = DualEncoder(loaded(folder), uses=uses, mini_batch_size=mini_batch_size).train()
     features = model(**batch)
     joint = features.concepts @ features.tokens.flatten(0, 1).T
     (joint.square().sum() + (features.image @ features.text.T).sum() + features.negative_text.sum()).backward()
@@ -225,15 +242,14 @@ def test_mini_batches_change_nothing(folder, concept_tokens):
     assert (batch["owner"] < 0).any()
     assert (whole.concepts[batch["owner"] < 0] == 0).all()
     # 2 divides the captions unevenly: a part holds a caption and a negative
-    for size in (2, 99):
-        parts, found = outputs_and_gradients(folder, batch, size)
-        assert set(parts) == set(whole)
-        for key, value in whole.items():
-            torch.testing.assert_close(parts[key], value, atol=1e-6, rtol=0)
-        assert found.keys() == gradients.keys()
-        for key, value in gradients.items():
-            assert value.isfinite().all()
-            torch.testing.assert_close(found[key], value, atol=1e-5, rtol=1e-4)
+    parts, found = outputs_and_gradients(folder, batch, 2)
+    assert set(parts) == set(whole)
+    for key, value in whole.items():
+        torch.testing.assert_close(parts[key], value, atol=1e-6, rtol=0)
+    assert found.keys() == gradients.keys()
+    for key, value in gradients.items():
+        assert value.isfinite().all()
+        torch.testing.assert_close(found[key], value, atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -241,7 +257,7 @@ def test_both_sources_have_one_layout(siglip):
     found = {}
     for concept_tokens in (False, True):
         batch = batch_for(siglip, concept_tokens=concept_tokens)
-        model = DualEncoder(load_backbone(siglip), uses=("concepts", "owner", "concept_id")).eval()
+        model = DualEncoder(loaded(siglip), uses=("concepts", "owner", "concept_id")).eval()
         found[concept_tokens] = model(**batch)
         assert set(found[concept_tokens]) == {"concepts", "owner", "concept_id"}
     assert torch.equal(found[True].owner, found[False].owner)
@@ -251,7 +267,7 @@ def test_both_sources_have_one_layout(siglip):
 
 @torch.no_grad()
 def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
-    model = DualEncoder(load_backbone(clip), uses=("image", "negative_image", "tokens")).eval()
+    model = DualEncoder(loaded(clip), uses=("image", "negative_image", "tokens")).eval()
     both = torch.cat([pixels(), pixels(2).flip(-1)])
     mask = torch.tensor([True, False, True, False, False])
     found = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
@@ -261,9 +277,9 @@ def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
 
 def test_nothing_is_frozen_where_tokens_are_used(model_folder):
     bias = ("logit_bias",) if "siglip" in model_folder.name else ()
-    assert DualEncoder(load_backbone(model_folder), uses=(*USES, *bias)).freeze_unused() == []
+    assert DualEncoder(loaded(model_folder), uses=(*USES, *bias)).freeze_unused() == []
 
 
 def test_a_model_of_tokens_alone_freezes_the_texts(clip):
-    frozen = DualEncoder(load_backbone(clip), uses=("tokens",)).freeze_unused()
+    frozen = DualEncoder(loaded(clip), uses=("tokens",)).freeze_unused()
     assert frozen and not [name for name in frozen if "vision_model" in name or "visual" in name]

@@ -91,10 +91,13 @@ class TextTokenizer:
         options = {"padding": False, "truncation": True, "max_length": self.max_length}
         found = self.tokenizer(cased, return_offsets_mapping=True, **options)
         special = {self.tokenizer.bos_token_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
-        return [
-            TokenPlaces(text, seen, [(0, 0) if one in special else span for one, span in zip(ids, spans, strict=True)])
-            for text, seen, ids, spans in zip(texts, cased, found["input_ids"], found["offset_mapping"], strict=True)
-        ]
+        places = []
+        for text, seen, encoding in zip(texts, cased, found.encodings, strict=True):
+            spans = zip(encoding.ids, encoding.offsets, strict=True)
+            tokens = [(0, 0) if one in special else span for one, span in spans]
+            reach = max(end for _, end in tokens) if encoding.overflowing else len(seen)
+            places.append(TokenPlaces(text, seen, tokens, reach))
+        return places
 
     def _cased(self, texts: Sequence[str]) -> list[str]:
         return [text.lower() for text in texts] if self.lower else list(texts)
@@ -162,12 +165,13 @@ class CompositionalCollator:
         max_image_pixels: an image with more, as it is or while it is resized, is refused.
         concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
             its own. One of which truncation or the tokenizer leaves no token is left out, one that truncation shortens
-            keeps the rest; both are counted as cut.
+            keeps the rest; both are counted as shortened.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
-    cut), `tiny [B]` (images one pixel wide or high) and `cut_concepts [B]`, which the trainer counts, then the
-    arguments of `DualEncoder.forward`. Pixels are uint8, resized and cropped by the model's own processor; the model
-    normalises them. There is no random augmentation, and no flip: it would turn "left" into "right".
+    cut), `tiny [B]` (images one pixel wide or high), `cut_concepts [B]` (those over `max_concepts`) and
+    `shortened_concepts [B]` (with `concept_tokens`), which the trainer counts, then the arguments of
+    `DualEncoder.forward`. Pixels are uint8, resized and cropped by the model's own processor; the model normalises
+    them. There is no random augmentation, and no flip: it would turn "left" into "right".
 
     Raises:
         ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
@@ -241,9 +245,8 @@ class CompositionalCollator:
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:
-            mask, shortened = self._token_mask(concepts, captions, caption_cut, length)
+            mask, batch["shortened_concepts"] = self._token_mask(concepts, captions, length)
             batch["owner"] = batch["owner"].masked_fill(~mask.any(-1), -1)
-            batch["cut_concepts"] = batch["cut_concepts"] + shortened
             batch["concept_token_mask"] = mask
         return {"truncated": truncated, **batch}
 
@@ -282,14 +285,13 @@ class CompositionalCollator:
         return kept, {"owner": owner.flatten(), "concept_id": number.flatten(), "cut_concepts": cut}
 
     def _token_mask(
-        self, concepts: list[list[Concept]], captions: list[str], truncated: list[bool], length: int
+        self, concepts: list[list[Concept]], captions: list[str], length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Which tokens make up each concept, `[B * max_concepts, L]`, and how many concepts of a row lost some."""
         mask = torch.zeros((len(captions), self.max_concepts, length), dtype=torch.bool)
         shortened = torch.zeros(len(captions), dtype=torch.long)
-        rows = zip(concepts, self.tokenizer.places(captions), truncated, strict=True)
-        for index, (of_row, places, is_cut) in enumerate(rows):
-            for slot, (tokens, whole) in enumerate(tokens_of(of_row, places, truncated=is_cut)):
+        for index, (of_row, places) in enumerate(zip(concepts, self.tokenizer.places(captions), strict=True)):
+            for slot, (tokens, whole) in enumerate(tokens_of(of_row, places)):
                 mask[index, slot, tokens] = True
                 shortened[index] += not whole
         return mask.flatten(0, 1), shortened
@@ -329,7 +331,7 @@ def _caption(caption: Any, row: int) -> str:
 def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
     """The concepts of a row; without any the caption itself."""
     named = _list_of(row, "concepts", name, "texts") or []
-    if named and spans:
+    if spans:
         concepts = with_spans(named, row.get("concept_spans"), caption=caption, row=name)
     else:
         concepts = [Concept(text) for text in named if text and text.strip()]

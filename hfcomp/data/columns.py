@@ -76,6 +76,7 @@ BATCH_KEYS = (
     "truncated",
     "tiny",
     "cut_concepts",
+    "shortened_concepts",
     "input_ids",
     "pixels",
     "negative_input_ids",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -31,11 +33,13 @@ class TokenPlaces(NamedTuple):
         text: the text, of the same length as it was given.
         canonical: the text as the tokenizer reads it, lower-cased or without punctuation.
         tokens: `[start, end)` in `canonical` of each token; empty for one that stands for no character.
+        reach: the characters of `canonical` that truncation left; of what is behind, tokens were cut off.
     """
 
     text: str
     canonical: str
     tokens: list[Span]
+    reach: int
 
 
 def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: int) -> list[Concept]:
@@ -51,11 +55,13 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
         ValueError: when the spans are of another form or number, or lie outside the caption, naming the row.
     """
     where = f"column 'concept_spans', row {row}"
-    number = len(spans) if isinstance(spans, list | tuple) else 0
-    if number != len(named):
+    spans = _plain(spans)
+    spans = spans if isinstance(spans, list) else []
+    if len(spans) != len(named):
         raise ValueError(
-            f"{where}: found {number or 'no'} entries, but 'concepts' has {len(named)}. Every concept needs its list "
-            "of [start, end) in the caption; without them set concept_source='phrase'."
+            f"{where}: found {len(spans) or 'no'} entries, but 'concepts' has {len(named)}. Every concept needs its "
+            "list of [start, end) in the caption; without them set concept_source='phrase' (concept_tokens=False of "
+            "an own collator)."
         )
     concepts = []
     for index, (text, places) in enumerate(zip(named, spans, strict=True)):
@@ -71,6 +77,12 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
     return concepts
 
 
+def _plain(value: Any) -> Any:
+    """Lists in place of the arrays and tensors of a data set's format."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def _is_span(place: Any, length: int) -> bool:
     numbers = isinstance(place, list | tuple) and len(place) == 2 and all(isinstance(x, Integral) for x in place)
     return numbers and 0 <= place[0] < place[1] <= length
@@ -82,7 +94,7 @@ def concept_id(text: str) -> int:
     return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def tokens_of(concepts: Sequence[Concept], places: TokenPlaces, *, truncated: bool) -> list[tuple[list[int], bool]]:
+def tokens_of(concepts: Sequence[Concept], places: TokenPlaces) -> list[tuple[list[int], bool]]:
     """The tokens of a caption that make up its concepts.
 
     A token belongs to every concept with which it shares a character, so that a word's tokens stay together where the
@@ -91,7 +103,6 @@ def tokens_of(concepts: Sequence[Concept], places: TokenPlaces, *, truncated: bo
     Args:
         concepts: of the caption, with spans.
         places: of its tokens.
-        truncated: whether tokens at its end were cut off.
 
     Returns:
         For each concept the positions of its tokens, and whether all of it is there: not where truncation took a part
@@ -99,7 +110,6 @@ def tokens_of(concepts: Sequence[Concept], places: TokenPlaces, *, truncated: bo
     """
     spans = [span for concept in concepts for span in concept.spans]
     mapped = iter(canonical_spans(places.text, spans, places.canonical))
-    reach = max((end for _, end in places.tokens), default=0)
     found = []
     for concept in concepts:
         parts = [next(mapped) for _ in concept.spans]
@@ -108,7 +118,7 @@ def tokens_of(concepts: Sequence[Concept], places: TokenPlaces, *, truncated: bo
             for position, (start, end) in enumerate(places.tokens)
             if any(max(start, first) < min(end, last) for first, last in parts)
         ]
-        whole = bool(tokens) and not (truncated and any(last > reach for _, last in parts))
+        whole = bool(tokens) and all(last <= places.reach for _, last in parts)
         found.append((tokens, whole))
     return found
 
@@ -125,8 +135,8 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
         max_length: tokens that are kept, the last one being the end of the text.
 
     Returns:
-        A place for each token that is kept. Where words alone make other tokens (a special token or a rare character
-        inside the text), no token has a place.
+        A place for each token that is kept. Where words alone make other tokens (a special token inside the text), no
+        token has a place.
 
     Raises:
         TypeError: for a tokenizer of another kind without offsets.
@@ -138,12 +148,22 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
         )
     text = text.replace(_SPACE, " ")
     canonical = tokenizer.canonicalize_text(text)
-    tokens, start = [], 0
-    for word in canonical.split():
-        start = canonical.index(word, start)
-        tokens += [(start, start + len(word))] * len(tokenizer.tokenize(word))
-        start += len(word)
-    number = len(tokenizer.tokenize(text))
-    if len(tokens) != number:
-        tokens = [(0, 0)] * number
-    return TokenPlaces(text, canonical, [*tokens[: max_length - 1], (0, 0)])
+    pieces: list[str] = []
+    tokens: list[Span] = []
+    for word in re.finditer(r"\S+", canonical):
+        of_word = _pieces(tokenizer, word.group())
+        pieces += of_word
+        tokens += [word.span()] * len(of_word)
+    found = tokenizer.tokenize(text)
+    if pieces != found:
+        tokens = [(0, 0)] * len(found)
+    kept, cut = tokens[: max_length - 1], tokens[max_length - 1 :]
+    # of a word that loses a token the others are left
+    reach = min((start for start, _ in cut), default=len(canonical))
+    return TokenPlaces(text, canonical, [*kept, (0, 0)], reach)
+
+
+@lru_cache(maxsize=1 << 16)
+def _pieces(tokenizer: Any, word: str) -> tuple[str, ...]:
+    """The tokens of a word; the slow tokenizer takes a quarter of a millisecond for each."""
+    return tuple(tokenizer.tokenize(word))

@@ -92,15 +92,8 @@ class CompositionalTrainer(Trainer):
         if processing_class is None:
             processing_class = load_processor(model, argument="processing_class")
         self.uses = self.select_uses(args, backbone)
-        settings = {
-            "num_negatives": args.num_negatives if "negative_text" in self.uses else 0,
-            "negative_image": "negative_image" in self.uses,
-            "max_concepts": args.max_concepts if "concepts" in self.uses else 0,
-        }
-        self._check_settings(args, settings)
-        own = CompositionalCollator(
-            processing_class, backbone.config, max_image_pixels=args.max_image_pixels, **settings
-        )
+        self._check_settings(args)
+        own = CompositionalCollator(processing_class, backbone.config, **self.collator_settings(args))
         encoder = DualEncoder(
             backbone,
             self.objective_state(args),
@@ -146,6 +139,15 @@ class CompositionalTrainer(Trainer):
     def objective_state(self, args: CompositionalConfig) -> dict[str, nn.Module]:
         """Learned modules of the objective by name; `forward()` of each returns what `Features.learned` holds."""
         return {}
+
+    def collator_settings(self, args: CompositionalConfig) -> dict[str, Any]:
+        """Keyword arguments of the trainer's own `CompositionalCollator`."""
+        return {
+            "num_negatives": args.num_negatives if "negative_text" in self.uses else 0,
+            "negative_image": "negative_image" in self.uses,
+            "max_concepts": args.max_concepts if "concepts" in self.uses else 0,
+            "max_image_pixels": args.max_image_pixels,
+        }
 
     def training_rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
         """The rows of the training set; evaluation sets do not come here."""
@@ -226,7 +228,7 @@ class CompositionalTrainer(Trainer):
         if "row" not in inputs:
             raise ValueError("the collator returned no 'row': a long tensor [B], each row's index in the data set.")
 
-    def _check_settings(self, args: CompositionalConfig, settings: dict[str, Any]) -> None:
+    def _check_settings(self, args: CompositionalConfig) -> None:
         clash = set(self.extra_batch_keys) & {*BATCH_KEYS, *RESERVED_KEYS}
         if clash:
             raise ValueError(f"{type(self).__name__}.extra_batch_keys clashes with hfcomp's own keys {sorted(clash)}.")

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import nn
 
-from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import (
     concept_info_nce_loss,
@@ -84,18 +83,14 @@ class C2LIPTrainer(CompositionalTrainer):
     and no spans are needed. `"tokens"` encodes captions only.
 
     Equal phrases of different images are each other's negatives in the paper; `ignore_equal_concepts` leaves them out.
-    The log's `cut_concepts` counts what was over `max_concepts`, and with `"tokens"` what truncation took a part of.
+    The log's `cut_concepts` counts concepts over `max_concepts`, with `"tokens"` `shortened_concepts` those of which
+    truncation, or a tokenizer that leaves characters out, took a part or all.
     """
 
     config_class = C2LIPConfig
     as_info_nce = dict.fromkeys(WEIGHTS, 0.0)
     # without concepts every image would have its caption twice, in silence
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "concepts")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if isinstance(self.data_collator, CompositionalCollator):
-            self.data_collator.concept_tokens = self.args.concept_source == "tokens"
 
     def select_uses(self, args: C2LIPConfig, backbone: nn.Module) -> tuple[str, ...]:
         """The fields of the terms that have a weight, with `logit_bias` for the sigmoid losses."""
@@ -108,10 +103,15 @@ class C2LIPTrainer(CompositionalTrainer):
         uses += ("concepts", "owner") + (("concept_id",) if args.ignore_equal_concepts else ())
         return uses + (("tokens",) if args.cross_attended_weight else ())
 
+    def collator_settings(self, args: C2LIPConfig) -> dict[str, Any]:
+        """With concepts as texts of their own or as tokens of the caption."""
+        return super().collator_settings(args) | {"concept_tokens": args.concept_source == "tokens"}
+
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The C2LIP loss of the global batch."""
+        self._check_source(inputs)
         f = self.encode(model, inputs)
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
         shared = {"logit_scale": f.logit_scale, "rows": f.rows}
@@ -124,11 +124,20 @@ class C2LIPTrainer(CompositionalTrainer):
             loss, metrics = loss + self.args.concept_weight * term, metrics | further
         if self.args.cross_attended_weight:
             shared |= {"concept_id": f.concept_id, "attention_temperature": self.args.attention_temperature}
-            # in evaluation the last batch may end within this process's rows
-            tokens = f.tokens[: f.rows.stop - f.rows.start]
-            term, further = cross_attended(tokens, f.concepts, f.owner, **shared)
+            term, further = cross_attended(f.tokens, f.concepts, f.owner, **shared)
             loss, metrics = loss + self.args.cross_attended_weight * term, metrics | further
         return self.report(loss, metrics, f, return_outputs)
+
+    def _check_source(self, inputs: dict[str, Any]) -> None:
+        """Refuses the batch of an own collator that reads the other source."""
+        source = self.args.concept_source
+        key = {"phrase": "concept_input_ids", "tokens": "concept_token_mask"}[source]
+        if "concepts" in self.uses and key not in inputs:
+            raise ValueError(
+                f"the batch has no {key!r}, which concept_source={source!r} reads. Make the data_collator as "
+                f"CompositionalCollator(..., max_concepts={self.args.max_concepts}, "
+                f"concept_tokens={source == 'tokens'}), or leave it out."
+            )
 
     def _rows(self, dataset: Any, args: C2LIPConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
         if "concepts" not in self.uses:

@@ -29,7 +29,7 @@ def gather_features(local: Features, sizes: list[int]) -> Features:
 
 
 def first_rows(features: Features, keep: int, total: int) -> Features:
-    """The first `keep` of `total` rows, and as much of `rows` as is among them.
+    """The first `keep` of `total` rows, and as much of `rows` and of this process's tokens as is among them.
 
     Args:
         features: of the global batch.
@@ -42,5 +42,7 @@ def first_rows(features: Features, keep: int, total: int) -> Features:
     for name in (*WITH_GRADIENT, *WITHOUT_GRADIENT):
         if name in fields:
             fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
-    rows = features.rows
-    return Features(**fields | {"rows": slice(min(rows.start, keep), min(rows.stop, keep))})
+    rows = slice(min(features.rows.start, keep), min(features.rows.stop, keep))
+    if "tokens" in fields:
+        fields["tokens"] = fields["tokens"][: rows.stop - rows.start]
+    return Features(**fields | {"rows": rows})

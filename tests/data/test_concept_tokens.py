@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
+from datasets import Dataset, Features
 
 from hfcomp.data.concept_tokens import Concept, concept_id, tokens_of, with_spans, word_places
+from hfcomp.data.features import CONCEPT_FEATURES
 from tests.data.test_collators import collator_for, row, tokenizer_of
 
 FOLDERS = ("clip", "metaclip2", "siglip", "siglip2")
@@ -27,12 +30,12 @@ def spans_of(caption: str, *phrases: str) -> list[Concept]:
 
 def marked(tokenizer, caption: str, concepts: list[Concept]) -> list[tuple[str, bool]]:
     """The letters of the tokens that each concept has, and whether all of it is there."""
-    (ids,), (truncated,) = tokenizer([caption])
+    (ids,), _ = tokenizer([caption])
     (places,) = tokenizer.places([caption])
     assert len(places.tokens) == len(ids)
     special = (tokenizer.tokenizer.bos_token_id, tokenizer.tokenizer.eos_token_id, tokenizer.tokenizer.pad_token_id)
     found = []
-    for tokens, whole in tokens_of(concepts, places, truncated=truncated):
+    for tokens, whole in tokens_of(concepts, places):
         assert not {ids[token] for token in tokens} & set(special)
         pieces = tokenizer.tokenizer.convert_ids_to_tokens([ids[token] for token in tokens])
         found.append((re.sub("</w>|<unk>|\u2581", "", "".join(pieces)), whole))
@@ -51,7 +54,7 @@ def test_punctuation_capitals_hyphens_and_repeated_words(name, request):
     assert found[4][0] == "aredtshirtablackandwhitedogonaredtshirt"
     assert all(whole for _, whole in found)
     (places,) = tokenizer.places([CAPTION])
-    first, _, last, *_ = tokens_of(concepts, places, truncated=False)
+    first, _, last, *_ = tokens_of(concepts, places)
     assert max(first[0]) < min(last[0])
 
 
@@ -68,9 +71,23 @@ def test_truncation_takes_a_part_or_the_whole(name, request):
     tokenizer = tokenizer_of(request.getfixturevalue(name), max_length=64)
     (places,) = tokenizer.places([caption])
     concepts = spans_of(caption, "a red cube", "blue ball", "ball")
-    start = min(tokens_of(concepts, places, truncated=False)[2][0])
+    start = min(tokens_of(concepts, places)[2][0])
     tokenizer.max_length = start + 1  # one more for the end of the text
     assert marked(tokenizer, caption, concepts) == [("aredcube", True), ("blue", False), ("", False)]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_truncation_inside_a_word(name, request):
+    caption = "a cube on a zqxjkvwy"
+    tokenizer = tokenizer_of(request.getfixturevalue(name), max_length=64)
+    concepts = spans_of(caption, "a cube", "zqxjkvwy")
+    (places,) = tokenizer.places([caption])
+    (_, whole), (word, _) = tokens_of(concepts, places)
+    assert whole and len(word) > 2
+    tokenizer.max_length = word[2] + 1  # two tokens of the word, and the end of the text
+    (places,) = tokenizer.places([caption])
+    assert tokens_of(concepts, places)[1] == (word[:2], False)
+    assert tokens_of(concepts, places)[0][1]
 
 
 def test_what_the_tokenizer_does_not_read_has_no_tokens(siglip):
@@ -95,9 +112,10 @@ def test_characters_that_siglip_writes_otherwise(siglip):
         assert found == [("acube", True), ("aball", True)], strange
 
 
-def test_a_text_that_words_do_not_explain_has_no_places(siglip):
-    caption = "a cube </s> a ball"
-    assert marked(tokenizer_of(siglip), caption, spans_of(caption, "a cube")) == [("", False)]
+@pytest.mark.parametrize("caption", ["a cube </s> a ball", "a cube </s>"])  # the words "s" and "</s>" are one token
+def test_a_text_that_words_do_not_explain_has_no_places(siglip, caption):
+    (places,) = tokenizer_of(siglip).places([caption])
+    assert tokens_of(spans_of(caption, "a cube"), places) == [([], False)]
 
 
 def test_a_slow_tokenizer_of_another_kind_is_refused():
@@ -125,9 +143,9 @@ def test_a_batch_marks_the_tokens_of_each_concept(name, request):
     mask, ids = batch["concept_token_mask"], batch["input_ids"]
     assert mask.shape == (4, ids.shape[1]) and mask.any(1).tolist() == [True, True, True, False]
     assert batch["owner"].tolist() == [0, 0, 1, -1]
-    assert batch["cut_concepts"].tolist() == [1, 0]
+    assert batch["cut_concepts"].tolist() == [1, 0] and not batch["shortened_concepts"].any()
     (places,) = collator.tokenizer.places([caption])
-    expected = tokens_of([Concept("", [(0, 10)]), Concept("", [(14, 25)])], places, truncated=False)
+    expected = tokens_of([Concept("", [(0, 10)]), Concept("", [(14, 25)])], places)
     assert [mask[slot].nonzero().flatten().tolist() for slot in (0, 1)] == [tokens for tokens, _ in expected]
     # without concepts the caption stands in: all of it but for special tokens
     special = {collator.tokenizer.tokenizer.bos_token_id, collator.tokenizer.tokenizer.eos_token_id}
@@ -147,7 +165,8 @@ def test_what_truncation_takes_is_counted_and_has_no_owner(clip):
     batch = collator_for(clip, max_concepts=2, concept_tokens=True)(rows)
     assert batch["owner"].tolist() == [0, -1, -1, -1, 2, -1, 3, -1]
     assert batch["concept_token_mask"].any(1).tolist() == [one >= 0 for one in batch["owner"].tolist()]
-    assert batch["cut_concepts"].tolist() == [1, 1, 1, 0]
+    assert batch["shortened_concepts"].tolist() == [1, 1, 1, 0]
+    assert not batch["cut_concepts"].any()
     assert batch["truncated"].tolist() == [1, 1, 1, 1]
 
 
@@ -164,6 +183,7 @@ def test_equal_concepts_have_equal_numbers(clip, concept_tokens):
     ("spans", "message"),
     [
         (None, "column 'concept_spans', row 17: found no entries, but 'concepts' has 2.*concept_source='phrase'"),
+        ([[[0, 5]], [[-6, 9]]], r"row 17, entry 1: found \[\[-6, 9\]\] for the concept 'a ball'"),
         ([[[0, 5]]], "column 'concept_spans', row 17: found 1 entries, but 'concepts' has 2"),
         ([[[0, 5]], []], r"row 17, entry 1: found \[\] for the concept 'a ball', expected a list of \[start, end\)"),
         ([[[0, 5]], None], "row 17, entry 1: found None for the concept 'a ball'.*concept_columns"),
@@ -182,3 +202,21 @@ def test_a_batch_names_the_row_whose_spans_are_missing(siglip):
     collator = collator_for(siglip, max_concepts=2, concept_tokens=True)
     with pytest.raises(ValueError, match="column 'concept_spans', row 17: found no entries, but 'concepts' has 1"):
         collator([row(3, concepts=None), row(17, concepts=["a red cube"])])
+
+
+def test_spans_without_concepts_are_refused(clip):
+    collator = collator_for(clip, max_concepts=2, concept_tokens=True)
+    with pytest.raises(ValueError, match="row 17: found 1 entries, but 'concepts' has 0"):
+        collator([row(17, concepts=[], concept_spans=[[[0, 5]]])])
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_spans_in_the_format_of_the_data_set(clip, kind):
+    spans = [[[0, 1], [2, 5]], [[6, 10]]]
+    one = {"concepts": ["a red", "cube"], "concept_spans": spans}
+    dataset = Dataset.from_list([one], features=Features(CONCEPT_FEATURES)).with_format(kind)
+    collator = collator_for(clip, max_concepts=2, concept_tokens=True)
+    found, expected = collator([row(0, **dataset[0])]), collator([row(0, **one)])
+    assert found["concept_token_mask"].any() and torch.equal(
+        found["concept_token_mask"], expected["concept_token_mask"]
+    )

@@ -55,8 +55,8 @@ LOGGED = {
     "ahnpl": AHNPL,
     "ahnpl_live": AHNPL,
     "c2lip": C2LIP | {"concept_positive_accuracy", "cross_attended_positive_accuracy"},
-    "c2lip_tokens": C2LIP | {"concept_positive_accuracy", "cut_concepts"},
-    "c2lip_clip": C2LIP | {"accuracy_image_to_concept", "accuracy_cross_attended", "cut_concepts"},
+    "c2lip_tokens": C2LIP | {"concept_positive_accuracy", "shortened_concepts"},
+    "c2lip_clip": C2LIP | {"accuracy_image_to_concept", "accuracy_cross_attended", "shortened_concepts"},
 }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,11 +24,11 @@ from hfcomp.losses import (
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.c2lip import C2LIPConfig, C2LIPTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests.trainers import runs
 from tests.trainers.runs import (
     arguments,
     assert_same_weights,
     batch_of,
-    build,
     history,
     loss_and_gradients,
     weights,
@@ -35,6 +38,18 @@ from tests.trainers.runs import (
 BOTH_OFF = C2LIPTrainer.as_info_nce
 SOURCES = pytest.mark.parametrize("source", ["phrase", "tokens"])
 MODELS = pytest.mark.parametrize("name", ["clip", "siglip", "siglip2"])
+
+
+@functools.cache
+def read(folder):
+    return AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+
+
+def build(trainer_class, model, *args, **settings):
+    """As in `runs`, but a folder is read once: that takes longer than most tests."""
+    if isinstance(model, Path):
+        model, settings["processing_class"] = copy.deepcopy(read(model)[0]), read(model)[1]
+    return runs.build(trainer_class, model, *args, **settings)
 
 
 @pytest.fixture
@@ -205,32 +220,39 @@ def test_evaluation_of_a_set_that_ends_in_a_smaller_batch(source, siglip, pairs,
 
 
 @SOURCES
-def test_cut_concepts_are_counted_in_the_log(source, clip, pairs, tmp_path):
+def test_cut_and_shortened_concepts_are_counted_in_the_log(source, clip, pairs, tmp_path):
     caption = "a red cube " * 12
     end = len(caption)
     changes = {"caption": caption, "concepts": ["a red cube", "cube"], "concept_spans": [[[0, 10]], [[end - 5, end]]]}
     rows = with_row(pairs.select(range(8)), 0, **changes)
     trainer = build(C2LIPTrainer, clip, rows, tmp_path, concept_source=source, max_concepts=2, max_steps=1)
     trainer.train()
-    assert history(trainer, "cut_concepts") == ([1] if source == "tokens" else [])
+    assert history(trainer, "cut_concepts") == []
+    assert history(trainer, "shortened_concepts") == ([1] if source == "tokens" else [])
     trainer = build(C2LIPTrainer, clip, rows, tmp_path, concept_source=source, max_concepts=1, max_steps=1)
     trainer.train()
     assert history(trainer, "cut_concepts") == [5]  # rows 0, 1, 3, 5, 7 have two
+    assert history(trainer, "shortened_concepts") == []  # a concept that is cut is not shortened, too
 
 
-def test_an_own_collator_reads_concepts_as_the_config_says(clip, pairs, tmp_path):
-    collator = CompositionalCollator(
-        AutoProcessor.from_pretrained(clip), AutoModel.from_pretrained(clip).config, max_concepts=8
-    )
-    trainer = build(C2LIPTrainer, clip, pairs, tmp_path, data_collator=collator, concept_source="tokens")
-    assert "concept_token_mask" in batch_of(trainer, range(2))
+@SOURCES
+def test_an_own_collator_has_to_read_the_source_of_the_config(source, clip, pairs, tmp_path):
+    settings = {"max_concepts": 8, "concept_tokens": source == "phrase"}
+    collator = CompositionalCollator(read(clip)[1], read(clip)[0].config, **settings)
+    trainer = build(C2LIPTrainer, clip, pairs, tmp_path, data_collator=collator, concept_source=source)
+    message = {"phrase": "column 'concept_spans', row .*concept_tokens=False", "tokens": "reads.*concept_tokens=True"}
+    with pytest.raises(ValueError, match=message[source]):
+        trainer.train()
+    collator.concept_tokens = source == "tokens"
+    trainer.train()
 
 
 @SOURCES
 def test_an_adapter_of_the_pooling_head_trains(source, siglip, pairs, tmp_path):
     target = r"vision_model\.head\.attention|.*self_attn\.v_proj"
-    model = get_peft_model(AutoModel.from_pretrained(siglip), LoraConfig(r=2, target_modules=target))
-    trainer = build(C2LIPTrainer, model, pairs, tmp_path, concept_source=source, mini_batch_size=3)
+    model = get_peft_model(copy.deepcopy(read(siglip)[0]), LoraConfig(r=2, target_modules=target))
+    how = {"phrase": {"mini_batch_size": 3}, "tokens": {"gradient_checkpointing": True, "bf16": True}}[source]
+    trainer = build(C2LIPTrainer, model, pairs, tmp_path, concept_source=source, **how)
     before = weights(trainer)
     trainer.train()
     moved = {name for name, value in weights(trainer).items() if (value - before[name]).abs().max() > 1e-6}

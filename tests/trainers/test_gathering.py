@@ -1,0 +1,38 @@
+"""What evaluation keeps of a global batch that accelerate filled up. Under a second."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hfcomp.modeling import Features
+from hfcomp.trainers.gathering import first_rows
+
+
+def features(rows: slice) -> Features:
+    """Of 6 rows with 2 concepts each; the tokens are those of `rows`."""
+    image, concepts = torch.arange(6.0).unsqueeze(1), torch.arange(12.0).unsqueeze(1)
+    tokens = image[rows].unsqueeze(1)
+    return Features(image=image, concepts=concepts, owner=torch.arange(12) // 2, tokens=tokens, rows=rows)
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(slice(0, 3), slice(0, 3)), (slice(3, 6), slice(3, 4))])
+def test_rows_of_the_start_that_fill_the_last_batch_are_left_out(rows, kept):
+    found = first_rows(features(rows), 4, 6)
+    assert found.rows == kept
+    assert found.image.flatten().tolist() == [0, 1, 2, 3]
+    assert found.concepts.flatten().tolist() == list(range(8))
+    assert found.owner.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    # those of this process's rows only
+    assert torch.equal(found.tokens[:, 0], found.image[found.rows])
+
+
+def test_a_process_of_which_no_row_is_left():
+    found = first_rows(features(slice(3, 6)), 2, 6)
+    assert found.rows == slice(2, 2)
+    assert found.tokens.shape == (0, 1, 1)
+
+
+def test_a_full_batch_stays_as_it_is():
+    whole = features(slice(3, 6))
+    assert first_rows(whole, 0, 6) is whole
