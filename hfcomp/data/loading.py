@@ -19,8 +19,7 @@ from datasets import (
     load_from_disk,
 )
 
-UNFINISHED = ".build"
-"""In the folder of a build that is not finished; `hfcomp.generation` writes it."""
+from hfcomp.data.unfinished import UNFINISHED
 
 
 def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:

@@ -26,6 +26,7 @@ _MODIFIERS = frozenset(
 _INNER = frozenset(("det", "amod", "nummod", "compound", "nmod", "quantmod", "npadvmod", "poss", "advmod", "intj"))
 _OWNERS = ("PRP$", "WP$")
 _TIES = frozenset(("-", "/"))
+_NOT_ANY = frozenset(("no", "neither"))
 _DENYING = LACKING | {"without"}
 
 _UNSIGNED = (1 << 64) - 1
@@ -43,7 +44,7 @@ def _attributes() -> list[int | str]:
 
 def _named(numbers: list[int], store: StringStore) -> list[str]:
     try:
-        return [_strings[number] for number in numbers]
+        return list(map(_strings.__getitem__, numbers))
     except KeyError:
         if len(_strings) > _MOST_STRINGS:
             _strings.clear()
@@ -65,15 +66,16 @@ class CaptionTree:
         # One call for all: a `Doc` that gives its attributes token by token takes three times as long. The array is of
         # unsigned numbers, but offsets to the head are signed.
         columns = doc.to_array(_attributes()).view("int64").T.tolist()
-        orths, spaces, classes, tags, labels, offsets, self._lemmas = columns
-        self._store = doc.vocab.strings
-        self.words = _named(orths, self._store)
+        orths, spaces, classes, tags, labels, offsets, lemmas = columns
+        store = doc.vocab.strings
+        self.words = _named(orths, store)
         self.caption = "".join([word + " " if space else word for word, space in zip(self.words, spaces, strict=True)])
-        self.lower = [word.lower() for word in self.words]
+        self.lower = list(map(str.lower, self.words))
         self.starts = list(accumulate(map(add, map(len, self.words), spaces), initial=0))
-        self.classes = _named(classes, self._store)
-        self.tags = _named(tags, self._store)
-        self.labels = _named(labels, self._store)
+        self.classes = _named(classes, store)
+        self.tags = _named(tags, store)
+        self.labels = _named(labels, store)
+        self._lemmas = _named(lemmas, store)
         self.heads = [word + offset for word, offset in enumerate(offsets)]
         if labels and not any(labels):
             raise ValueError(
@@ -82,14 +84,16 @@ class CaptionTree:
             )
         self._has_ties = not _TIES.isdisjoint(self.words)
         self.has_joints = not JOINTS.isdisjoint(self.lower)
-        self._denied = {
-            self.heads[word]
-            for word, label in enumerate(self.labels)
-            if label == "neg" or self.lower[word] in ("no", "neither")
-        }
+        self._denied = self._denied_words()
         self._denies = bool(self._denied) or not _DENYING.isdisjoint(self.lower)
         if not COVERINGS.isdisjoint(self.lower):
             self._join_coverings()
+
+    def _denied_words(self) -> set[int]:
+        if "neg" not in self.labels and _NOT_ANY.isdisjoint(self.lower):
+            return set()
+        words = zip(self.labels, self.lower, self.heads, strict=True)
+        return {head for label, word, head in words if label == "neg" or word in _NOT_ANY}
 
     def _join_coverings(self) -> None:
         """Puts "snow covered" of "snow covered ground" under its noun where a parser reads "snow" that is covered."""
@@ -108,7 +112,7 @@ class CaptionTree:
 
     def base_form(self, word: int) -> str:
         """The dictionary form in small letters; the word itself where a parser gives none."""
-        return (_named([self._lemmas[word]], self._store)[0] or self.words[word]).lower()
+        return (self._lemmas[word] or self.words[word]).lower()
 
     def span(self, first: int, last: int) -> tuple[int, int]:
         """`[start, end)` in characters, from one word to another, both included."""

@@ -1,4 +1,4 @@
-"""Captions of a file, joined to a data set by key (about 1 s)."""
+"""Captions of a file, joined to a data set by key (about 2 s)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from hfcomp.data.caption_files import read_captions, with_captions_of
+from hfcomp.data.caption_files import FileCaptions, read_captions, with_captions_of
 from hfcomp.data.loading import load_training_set
 from tests.evaluation.webdatasets import encoded, write_tar
 
@@ -44,12 +44,53 @@ CSV = 'n,caption,key\n1,a red dog,000000\n2,"a ""blue"" cat, and a man",000010\n
 )
 def test_every_kind_of_file_gives_the_same(tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    assert read_captions(tmp_path / name) == (TEXTS, 0)
+    assert read_captions(tmp_path / name) == FileCaptions(TEXTS)
+    (tmp_path / name).write_text(f"\ufeff{content}", encoding="utf-8")
+    assert read_captions(tmp_path / name) == FileCaptions(TEXTS)
 
 
 def test_parquet_gives_the_same(tmp_path):
     Dataset.from_list(ROWS).to_parquet(tmp_path / "e.parquet")
-    assert read_captions(tmp_path / "e.parquet") == (TEXTS, 0)
+    assert read_captions(tmp_path / "e.parquet") == FileCaptions(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "place"),
+    [
+        ("a.json", '{"7": "7", "8": "", "7": "later", "7": "last"}', "entry 2"),
+        ("a.csv", "key,caption\n7,7\n\n,text\n7,later\n7,last\n", "line 5"),
+        ("a.jsonl", lines(*({"key": key, "caption": f"{key}"} for key in (7, 7, None, 7))), "line 2"),
+    ],
+)
+def test_of_several_captions_the_first_is_used_and_blank_ones_are_counted(tmp_path, name, content, place):
+    (tmp_path / name).write_text(content)
+    assert read_captions(tmp_path / name) == FileCaptions({"7": "7"}, 2, f"{place}, '7'", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"key,caption\n7,a dog, a cat\n", r"a.csv, line 2: found 3 fields, \['7', 'a dog', ' a cat'\]; exp"),
+        ("a.csv", b"key,caption\n7\n", r"a.csv, line 2: found 1 fields"),
+        ("a.csv", b'key,caption\n7,"a dog\n8,a cat\n', "a.csv, line 3: unexpected end of data"),
+        ("a.csv", b'key,caption\n7,a\n8,"a" dog\n', "a.csv, line 3: .*written twice"),
+        ("a.csv", b"key,caption\n7,caf\xe9\n", "a.csv, line 2: .*caf.* is no UTF-8"),
+        ("a.csv", b"", "a.csv has no column 'key'; it has: none"),
+        ("a.jsonl", b'{"key": "7", "caption": "a"}\n\n{"key', "a.jsonl, line 3: .*is no JSON .*Mend or remove"),
+        ("a.jsonl", b"[7]", r"a.jsonl, line 1: found \[7\]; expected an object"),
+        ("a.jsonl", b'{"key": "7", "captions": "a"}', "line 1: no column 'caption'; it has: key, captions"),
+        ("a.jsonl", b'{"key": 7.0, "caption": "a"}', "line 1: the key is 7.0; expected a text or a whole number"),
+        ("a.jsonl", b'{"key": 7, "caption": ["a"]}', r"line 1: the caption is \['a'\]; expected one text"),
+        ("a.json", b'{"6": "a", "7": {"text": "a"}}', "entry 1: the caption is {'text': 'a'}; expected one text"),
+        ("a.json", b'{"7": "a"}\n{"8": "b"}', "a.json, line 2, column 1: no JSON .*an object in each line .jsonl"),
+        ("a.json", b"7", "a.json holds 7; expected an object"),
+        ("a.parquet", b"no", "a.parquet cannot be read as Parquet"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_captions(tmp_path / name)
 
 
 def join(dataset: Dataset, path: Path, **settings) -> tuple[Dataset, list[str]]:
@@ -64,7 +105,10 @@ def test_shards_get_captions_by_the_names_of_their_samples(shards, tmp_path):
     joined, told = join(load_training_set(str(shards)), path)
     assert joined["caption"][:] == [TEXTS[KEYS[0]], None, TEXTS[KEYS[2]]]
     assert [image.getpixel((0, 0))[0] for image in joined["png"]] == [0, 1, 10]
-    assert told == ["captions of short.json, joined by __key__: 2 rows have one; 1 have none and are left out"]
+    assert told == [
+        "captions of short.json, joined by __key__: 2 rows have one; 1 have none and are left out",
+        "1 captions of short.json belong to no row",
+    ]
 
 
 def test_shards_get_captions_by_an_entry_of_their_json(shards, tmp_path):
@@ -72,7 +116,19 @@ def test_shards_get_captions_by_an_entry_of_their_json(shards, tmp_path):
     path.write_text("Image Path,short\nhttp://x/10,a cat\nhttp://x/1,a dog\nhttp://x/1,again\nhttp://x/0, \n")
     joined, told = join(load_training_set(str(shards)), path, key_column="json.url", file_columns="Image Path, short")
     assert joined["caption"][:] == [None, "a dog", "a cat"]
-    assert told[1:] == ["1 entries of short.csv have the key of an earlier one, which is used"]
+    assert told[1:] == [
+        "1 entries of short.csv have the key of an earlier one, which is used; the first: line 4, 'http://x/1'",
+        "1 entries of short.csv have no key or no caption",
+    ]
+
+
+def test_rows_of_one_key_share_a_caption_and_are_told(tmp_path):
+    path = tmp_path / "new.json"
+    path.write_text('{"7": "new"}')
+    rows = [{"json": {"url": "7"}}, {"json": None}, {"json": {"url": "7"}}]
+    joined, told = join(Dataset.from_list(rows).select([2, 1, 0]), path, key_column="json.url")
+    assert joined["caption"][:] == ["new", None, "new"] and joined["json"][2] == {"url": "7"}
+    assert told[1:] == ["1 of these rows have the json.url of an earlier one, and so its caption"]
 
 
 def test_captions_of_the_set_give_way(tmp_path):
@@ -89,6 +145,7 @@ def test_captions_of_the_set_give_way(tmp_path):
     ("name", "content", "settings", "message"),
     [
         ("a.json", '{"x": "a"}', {}, "none of the 2 rows has its 'id' in a.json: they are as '7' there, and as 'x'"),
+        ("a.json", "{}", {}, "they are as '7' there, and as None in the file"),
         ("a.txt", "", {}, "captions_file=a.txt: expected a .json"),
         ("a.csv", "url,text\n7,a\n", {}, "a.csv has no column 'key'; it has: url, text"),
         ("a.csv", "url,text\n7,a\n", {"file_columns": "url"}, "captions_columns='url': expected two names"),
