@@ -16,6 +16,7 @@ _MODULES = {
         "ahnpl_loss",
         "ce_clip_loss",
         "cement_loss",
+        "centroid_group_loss",
         "concept_info_nce_loss",
         "concept_loss",
         "cross_attended_concept_loss",
@@ -26,6 +27,7 @@ _MODULES = {
         "inverse_margin",
         "multimodal_hard_negative_loss",
         "negative_margin_loss",
+        "pairwise_group_loss",
         "perturb_image",
         "positive_margin_loss",
         "replaced_negative_loss",
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from hfcomp.losses import ahnpl_loss as ahnpl_loss
     from hfcomp.losses import ce_clip_loss as ce_clip_loss
     from hfcomp.losses import cement_loss as cement_loss
+    from hfcomp.losses import centroid_group_loss as centroid_group_loss
     from hfcomp.losses import concept_info_nce_loss as concept_info_nce_loss
     from hfcomp.losses import concept_loss as concept_loss
     from hfcomp.losses import cross_attended_concept_loss as cross_attended_concept_loss
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from hfcomp.losses import inverse_margin as inverse_margin
     from hfcomp.losses import multimodal_hard_negative_loss as multimodal_hard_negative_loss
     from hfcomp.losses import negative_margin_loss as negative_margin_loss
+    from hfcomp.losses import pairwise_group_loss as pairwise_group_loss
     from hfcomp.losses import perturb_image as perturb_image
     from hfcomp.losses import positive_margin_loss as positive_margin_loss
     from hfcomp.losses import replaced_negative_loss as replaced_negative_loss

@@ -6,6 +6,8 @@ from hfcomp.losses.ce_clip import ce_clip_loss
 from hfcomp.losses.cement import cement_loss
 from hfcomp.losses.concept_info_nce import concept_info_nce_loss, cross_attended_info_nce_loss
 from hfcomp.losses.dcl import dcl_loss
+from hfcomp.losses.group_centroid import centroid_group_loss
+from hfcomp.losses.group_pairwise import pairwise_group_loss
 from hfcomp.losses.info_nce import info_nce_loss
 from hfcomp.losses.keyword import replaced_negative_loss
 from hfcomp.losses.margins import LearnedMargin, RunningThreshold, fermi_dirac_margin, inverse_margin, static_margin
@@ -20,6 +22,7 @@ __all__ = [
     "ahnpl_loss",
     "ce_clip_loss",
     "cement_loss",
+    "centroid_group_loss",
     "concept_info_nce_loss",
     "concept_loss",
     "cross_attended_concept_loss",
@@ -30,6 +33,7 @@ __all__ = [
     "inverse_margin",
     "multimodal_hard_negative_loss",
     "negative_margin_loss",
+    "pairwise_group_loss",
     "perturb_image",
     "positive_margin_loss",
     "replaced_negative_loss",

@@ -1,0 +1,69 @@
+"""CLEAR GLASS, centroid: the mean image of a group with its mean text, and every member with its own side's mean."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hfcomp.losses.group_contrast import both, contrast_groups, weigh
+from hfcomp.losses.group_members import Members, check_groups, check_settings, unit
+from hfcomp.losses.precision import full_precision
+
+
+@full_precision
+def centroid_group_loss(
+    image: Tensor,
+    text: Tensor,
+    *,
+    temperature: float,
+    inner_temperature: float,
+    alpha: float,
+    mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute alpha * inner + (1 - alpha) * outer over the centroids of groups of pairs that share a concept.
+
+    A group has two centroids, the mean of its images and the mean of its texts, and all similarities are cosines.
+    Outer: InfoNCE at temperature between the image centroids and the text centroids, the mean over groups and over the
+    two directions. Inner: each image is to be told by its cosine with the image centroids of all groups, each text by
+    that with the text centroids: cross-entropy at inner_temperature, the mean over all valid images and texts. A group
+    without a valid pair is no group; without any the loss is 0 with a zero gradient.
+
+    Args:
+        image: [G, N, D], L2-normalised.
+        text: [G, N, D], L2-normalised; text [g, i] describes image [g, i].
+        temperature: of the outer loss, in cosine, finite and above 0.
+        inner_temperature: of the inner loss, in cosine, finite and above 0.
+        alpha: weight of the inner loss, 0 to 1.
+        mask: [G, N] bool, True = a pair of the group; None means all are.
+        rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
+            summed, over the global counts, so that the slices of a partition add up to the whole in value and
+            gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_outer`,
+        `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: a group's image centroid is strictly nearest to
+        its own text centroid, and the mirror), `accuracy_inner` (0 to 1: an image is strictly nearest to its own
+        group's image centroid, a text to its text centroid).
+
+    Raises:
+        ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
+
+    Source:
+        CLEAR GLASS (Suissa et al.), Eqs. 5 to 8, whose temperature is 0.1 and alpha 0.7; it gives no
+        inner_temperature. In its released code alpha weighs the outer loss, which is this at 1 - alpha, and
+        inner_temperature is 0.07.
+    """
+    check_settings(temperature, inner_temperature, alpha)
+    images, texts = check_groups(image, text, mask)
+    image_centroid, text_centroid = _centroids(images), _centroids(texts)
+    groups = slice(None) if rows is None else rows
+    to_text = contrast_groups(image_centroid, text_centroid, temperature, groups)
+    to_image = contrast_groups(text_centroid, image_centroid, temperature, groups)
+    of_images = contrast_groups(images, image_centroid, inner_temperature, groups)
+    of_texts = contrast_groups(texts, text_centroid, inner_temperature, groups)
+    return weigh(both(to_text, to_image), both(of_images, of_texts), alpha)
+
+
+def _centroids(members: Members) -> Members:
+    """Return the centroids of all groups, each of length 1, as groups of one."""
+    return Members(unit(members.centroid()).unsqueeze(1), members.mask.any(1, keepdim=True))

@@ -1,0 +1,52 @@
+"""The joint vectors of a group, all products of its images with its texts, contrasted with one centroid per group.
+
+No joint vector is made. With I_i * T_j their elementwise product and mu a centroid, <I_i * T_j, mu> = <T_j * mu, I_i>
+and |I_i * T_j|^2 = <T_j * T_j, I_i * I_i>: matrix products of a group's texts, weighted by each centroid, with its
+images.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.group_contrast import Term, group_terms, mean_over_groups
+from hfcomp.losses.group_members import Members, length, unit
+
+
+def joint_lengths(image: Tensor, text: Tensor) -> Tensor:
+    """Return |I_i * T_j| as [..., N texts, N images], from [..., N, D] each; infinite where there is no direction."""
+    return length(text.square() @ image.square().mT)
+
+
+def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature: float, rows: slice) -> Term:
+    """Compute the mean over joint vectors of -log p(own group), their cosines with all centroids being the logits.
+
+    A joint vector without a direction, such as that of an image and a text that share no dimension, has cosine 0 with
+    every centroid, and a zero gradient.
+
+    Args:
+        image: the images of G groups.
+        text: their texts, under the same mask.
+        centroid: [G, D], of any length.
+        temperature: in cosine, above 0.
+        rows: the groups whose joint vectors are summed, over the number of joint vectors of all groups.
+    """
+    groups, size, width = image.embedding.shape
+    group, valid = torch.arange(groups, device=centroid.device)[rows], image.mask.any(1)
+    counted = image.mask[rows].unsqueeze(2) & image.mask[rows].unsqueeze(1)
+
+    def terms(part: slice, keys: Tensor, some: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
+        weighted = texts.unsqueeze(1) * keys.unsqueeze(1)  # [r, G, N, D]
+        products = torch.bmm(weighted.flatten(1, 2), some.mT).unflatten(1, (groups, size))
+        scores = products / joint_lengths(some, texts).unsqueeze(1)
+        return group_terms(scores, group[part], valid, counted[part])
+
+    return mean_over_groups(
+        terms,
+        unit(centroid) / temperature,
+        image.embedding[rows],
+        text.embedding[rows],
+        count=image.mask.sum(1).square().sum(),
+        work=groups * size * max(size, width),
+    )

@@ -1,0 +1,68 @@
+"""CLEAR GLASS, pairwise: every image with the texts of its group, and every joint vector with its group's centroid."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hfcomp.losses.group_contrast import Term, both, contrast_groups, weigh
+from hfcomp.losses.group_joint import contrast_joint
+from hfcomp.losses.group_members import Members, check_groups, check_settings
+from hfcomp.losses.precision import full_precision
+
+
+@full_precision
+def pairwise_group_loss(
+    image: Tensor,
+    text: Tensor,
+    *,
+    temperature: float,
+    inner_temperature: float,
+    alpha: float,
+    mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute alpha * inner + (1 - alpha) * outer over groups of pairs that share a concept.
+
+    Outer: an image's positives are all texts of its group, its negatives those of all other groups, and the mirror:
+    -log(sum_own exp(cosine / temperature) / sum_all exp(cosine / temperature)), the mean over all valid images and
+    texts. Inner: the joint vectors of a group are the elementwise products of each of its n_g images with each of its
+    texts, its centroid is their mean, and each joint vector is to be told by its cosine with the G centroids:
+    cross-entropy at inner_temperature, the mean over all joint vectors, sum_g n_g^2. So a large group weighs more than
+    a small one in both. A group without a valid pair is no group; without any the loss is 0 with a zero gradient.
+
+    Args:
+        image: [G, N, D], L2-normalised.
+        text: [G, N, D], L2-normalised; text [g, i] describes image [g, i].
+        temperature: of the outer loss, in cosine, finite and above 0.
+        inner_temperature: of the inner loss, in cosine, finite and above 0.
+        alpha: weight of the inner loss, 0 to 1.
+        mask: [G, N] bool, True = a pair of the group; None means all are.
+        rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
+            summed, over the global counts, so that the slices of a partition add up to the whole in value and
+            gradient.
+
+    Returns:
+        The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_outer`,
+        `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: the texts of an image's own group have together
+        strictly more of the probability than those of any other, and the mirror), `accuracy_inner` (0 to 1: a joint
+        vector is strictly nearest to its own group's centroid).
+
+    Raises:
+        ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
+
+    Source:
+        CLEAR GLASS (Suissa et al.), Eqs. 1 to 4, whose temperature is 0.1 and alpha 0.7; it gives no
+        inner_temperature. Released code differs: `released_pairwise_group_loss`.
+    """
+    check_settings(temperature, inner_temperature, alpha)
+    images, texts = check_groups(image, text, mask)
+    # the mean of all products is the product of the means
+    centroid, groups = images.centroid() * texts.centroid(), slice(None) if rows is None else rows
+    inner = contrast_joint(images, texts, centroid, inner_temperature, groups)
+    return weigh(pairwise_outer(images, texts, temperature, groups), inner, alpha)
+
+
+def pairwise_outer(image: Members, text: Members, temperature: float, rows: slice) -> Term:
+    """Compute the outer loss of `pairwise_group_loss`, Eq. 2: the mean of its two directions."""
+    to_text = contrast_groups(image, text, temperature, rows)
+    return both(to_text, contrast_groups(text, image, temperature, rows))
