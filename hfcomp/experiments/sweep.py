@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
+from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, check_source, held_out_rows
@@ -27,7 +28,7 @@ from hfcomp.experiments.program import (
 )
 from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.stages import StageSummary
+from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep_file import find_report, read_sweep_file
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, measures_of, part_name, summarize_sweep
@@ -64,7 +65,8 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     variant), and where wanted `logged`, metrics of the training log, `benchmarks`, those that the tables show, and
     `embeddings`, variants whose embeddings are followed through training (`EmbeddingPlan`). A setting changes what all
     its variants are trained on or how; a variant changes fields of the trainer only, or with `objective` the trainer
-    itself. Fields that another trainer does not have are then dropped, which is told.
+    itself. Fields that another trainer does not have are then dropped, which is told. A variant with `control:
+    random-spans` (or `shuffled`) trains that control of itself.
 
     Args:
         name: of the recipe, used unless `arguments` holds `--config`.
@@ -86,9 +88,10 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     parts, notes = _parts(name, arguments, values, variants)
     usual = (None, recipe.experiment.objective)
     other = {key: one.objective for key, one in variants.items() if one.objective not in usual}
+    controls = {key: one.control for key, one in variants.items() if one.control}
     names = list(values["settings"]), values["seeds"], list(variants)
     shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
-    plan = SweepPlan(*names, reference=values["reference"], objectives=other, **shown)
+    plan = SweepPlan(*names, reference=values["reference"], objectives=other, controls=controls, **shown)
     where = f"{path}: embeddings"
     embeddings = read_embedding_plan(values.get("embeddings"), plan.variants, where=where)
     sweep = Sweep(recipe, plan, parts, embeddings, notes)
@@ -213,19 +216,32 @@ def _train(
     """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
 
     Rows are made with as many negatives as any variant reads.
+
+    Raises:
+        ValueError: for a variant that is a control which says nothing about the method.
     """
     rows = load_rows(max((sweep.parts[setting, seed, one] for one in sweep.plan.variants), key=num_negatives), session)
     followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
+    runs = {variant: _run(sweep, setting, seed, variant, rows) for variant in sweep.plan.variants}
     costs = []
-    for variant in sweep.plan.variants:
-        name = part_name(setting, seed, variant)
-        run = method_run(sweep.parts[setting, seed, variant], rows, name=name)
+    for variant, run in runs.items():
+        name = run.name
         models[name] = folder / name
         if variant in followed:
             costs.append(paths.train(variant, run, folder / name))
         else:
             costs.append(run.train(models["base"], folder / name))
     return costs
+
+
+def _run(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Run:
+    name = part_name(setting, seed, variant)
+    run = method_run(sweep.parts[setting, seed, variant], rows, name=name)
+    control = sweep.plan.controls.get(variant)
+    try:
+        return run if control is None else replace(CONTROLS[control].run(run, None), name=name)
+    except NotApplicable as reason:
+        raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
 
 
 def _tell_unequal_steps(costs: list[StageSummary], session: Session) -> None:

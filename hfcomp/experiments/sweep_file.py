@@ -119,7 +119,7 @@ def _check_parts(parts: Any, where: str, *, only_trainer: bool = False) -> None:
                 f"quotes where YAML reads another thing than a text, and none of {', '.join(TAKEN)}."
             )
         for key in part or {}:
-            if only_trainer and key == "objective":
+            if only_trainer and key in ("objective", "control"):
                 continue
             if key in SHARED_FIELDS or str(key).startswith(SHARED_PREFIXES):
                 raise ValueError(f"{where}: {name}: {key} is the same for all runs of a sweep. Set it for the recipe.")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
-from hfcomp.experiments.comparison import percent, points
+from hfcomp.experiments.comparison import MEANINGS, percent, points
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.sheets import escaped, markdown_table
 from hfcomp.experiments.stages import StageSummary
@@ -51,6 +51,7 @@ def write_sweep(
     files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
     parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", LEGEND, ""]
     parts += _objectives(plan, facts["config"]["objective"])
+    parts += _controls(plan, facts["method"])
     for sheet in (*_full_sheets(plan, results), _costs(plan, stages)):
         parts += [f"## {sheet.title}", "", *markdown_table(sheet), ""]
     parts += further
@@ -65,6 +66,8 @@ def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any],
     console.print(Text(f"\n{facts['method']}: a sweep\n{facts['caveat']}", style="bold"))
     for variant, objective in plan.objectives.items():
         console.print(Text(f"{variant}: trains {objective.partition(':')[2]}"))
+    for variant, control in plan.controls.items():
+        console.print(Text(f"{variant}: {MEANINGS[control].format(method=facts['method'])}"))
     for sheet in _short_sheets(plan, results):
         console.print(Text(f"\n{sheet.title}", style="bold"))
         console.print(terminal_table(sheet))
@@ -80,6 +83,12 @@ def _objectives(plan: SweepPlan, usual: str) -> list[str]:
     rest = [variant for variant in plan.variants if variant not in plan.objectives]
     lines += [f"- {escaped(', '.join(rest))}: `{usual}`"] if rest else []
     return ["## Objectives", "", *lines, ""]
+
+
+def _controls(plan: SweepPlan, method: str) -> list[str]:
+    """Which variants are controls, and what each trains."""
+    lines = [f"- {escaped(name)}: {MEANINGS[of].format(method=method)}" for name, of in plan.controls.items()]
+    return ["## Controls", "", *lines, ""] if lines else []
 
 
 def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:

@@ -30,6 +30,7 @@ class SweepPlan:
         logged: metrics of the training log whose mean is shown beside a variant.
         benchmarks: those that the tables show; none means all.
         objectives: variant to `module:class`, for those that train another one than the recipe's.
+        controls: variant to control, for those that are one.
     """
 
     settings: list[str]
@@ -39,6 +40,7 @@ class SweepPlan:
     logged: list[str]
     benchmarks: list[str]
     objectives: dict[str, str] = field(default_factory=dict)
+    controls: dict[str, str] = field(default_factory=dict)
 
     def is_first(self, setting: str, seed: int) -> bool:
         """Whether these are the first setting and the first seed."""

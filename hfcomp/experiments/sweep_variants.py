@@ -15,6 +15,8 @@ from hfcomp.trainers.config import CompositionalConfig
 
 # Fields that all trainers have, of the same kind.
 COMMON = {f.name for f in fields(CompositionalConfig) if f.init}
+# Controls that train the method itself on other rows; the others are variants by their fields or their objective.
+ROW_CONTROLS = ("shuffled", "random-spans")
 
 
 @dataclass(frozen=True)
@@ -25,27 +27,32 @@ class Variant:
         objective: `module:class` where it is not the recipe's.
         fields: of its trainer's config.
         where: what errors call its place.
+        control: what is trained in its place, by name.
     """
 
     objective: str | None
     fields: dict[str, Any]
     where: str
+    control: str | None = None
 
 
 def read_variant(found: dict[str, Any] | None, *, name: str, file: str) -> Variant:
     """A variant of a sweep's file.
 
     Args:
-        found: its fields, and `objective` where it trains another one.
+        found: its fields, with `objective` where it trains another one, and `control` where it is one.
         name: of the variant.
         file: of the sweep.
 
     Raises:
-        ValueError: for an objective that cannot be imported or is no trainer.
+        ValueError: for an objective that cannot be imported or is no trainer, and an unknown control.
     """
     own, where = dict(found or {}), f"{file}: variants: {name}"
+    control = own.pop("control", None)
+    if control is not None and control not in ROW_CONTROLS:
+        raise ValueError(f"{where}: control: found {control!r}, expected one of {', '.join(ROW_CONTROLS)}.")
     if "objective" not in own:
-        return Variant(None, own, where)
+        return Variant(None, own, where, control)
     objective = own.pop("objective")
     if not isinstance(objective, str):
         raise ValueError(f"{where}: objective: found {objective!r}, expected module:class of a trainer.")
@@ -53,7 +60,7 @@ def read_variant(found: dict[str, Any] | None, *, name: str, file: str) -> Varia
         trainer_class(objective)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-    return Variant(objective, own, where)
+    return Variant(objective, own, where, control)
 
 
 def read_part(

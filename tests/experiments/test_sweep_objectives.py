@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hfcomp.experiments import sweep as sweep_module
+from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep import read_sweep
@@ -77,6 +78,11 @@ def test_the_recipes_own_objective_is_no_other(tmp_path):
         ({"variants": {"plain": {"objective": CE_CLIP, "rank_weight": "low"}}}, "plain: argument --rank_weight"),
         ({"variants": {"plain": {"objective": INFO_NCE, "batch_size": 8}}}, "plain: batch_size changes the rows or"),
         ({"variants": {"plain": {"max_steps": 9}}}, "plain: max_steps changes the steps. Make it a setting."),
+        (
+            {"variants": {"plain": {"control": "plain"}}},
+            "plain: control: found 'plain', expected one of",
+        ),
+        ({"settings": {"all": {"control": "shuffled"}}}, "settings: all: unknown field 'control'"),
         ({"settings": {"all": {"objective": INFO_NCE}}}, "settings: all: objective is the same for all runs"),
     ],
 )
@@ -126,6 +132,30 @@ def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path, monkeypatch):
     assert session.notes[-1] == "numbers of steps differ: all/1/cement 4, all/1/plain 5"
 
 
+def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(Run, "train", lambda self, *_: trained.append(self))
+    values = {"settings": {"all": {}}, "variants": {"npc": {}, "spans": {"control": "random-spans"}}}
+    sweep = read(tmp_path, "--dataset_rows", "40", recipe="c2lip", reference="npc", **values)
+    assert sweep.plan.controls == {"spans": "random-spans"}
+    sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({"use_cpu": True}))
+    npc, spans = trained
+    assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
+    assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
+    assert isinstance(spans.rows, RandomSpans) and spans.rows.column("caption") == npc.rows["caption"][:]
+    plan = replace(sweep.plan, objectives={})
+    write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts={**FACTS, "method": "C2LIP"})
+    assert "- spans: C2LIP with runs of a caption's words" in (tmp_path / "report.md").read_text()
+
+
+def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(Run, "train", lambda self, *_: pytest.fail("trained"))
+    values = {"settings": {"all": {}}, "variants": {"plain": {}, "spans": {"control": "random-spans"}}}
+    sweep = read(tmp_path, "--dataset_rows", "40", reference="plain", **values)
+    with pytest.raises(ValueError, match="all/1/spans: control random-spans says nothing here: .* reads no concepts"):
+        sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({"use_cpu": True}))
+
+
 MEASURE = {"value": 0.5, "lowest": 0.5, "highest": 0.5, "minus": {"value": 0.1, "low": -0.2, "high": 0.4, "p": 0.5}}
 FACTS = {
     "method": "Slipform",
@@ -147,11 +177,14 @@ def made_up(plan: SweepPlan) -> dict[str, object]:
     return {"measures": ["m"], "base": {"m": 0.5}, "settings": {"all": variants}}
 
 
+def _costs(plan: SweepPlan) -> list[StageSummary]:
+    costs = {"steps": 1, "images": 1, "texts": 1, "seconds": 1.0, "images_per_second": 1.0, "peak_memory_gib": 1.0}
+    return [StageSummary(f"all/1/{name}", **costs, loss=1.0, truncated_text_share=0.0) for name in plan.variants]
+
+
 def test_the_report_says_who_trains_what(tmp_path):
     plan = replace(read(tmp_path).plan, logged=["margin"])
-    costs = {"steps": 1, "images": 1, "texts": 1, "seconds": 1.0, "images_per_second": 1.0, "peak_memory_gib": 1.0}
-    stages = [StageSummary(f"all/1/{name}", **costs, loss=1.0, truncated_text_share=0.0) for name in plan.variants]
-    write_sweep(tmp_path, plan, made_up(plan), stages=stages, facts=FACTS)
+    write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts=FACTS)
     report = (tmp_path / "report.md").read_text()
     assert f"- plain trains `{INFO_NCE}`\n- cement: `hfcomp.trainers.cement:CementTrainer`\n" in report
     assert f"- {NOTE}\n" in report
