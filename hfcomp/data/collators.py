@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hfcomp.data.columns import kind_id
+from hfcomp.data.columns import LEFT_OUT, kind_id
 from hfcomp.data.concept_tokens import Concept, TokenPlaces, concept_id, tokens_of, with_spans, word_places
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
@@ -202,6 +202,8 @@ class CompositionalCollator:
         """A batch of `len(rows)` rows; see the class."""
         names = [row.get("row", index) for index, row in enumerate(rows)]
         batch: dict[str, Any] = {"row": torch.tensor(names, dtype=torch.long)}
+        if LEFT_OUT in rows[0]:
+            batch[LEFT_OUT] = torch.tensor([row[LEFT_OUT] for row in rows], dtype=torch.long)
         batch |= self._images(rows, names)
         batch |= self._texts(rows, names)
         return batch

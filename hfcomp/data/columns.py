@@ -69,6 +69,8 @@ NEGATIVE_KINDS = (
 )
 KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
 
+LEFT_OUT = "left_out_rows"
+"""Column of a streamed set, and key of its batches: rows left out since the one before, which the trainer counts."""
 # Keys that a collator of hfcomp may put into a batch. The later ones are kept for groups and image tokens, so that a
 # user's collator cannot take the names.
 BATCH_KEYS = (
@@ -77,6 +79,7 @@ BATCH_KEYS = (
     "tiny",
     "cut_concepts",
     "shortened_concepts",
+    LEFT_OUT,
     "input_ids",
     "pixels",
     "negative_input_ids",

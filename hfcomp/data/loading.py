@@ -96,7 +96,7 @@ def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:
 def undecoded(dataset: Dataset) -> Dataset:
     """The data set with its images as they are stored, a dictionary of bytes or a path each."""
     for column, feature in dataset.features.items():
-        if isinstance(feature, Image):
+        if isinstance(feature, Image) and feature.decode:
             dataset = dataset.cast_column(column, Image(decode=False))
     return dataset
 
@@ -120,8 +120,8 @@ class TrainingRows(torch.utils.data.Dataset):
             raise TypeError(f"the data set has the splits {', '.join(dataset)}. Pass one of them: dataset['train'].")
         if isinstance(dataset, IterableDataset):
             raise TypeError(
-                "the data set is streaming; a contrastive batch is drawn at random from the whole set, and rows are "
-                "named in errors and in resume. Load it without streaming=True."
+                "the data set is streaming; an evaluation set, and rows that are chosen by number, are read whole. "
+                "Load it without streaming=True."
             )
         if not isinstance(dataset, Dataset):
             raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}.")

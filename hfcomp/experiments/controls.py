@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from numpy.typing import NDArray
 
 from hfcomp.data.loading import TrainingRows
@@ -116,7 +116,14 @@ def _reads_negatives(method: Run) -> bool:
     )
 
 
+def _check_loaded(method: Run) -> None:
+    if isinstance(method.rows, IterableDataset):
+        raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
+
+
 def _check_negatives(method: Run) -> None:
+    if _reads_negatives(method):
+        _check_loaded(method)
     if not _reads_negatives(method) or not any(_is_negative(name) for name in method.rows.column_names):
         raise NotApplicable(f"{method.name} reads no negatives.")
     if len(method.rows) < 2:
@@ -144,6 +151,7 @@ def _check_concepts(method: Run) -> None:
     limit = method.arguments.get("max_concepts", method.trainer_class.config_class.max_concepts)
     if not limit or "concepts" not in method.rows.column_names:
         raise NotApplicable(f"{method.name} reads no concepts.")
+    _check_loaded(method)
 
 
 def equal_images(method: Run, cost: StageSummary | None) -> Run:
@@ -164,7 +172,7 @@ def equal_images(method: Run, cost: StageSummary | None) -> Run:
     batch = round(ratio * method.batch_size / processes) * processes
     if batch <= method.batch_size:
         raise NotApplicable(f"{method.name} encodes as many images as plain does.")
-    if batch > len(method.rows):
+    if not isinstance(method.rows, IterableDataset) and batch > len(method.rows):
         raise NotApplicable(f"its batch of {batch:,} rows is larger than the training set ({len(method.rows):,}).")
     run = plain(method)
     return replace(run, name="equal-images", batch_size=batch, arguments={**run.arguments, "max_steps": cost.steps})

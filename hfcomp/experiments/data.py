@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from datasets import Dataset, Image, LargeList, List, Value, concatenate_datasets
+from datasets import Dataset, Image, IterableDataset, LargeList, List, Value, concatenate_datasets
 
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
@@ -13,6 +13,7 @@ from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
+from hfcomp.experiments.streamed_data import streamed_rows
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.keywords import negative_columns
@@ -22,7 +23,7 @@ Tell = Callable[[str], None]
 
 def training_rows(
     config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell, num_negatives: int = 1
-) -> Dataset:
+) -> Dataset | IterableDataset:
     """The rows that the method and its controls train on.
 
     With `captions: all` the rows are all first captions, then all second ones and so on.
@@ -34,6 +35,8 @@ def training_rows(
         tell: receives a line about what was loaded, dropped or joined.
         num_negatives: entries of a row's negatives, where they are made here; at least 1.
     """
+    if config.streaming:
+        return streamed_rows(config, column_names=column_names, tell=tell)
     if config.dataset == SANDBOX:
         dataset = _sandbox_rows(config, seed, num_negatives)
     else:

@@ -20,6 +20,14 @@ SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
 SANDBOX_NEGATIVE_FIELDS = ("edit_noise", "false_negatives", "negative_kinds")
 KEYWORD_FIELDS = ("keyword_table", "keyword_captions_only")
 CAPTIONS_FILE_FIELDS = ("key_column", "captions_columns")
+# Fields that need all rows before the first step.
+WHOLE_SET_FIELDS = (
+    "dataset_filter",
+    "keyword_negatives",
+    "keyword_captions_only",
+    "concreteness_ratings",
+    "hard_images",
+)
 # Fields in which $NAME stands for an environment variable.
 PATH_FIELDS = (
     "dataset",
@@ -133,6 +141,13 @@ class ExperimentConfig:
             "column concepts keeps its own. `hfcomp build concepts` makes them once, on several processes."
         },
     )
+    streaming: bool = field(
+        default=False,
+        metadata={
+            "help": "Read the training set while training goes on, without a copy on disk: a Hub id, or a folder of "
+            "WebDataset shards or Parquet files. Needs max_steps."
+        },
+    )
     controls: list[str] = field(
         default_factory=lambda: list(CONTROLS),
         metadata={
@@ -182,6 +197,7 @@ class ExperimentConfig:
         if self.concept_parser and self.dataset == SANDBOX:
             raise ValueError("concept_parser: the sandbox's rows have concepts of their own. Leave it out.")
         self._check_captions_file()
+        self._check_streaming()
         if self.hard_images < 0 or (self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS):
             raise ValueError(
                 f"hard_images={self.hard_images}: expected 0 or more, and a trained base, as random weights find no "
@@ -192,6 +208,18 @@ class ExperimentConfig:
         if self.evaluation == "benchmarks" and not self.evaluation_benchmarks:
             raise ValueError(
                 "evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
+            )
+
+    def _check_streaming(self) -> None:
+        if not self.streaming:
+            return
+        if self.dataset == SANDBOX:
+            raise ValueError("streaming: the sandbox's rows are drawn here. Leave it out.")
+        whole = [name for name in WHOLE_SET_FIELDS if getattr(self, name)]
+        whole += ["captions=all"] if self.captions == "all" else []
+        if whole:
+            raise ValueError(
+                f"streaming: {', '.join(whole)} need all rows before the first step. Leave streaming out."
             )
 
     def _check_captions_file(self) -> None:

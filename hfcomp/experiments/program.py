@@ -184,12 +184,17 @@ def _report(
 
 
 def data_facts(recipe: Recipe, rows: Dataset, outcomes: Outcomes) -> dict[str, Any]:
-    """What was trained on and what was scored, with hashes of the captions and of the outcomes."""
+    """What was trained on and what was scored, with hashes of the outcomes and, unless streamed, of the captions."""
     config, captions = recipe.experiment, hashlib.sha256()
-    for caption in rows["caption"]:
-        captions.update(caption.encode() + b"\n")
+    training: dict[str, Any] = {"dataset": config.dataset}
+    if config.streaming:
+        training["streaming"] = True
+    else:
+        for caption in rows["caption"]:
+            captions.update(caption.encode() + b"\n")
+        training |= {"rows": len(rows), "captions": f"sha256:{captions.hexdigest()[:16]}"}
     return {
-        "training": {"dataset": config.dataset, "rows": len(rows), "captions": f"sha256:{captions.hexdigest()[:16]}"},
+        "training": training,
         "evaluation": {"name": config.evaluation, "dataset": config.evaluation_dataset},
         "items": items_hash(outcomes.items),
     }

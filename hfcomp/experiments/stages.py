@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from transformers import AutoProcessor, TrainerCallback
 
 from hfcomp.data.loading import TrainingRows
@@ -87,7 +87,7 @@ class Run:
     name: str
     trainer_class: type
     arguments: dict[str, Any]
-    rows: Dataset | TrainingRows | None
+    rows: Dataset | IterableDataset | TrainingRows | None
     batch_size: int
 
     def check(self) -> None:

@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import IterableDataset
 from torch import nn
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
 from hfcomp.trainers.callbacks import LogBeforeSave, LogitScaleClamp
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
+from hfcomp.trainers.model_checks import align_special_tokens, check_trainable, refuse_data_parallel
+from hfcomp.trainers.moved_share import MovedShare
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 
 logger = logging.get_logger(__name__)
@@ -62,6 +66,9 @@ class CompositionalTrainer(Trainer):
     uses: tuple[str, ...] = ("image", "text", "logit_scale")
     optional_columns: tuple[str, ...] = ("negative_image", "negative_kinds", "negative_concreteness", "concepts")
     extra_batch_keys: tuple[str, ...] = ()
+    collator_class: type[CompositionalCollator] = CompositionalCollator
+    # Of an `EvalPrediction`, unless the trainer is given others.
+    evaluation_metrics = staticmethod(embedding_metrics)
     # Config fields that make the objective plain InfoNCE on its own batch, for the control `same-batch`; {} where it
     # is InfoNCE. A class says it for itself: it is not inherited.
     as_info_nce: dict[str, Any] | None = None
@@ -84,16 +91,16 @@ class CompositionalTrainer(Trainer):
         args = args if args is not None else self.config_class(output_dir="trainer_output")
         if not isinstance(args, self.config_class):
             raise TypeError(f"{type(self).__name__} takes a {self.config_class.__name__}, not {type(args).__name__}.")
-        _refuse_data_parallel(args)
+        refuse_data_parallel(args)
         # In the file's own half precision a small learning rate would move almost no weight.
         backbone = load_backbone(model, dtype=torch.float32)
-        _check_trainable(backbone)
+        check_trainable(backbone)
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = load_processor(model, argument="processing_class")
         self.uses = self.select_uses(args, backbone)
         self._check_settings(args)
-        own = CompositionalCollator(processing_class, backbone.config, **self.collator_settings(args))
+        own = self.collator_class(processing_class, backbone.config, **self.collator_settings(args))
         encoder = DualEncoder(
             backbone,
             self.objective_state(args),
@@ -103,7 +110,7 @@ class CompositionalTrainer(Trainer):
             rescale_factor=own.transform.rescale_factor,
             mini_batch_size=args.mini_batch_size,
         )
-        _align_special_tokens(encoder.config, processing_class.tokenizer)
+        align_special_tokens(encoder.config, processing_class.tokenizer)
         frozen = encoder.freeze_unused()
         if frozen:
             logger.warning(f"{type(self).__name__} does not use these parameters; they are frozen: {frozen}")
@@ -116,12 +123,13 @@ class CompositionalTrainer(Trainer):
             else self._rows(eval_dataset, args),
             processing_class=processing_class,
             data_collator=data_collator or own,
-            compute_metrics=compute_metrics or embedding_metrics,
+            compute_metrics=compute_metrics or self.evaluation_metrics,
             **kwargs,
         )
         self.label_names = []
         self.can_return_loss = True
         self.step_log = StepLog()
+        self.moved = MovedShare(encoder)
         self._own_outputs: dict[str, torch.Tensor] = {}
         self.add_callback(LogBeforeSave())
         maximum = args.max_logit_scale
@@ -141,7 +149,7 @@ class CompositionalTrainer(Trainer):
         return {}
 
     def collator_settings(self, args: CompositionalConfig) -> dict[str, Any]:
-        """Keyword arguments of the trainer's own `CompositionalCollator`."""
+        """Keyword arguments of the trainer's own `collator_class`."""
         return {
             "num_negatives": args.num_negatives if "negative_text" in self.uses else 0,
             "negative_image": "negative_image" in self.uses,
@@ -239,40 +247,53 @@ class CompositionalTrainer(Trainer):
             if not value and field_name in self.uses:
                 raise ValueError(f"{type(self).__name__} needs {name} of at least 1, found {value}.")
 
-    def _rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
-        if dataset is None or isinstance(dataset, TrainingRows):
+    def _rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> Any:
+        if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
             return dataset
         columns = [*(COLUMNS_OF_FIELD[name] for name in self.uses if name in COLUMNS_OF_FIELD), *further]
         if not hasattr(dataset, "select_columns"):
             return TrainingRows(dataset, columns)
+        check_names(dataset)
         dataset = rename_columns(dataset, args.column_names)
         required = [name for name in columns if name not in self.optional_columns]
         require_columns(dataset, required, needed_by=type(self).__name__)
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
-        return TrainingRows(dataset, columns)
+        if not isinstance(dataset, IterableDataset):
+            return TrainingRows(dataset, columns)
+        batch = args.per_device_train_batch_size * args.world_size
+        return StreamedRows(dataset, columns, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
 
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses a set smaller than one global batch and counts the rows left out."""
-        number = len(self.train_dataset) if self.train_dataset is not None else 0
-        batch = self._train_batch_size * self.args.world_size
+        if isinstance(self.train_dataset, StreamedRows):  # has whole batches only
+            return super().get_train_dataloader()
         if not self.args.dataloader_drop_last and self.args.world_size > 1:
             raise ValueError(
                 "dataloader_drop_last=False on several processes would fill the last batch with repeated rows, which "
                 "are false negatives. Leave it at true."
             )
         if self.args.dataloader_drop_last and self.train_dataset is not None:
-            if number < batch:
-                raise ValueError(
-                    f"the training set has {number} rows, fewer than one batch of {batch} "
-                    f"({self._train_batch_size} on each of {self.args.world_size} processes). "
-                    "Lower per_device_train_batch_size."
-                )
-            if number % batch:
-                logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
+            self.check_epoch(self._train_batch_size * self.args.world_size)
         self._tell_missing_negatives()
         return super().get_train_dataloader()
+
+    def check_epoch(self, batch: int) -> None:
+        """Tells which rows of the training set make no full global batch of `batch` rows in an epoch.
+
+        Raises:
+            ValueError: for a set smaller than one batch.
+        """
+        number = len(self.train_dataset)
+        if number < batch:
+            raise ValueError(
+                f"the training set has {number} rows, fewer than one batch of {batch} "
+                f"({self._train_batch_size} on each of {self.args.world_size} processes). "
+                "Lower per_device_train_batch_size."
+            )
+        if number % batch:
+            logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
 
     def _tell_missing_negatives(self) -> None:
         if "negative_text" not in self.uses or not isinstance(self.train_dataset, TrainingRows):
@@ -291,6 +312,8 @@ class CompositionalTrainer(Trainer):
         try:
             # evaluate() and predict() may bring a data set of their own
             rows = self._rows(dataset, self.args)
+            if isinstance(rows, StreamedRows) and not is_training:
+                raise TypeError("an evaluation set is read to its end: load it without streaming=True.")
             return super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
         finally:
             self.args.dataloader_drop_last = drop_last
@@ -302,9 +325,11 @@ class CompositionalTrainer(Trainer):
         # "train_loss" is the last line of a run, which may end between two logging steps
         if "loss" in logs or "train_loss" in logs:
             self._stop_if_not_finite()
+            moved = self.moved.value()
             if "train_loss" in logs:
                 self._stop_if_weights_not_finite()
-            logs |= self.step_log.drain()
+                self.moved.warn(moved, self.args.learning_rate)
+            logs |= {**self.step_log.drain(), "moved_share": moved}
         super().log(logs, start_time)
 
     def _stop_if_not_finite(self) -> None:
@@ -364,34 +389,3 @@ class CompositionalTrainer(Trainer):
     def _load_best_model(self) -> None:
         logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")
         self.model.load_pretrained(self.state.best_model_checkpoint)
-
-
-def _refuse_data_parallel(args: TrainingArguments) -> None:
-    if args.n_gpu > 1:
-        raise ValueError(
-            f"{args.n_gpu} GPUs are visible to one process, for which transformers would use nn.DataParallel: each "
-            f"GPU would see its own batch only. Start with: accelerate launch --num_processes {args.n_gpu} "
-            "<your script>, or hide all but one with CUDA_VISIBLE_DEVICES=0."
-        )
-
-
-def _check_trainable(backbone: nn.Module) -> None:
-    """Tells what a model that was handed over brings along: half-precision weights, weights frozen before."""
-    halves = {p.dtype for p in backbone.parameters() if p.requires_grad and p.dtype in (torch.float16, torch.bfloat16)}
-    if torch.float16 in halves:
-        raise ValueError(
-            "the model's weights are float16, whose gradients underflow. Pass model.float(), and fp16=True."
-        )
-    if halves:
-        logger.warning(
-            "The model's weights are bfloat16: small updates round to nothing. model.float() with bf16=True?"
-        )
-    frozen = [name for name, parameter in backbone.named_parameters() if not parameter.requires_grad]
-    if frozen and not hasattr(backbone, "peft_config"):
-        logger.warning(f"{len(frozen)} weights were frozen before and stay so: {frozen[:3]} ...")
-
-
-def _align_special_tokens(config: Any, tokenizer: Any) -> None:
-    """On the Trainer's copy of the configuration: it would do so itself, and warn of a change that is never saved."""
-    for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
-        setattr(config.get_text_config(), name, getattr(tokenizer, name))

@@ -52,6 +52,13 @@ class CompositionalConfig(TrainingArguments):
             "needs optim adamw_torch or adamw_torch_fused."
         },
     )
+    shuffle_buffer: int = field(
+        default=2000,
+        metadata={
+            "help": "Of a streamed training set: rows, their images as files, that one is drawn from; each worker of "
+            "each process holds as many. 1 keeps the order."
+        },
+    )
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
@@ -75,6 +82,9 @@ class CompositionalConfig(TrainingArguments):
                 "accelerator_config: dispatch_batches=True cuts batches whose negatives are a flat list, and "
                 "even_batches=False gives processes batches of unequal number. Leave both as they are."
             )
+        self.accelerator_config.dispatch_batches = False  # every process reads a stream
+        if self.shuffle_buffer < 1:
+            raise ValueError(f"shuffle_buffer={self.shuffle_buffer}: expected at least 1, which keeps the order.")
         for name in ("fsdp", "deepspeed"):
             if getattr(self, name):
                 raise ValueError(f"{name} is not supported yet: checkpoints would hold shards. Use DDP (the default).")

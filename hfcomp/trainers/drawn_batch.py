@@ -13,6 +13,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negative_draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.own_order import seed_of_order, tell_epochs
 
 logger = logging.get_logger(__name__)
 
@@ -62,7 +63,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
         if args.num_neighbours:
             self.neighbours = Neighbours.from_columns(*map(rows.column, (*NEIGHBOUR_COLUMNS, "caption")))
             _tell_missing(self.neighbours)
-        return DrawnNegatives(rows, seed=_seed(args)) if args.draw_negatives else rows
+        return DrawnNegatives(rows, seed=seed_of_order(args)) if args.draw_negatives else rows
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         if self.neighbours is None and not self.args.draw_negatives:
@@ -74,10 +75,10 @@ class DrawnBatchTrainer(CompositionalTrainer):
             )
         order = super()._get_train_sampler(train_dataset)
         if isinstance(order, RandomSampler):  # the order that accelerate makes of it where nothing is drawn
-            order = SeedableRandomSampler(data_source=order.data_source, data_seed=_seed(self.args))
+            order = SeedableRandomSampler(data_source=order.data_source, data_seed=seed_of_order(self.args))
         if self.neighbours is not None:
             batch_size = self._train_batch_size * self.args.world_size
-            number, seed = self.args.num_neighbours, _seed(self.args)
+            number, seed = self.args.num_neighbours, seed_of_order(self.args)
             order = NeighbourOrder(order, self.neighbours, number=number, batch_size=batch_size, seed=seed)
             self.neighbour_order = order
         return EpochOrder(order) if self.args.draw_negatives else order
@@ -87,9 +88,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
             return super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
         kwargs["batch_size"] *= 1 + self.args.num_neighbours
         loader = super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
-        # as accelerate does with a sampler of its own: else a run that goes on within an epoch, on several processes,
-        # would not tell the order which epoch it is
-        loader.set_sampler(getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler).sampler)
+        tell_epochs(loader)
         return loader
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -97,10 +96,6 @@ class DrawnBatchTrainer(CompositionalTrainer):
         if self.neighbours is not None and "loss" in logs:
             logs["unrelated_neighbour_share"] = self.neighbour_order.unrelated / max(self.neighbour_order.brought, 1)
         super().log(logs, start_time)
-
-
-def _seed(args: DrawnBatchConfig) -> int:
-    return args.data_seed if args.data_seed is not None else args.seed
 
 
 def _tell_missing(neighbours: Neighbours) -> None:

@@ -12,7 +12,7 @@ import torch
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 
 # Keys of a batch that are counted and not handed to the model.
-COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts", "shortened_concepts")
+COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts", "shortened_concepts", "left_out_rows")
 TEXT_KEYS = ("input_ids", "negative_input_ids", "concept_input_ids")
 # Batches whose loss and rows are remembered; a run that never logs must not keep them all.
 REMEMBERED_BATCHES = 4096
@@ -35,7 +35,7 @@ class StepLog:
         self._recent: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=REMEMBERED_BATCHES)
 
     def count(self, inputs: dict[str, Any]) -> None:
-        """Counts a batch's texts, truncated texts, tiny images, cut and shortened concepts."""
+        """Counts a batch's texts, and what `COUNTED_KEYS` name."""
         self._rows = inputs["row"]
         counted = {key: inputs[key].sum() for key in COUNTED_KEYS if key in inputs and key != "row"}
         counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
@@ -66,7 +66,7 @@ class StepLog:
         summed = dict(zip([*names, *counted], sum_over_processes(stacked).tolist(), strict=True))
         logs = {name: summed[name] for name in (*names, "images_encoded", "texts_encoded")}
         logs["truncated_text_share"] = summed.get("truncated", 0.0) / max(summed["texts_encoded"], 1)
-        for key in ("tiny", "cut_concepts", "shortened_concepts"):
+        for key in ("tiny", "cut_concepts", "shortened_concepts", "left_out_rows"):
             logs |= {"tiny_images" if key == "tiny" else key: summed[key]} if summed.get(key) else {}
         for name, value in self._values.items():
             logs |= self._named(name, value.flatten().tolist())

@@ -482,9 +482,28 @@ def test_two_gpus_in_one_process_are_refused_with_the_command(clip, pairs, tmp_p
         build(InfoNCETrainer, clip, pairs, tmp_path)
 
 
-def test_a_streaming_set_is_refused(clip, pairs, tmp_path):
-    with pytest.raises(TypeError, match="streaming"):
-        build(InfoNCETrainer, clip, pairs.to_iterable_dataset(), tmp_path)
+def test_a_stream_trains_and_a_resumed_run_goes_on_where_it_was(clip_with_dropout, pairs, tmp_path):
+    """Also in its second pass; the buffer's order is that of an unbroken run."""
+
+    def trainer():
+        saved = {"max_steps": 8, "save_strategy": "steps", "save_steps": 5, "shuffle_buffer": 7}
+        return build(InfoNCETrainer, clip_with_dropout, pairs.to_iterable_dataset(), tmp_path, **saved)
+
+    whole = trainer()
+    whole.train()
+    resumed = trainer()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-5"))
+    assert_same_weights(weights(resumed), weights(whole))
+
+
+def test_streams_are_for_training_with_a_number_of_steps(clip, pairs, tmp_path):
+    stream = pairs.to_iterable_dataset()
+    with pytest.raises(ValueError, match="max_steps"):
+        build(InfoNCETrainer, clip, stream, tmp_path, max_steps=-1)
+    with pytest.raises(TypeError, match="an evaluation set is read to its end: load it without streaming"):
+        build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=stream).evaluate()
+    with pytest.raises(ValueError, match="does not say which columns it has"):
+        build(InfoNCETrainer, clip, stream.map(lambda row: row), tmp_path)
 
 
 def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, tmp_path):

@@ -1,0 +1,91 @@
+"""Training rows that are read while training goes on, for a set that is too large to load or stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, NoReturn
+
+import torch
+from datasets import IterableDataset
+from torch.utils.data import get_worker_info
+
+from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.loading import undecoded
+
+
+def check_names(dataset: Any) -> None:
+    """Checks that a data set says which columns it has.
+
+    Raises:
+        ValueError: for a stream that does not, with the way out.
+    """
+    if dataset.column_names is None:
+        raise ValueError(
+            "the streaming data set does not say which columns it has, as after map(). Say it: map(..., "
+            "features=datasets.Features({...})), or dataset.cast(features)."
+        )
+
+
+class StreamedRows(torch.utils.data.IterableDataset):
+    """Rows of a streaming data set, images undecoded, without end: after its last row the set begins anew.
+
+    Rows are drawn from a buffer, in another order in each pass. Only whole batches are given: what a pass has over is
+    left out of it, so that no batch holds a row twice. Every process reads the whole stream and takes its part of each
+    batch, so that the batches are those of one process; workers of a `DataLoader` share the shards of a process, and
+    each makes batches of its own. A resumed run reads again what it had read, and goes on at the next batch.
+
+    Args:
+        dataset: a streaming `datasets.IterableDataset` that names its columns.
+        columns: the columns to read.
+        batch_size: rows over all processes.
+        seed: of the order.
+        buffer: rows that one is drawn from; 1 keeps the order.
+
+    Raises:
+        ValueError: when read, for a pass that has fewer rows than a batch.
+    """
+
+    def __init__(
+        self, dataset: IterableDataset, columns: list[str], *, batch_size: int, seed: int, buffer: int
+    ) -> None:
+        kept = [name for name in (*columns, LEFT_OUT) if name in dataset.column_names]
+        self.dataset = undecoded(dataset.select_columns(kept))
+        if buffer > 1:
+            self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
+        self.batch_size = batch_size
+
+    def column(self, name: str) -> NoReturn:
+        """Nothing: a stream has no column of all rows.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"this trainer reads the column {name!r} of all rows before the first step, and the data set is streamed. "
+            "Load it without streaming."
+        )
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Rows, each with a number under `row`, counted as they are read."""
+        worker = get_worker_info()
+        numbers = count(worker.id, worker.num_workers) if worker else count()
+        for epoch in count():
+            self.dataset.set_epoch(epoch)
+            rows = batches = 0
+            batch: list[dict[str, Any]] = []
+            for row in self.dataset:
+                rows += 1
+                batch.append({"row": next(numbers), **row})
+                if len(batch) == self.batch_size:
+                    yield from batch
+                    batch, batches = [], batches + 1
+            if not rows and worker:
+                return  # more workers than shards
+            if not batches:
+                raise ValueError(self._too_few(rows, worker))
+
+    def _too_few(self, rows: int, worker: Any) -> str:
+        where = f"the shards of worker {worker.id} of {worker.num_workers} have" if worker else "the streamed set has"
+        way_out = "Lower batch_size or dataloader_num_workers." if worker else "Lower batch_size."
+        return f"{where} {rows} rows, fewer than one batch of {self.batch_size} over all processes. {way_out}"

@@ -1,0 +1,23 @@
+"""An order of rows of hfcomp's own under accelerate's loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hfcomp.trainers.config import CompositionalConfig
+
+
+def tell_epochs(loader: Any) -> None:
+    """Lets a loader tell its order of rows which epoch begins, as accelerate does with a sampler of its own.
+
+    Else a run that goes on within an epoch, on several processes, would begin with the order of epoch 0.
+
+    Args:
+        loader: as `accelerator.prepare` returned it.
+    """
+    loader.set_sampler(getattr(loader.batch_sampler, "batch_sampler", loader.batch_sampler).sampler)
+
+
+def seed_of_order(args: CompositionalConfig) -> int:
+    """The seed of all draws of rows: `data_seed`, or `seed` where it is not set."""
+    return args.data_seed if args.data_seed is not None else args.seed

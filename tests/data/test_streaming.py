@@ -1,0 +1,65 @@
+"""Training rows from a stream: whole batches, another order in each pass, no row lost but the ones over."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from torch.utils.data import DataLoader
+
+from hfcomp.data.streaming import StreamedRows, check_names
+from tests import tiny
+
+COLUMNS = ["image", "caption", "image_id"]
+
+
+def streamed(number: int = 10, *, batch_size: int = 4, buffer: int = 5, seed: int = 1, shards: int = 1):
+    dataset = tiny.pairs(number).to_iterable_dataset(num_shards=shards)
+    return StreamedRows(dataset, COLUMNS, batch_size=batch_size, seed=seed, buffer=buffer)
+
+
+def names(rows, number: int) -> list[str]:
+    return [row["image_id"] for row in islice(rows, number)]
+
+
+def test_a_pass_gives_whole_batches_and_the_next_one_begins_anew():
+    found = names(streamed(), 24)
+    passes = [found[start : start + 8] for start in (0, 8, 16)]
+    assert all(len(set(part)) == 8 for part in passes)
+    assert len({tuple(part) for part in passes}) == 3 and len(set(found)) > 8
+    assert found == names(streamed(), 24) != names(streamed(seed=2), 24)
+
+
+def test_a_buffer_of_one_keeps_the_order():
+    assert names(streamed(buffer=1), 12) == [f"tiny-{index}" for index in (*range(8), *range(4))]
+
+
+def test_rows_are_numbered_and_images_stay_files():
+    rows = list(islice(streamed(buffer=1), 9))
+    assert [row["row"] for row in rows] == [*range(8), 10]
+    assert set(rows[0]) == {"row", *COLUMNS} and set(rows[0]["image"]) == {"bytes", "path"}
+
+
+def test_workers_share_the_shards_and_a_worker_too_many_rests():
+    loader = DataLoader(streamed(16, shards=2), batch_size=4, num_workers=3, collate_fn=list)
+    batches = list(islice(loader, 4))
+    assert sorted(row["image_id"] for batch in batches for row in batch) == sorted(f"tiny-{i}" for i in range(16))
+    assert len({row["row"] for batch in batches for row in batch}) == 16
+
+
+def test_fewer_rows_than_a_batch_are_refused():
+    with pytest.raises(ValueError, match="the streamed set has 3 rows, fewer than one batch of 4 .*Lower batch_size"):
+        next(iter(streamed(3)))
+    with pytest.raises(ValueError, match="worker 0 of 2 have 3 rows, fewer .*dataloader_num_workers"):
+        list(islice(DataLoader(streamed(6, shards=2), batch_size=4, num_workers=2, collate_fn=list), 1))
+
+
+def test_a_stream_that_does_not_name_its_columns_is_refused():
+    with pytest.raises(ValueError, match="does not say which columns it has.*features="):
+        check_names(tiny.pairs(4).to_iterable_dataset().map(lambda row: row))
+    check_names(tiny.pairs(4))
+
+
+def test_a_column_of_all_rows_is_refused():
+    with pytest.raises(TypeError, match="reads the column 'group' of all rows .* Load it without streaming"):
+        streamed().column("group")
