@@ -183,6 +183,10 @@ class ScoringProtocol(ABC):
         """Texts to encode beside those of the rows, such as class prompts; by default none."""
         return []
 
+    def notes(self, items: Items) -> Iterable[str]:
+        """What a reader of the numbers has to know about how these items are scored; by default nothing."""
+        return ()
+
     @abstractmethod
     def score(self, embedded: Any) -> Iterable[Measured]:
         """Outcomes of every metric, from a `hfcomp.evaluation.engine.EmbeddedItems`."""

@@ -58,7 +58,7 @@ def is_part(items: Items) -> bool:
 
 def remarks(benchmark: Benchmark, items: Items) -> Iterator[str]:
     """What a reader has to know about a benchmark's items: which are not scored, in part or at all, or cannot be."""
-    yield from (f"{benchmark.name}: {note}" for note in items.notes)
+    yield from (f"{benchmark.name}: {note}" for note in (*items.notes, *benchmark.protocol.notes(items)))
     total = len(items.rows) + sum(items.left_out.values())
     for reason, count in items.left_out.items():
         yield f"{benchmark.name}: {count:,} of {total:,} rows left out: {reason}"

@@ -10,6 +10,7 @@ from hfcomp.evaluation.protocols import group_match as group
 from hfcomp.evaluation.protocols import level_choice as levels
 from hfcomp.evaluation.protocols import two_positive_choice as positives
 from hfcomp.evaluation.protocols import zero_shot as words
+from hfcomp.evaluation.protocols.level_candidates import Candidates, hard_images
 
 ITEMS = 4000
 
@@ -135,6 +136,50 @@ def test_level_rivals_are_never_under_the_same_name(generator):
     assert (levels.draw_rivals(names, 10, seed=0) == rivals).all()
     with pytest.raises(ValueError, match="0 images are under another concept than 'a'"):
         levels.draw_rivals(["a", "a"], 2, seed=0)
+
+
+def test_rivals_are_of_hard_negative_groups_as_far_as_these_have_enough():
+    """Groups a, b, c, d of 3, 2, 4 and 3 images; a's hard negatives are b and one that nobody has."""
+    group = list("aaabbccccddd")
+    image = np.arange(12)
+    hard = hard_images(group, [["b", "nobody"] if name == "a" else ["d"] for name in group], image)
+    assert [one.tolist() for one in (hard[0], hard[3])] == [[3, 4], [9, 10, 11]]
+    found = Candidates.of(group, image, hard)
+    rows = np.arange(12)
+    rivals = found.rivals(rows, 2, seed=0)
+    assert all(set(rivals[row]) == {3, 4} for row in range(3))
+    assert all(set(rivals[row]) < {9, 10, 11} for row in range(3, 9))
+    many = found.rivals(rows, 4, seed=0)
+    assert all({3, 4} < set(row) and set(row) - {3, 4} < set(range(5, 12)) for row in many[:3])
+    assert all(len(set(row)) == 4 for row in many)
+    assert found.share_of_hard(rows[:3], 4) == 0.5 and found.share_of_hard(rows[:9], 2) == 1.0
+    # d names itself: no image of its own name
+    assert all(set(row).isdisjoint({9, 10, 11}) for row in many[9:]) and found.share_of_hard(rows[9:], 2) == 0.0
+    # on a level where a and b are one concept, nothing of b is left
+    wider = Candidates.of(["ab" if name in "ab" else name for name in group], image, hard)
+    assert wider.rivals(rows[:3], 2, seed=0).min() > 4 and wider.excluded[0] == 4 and wider.others[0] == 7
+
+
+def test_level_retrieval_of_known_scorers(generator):
+    names = [str(number % 40) for number in range(400)]
+    image = unit(generator, 400, 16)
+    found, rows = Candidates.of(names), np.arange(400)
+    own = unit(generator, 40, 64)
+    alike = own[rows % 40]  # images of one name tie with each other and with no other
+    assert levels.level_retrieval(alike, alike, found, rows).accuracy == 1.0
+    assert levels.level_retrieval(-alike, alike, found, rows).accuracy == 0.0
+    same = np.repeat(image[:1], 400, 0)
+    constant = levels.level_retrieval(image, same, found, rows)
+    assert constant.accuracy == 0.0 and constant.tie_rate == 1.0
+    random = levels.level_retrieval(unit(generator, 400, 16), image, found, rows)
+    assert random.accuracy == pytest.approx(1 / 391, abs=0.01)
+    assert levels.level_retrieval(alike[5:7], alike, found, rows[5:7]).correct.tolist() == [True, True]
+
+
+@pytest.mark.parametrize("count", [1, "every"])
+def test_candidates_are_two_or_more_or_all(count):
+    with pytest.raises(ValueError, match=f"candidates: found {count!r}, expected a number of at least 2, or 'all'"):
+        levels.LevelChoice(candidates=(2, count))
 
 
 def test_level_choice_of_known_scorers(generator):

@@ -1,4 +1,4 @@
-"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and two images. It is not released."""
+"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images. It is not released."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datasets import load_dataset
 
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.benchmarks.entries import entries
-from hfcomp.evaluation.protocols.level_choice import LevelChoice
+from hfcomp.evaluation.protocols.level_choice import GROUPS, LEVELS, LevelChoice
 from hfcomp.evaluation.sources import RawFiles, require
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items, Origin, Unavailable
 
-LEVELS = ("level_1", "level_2", "level_3", "level_4")
+OPTIONAL = ("caption", *GROUPS)
 
 
 class OwnLevels:
@@ -23,7 +23,7 @@ class OwnLevels:
         layout: in words.
     """
 
-    layout = f"Parquet files with the columns image, image_id, {', '.join(LEVELS)}"
+    layout = f"Parquet files with the columns image, image_id, {', '.join(LEVELS)}, if known {', '.join(OPTIONAL)}"
 
     def local(self, folder: Path, folders: Folders) -> Items | None:
         """The items, when the folder holds Parquet files; all of them are read."""
@@ -33,7 +33,8 @@ class OwnLevels:
         rows = undecoded(load_dataset("parquet", data_files=files, split="train"))
         columns = ("image", "image_id", *LEVELS)
         require(rows, columns, str(folder))
-        return Items(rows.select_columns(columns), Origin(str(folder)))
+        known = [name for name in OPTIONAL if name in rows.column_names]
+        return Items(rows.select_columns([*columns, *known]), Origin(str(folder)))
 
     def remote(self, folders: Folders) -> Items:
         """Nowhere.
@@ -45,13 +46,19 @@ class OwnLevels:
 
 
 def concepts(folder: Path) -> list[dict[str, Any]]:
-    """The test images of every concept of the authors' JSON; an image may be there under several."""
+    """The test images of every concept of the authors' JSON; an image may be there under several.
+
+    Its caption is its first generalised one, else its first original one, as in the released evaluation.
+    """
     return [
         {
             "item": f"{concept['concept']}/{image['image']}",
             "image": str(folder / "images" / image["image"]),
             "image_id": image["image"],
             **{level: image[level.replace("_", "")] for level in LEVELS},
+            "caption": next(iter([*image.get("new_captions", ()), *image.get("old_captions", ())]), None),
+            "group": concept["concept"],
+            "hard_negative_groups": concept.get("hard_negative", []),
         }
         for _, concept in entries(folder / "magic.json", ("concept", "test_images"))
         for image in concept["test_images"]
@@ -74,4 +81,5 @@ MAGIC = Benchmark(
     paper="Suissa et al., CLEAR GLASS",
     licence="not stated; not released",
     obtain="It is not released. Pass a folder of your own as --data magic=FOLDER.",
+    version=2,
 )

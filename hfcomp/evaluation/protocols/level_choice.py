@@ -1,83 +1,168 @@
-"""The name of a concept and two images: does the image under that concept win? (CLEAR GLASS)."""
+"""The name of a concept and images of which one is under it: does that one win? (CLEAR GLASS)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.engine import EmbeddedItems
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.engine import ROWS_AT_A_TIME, EmbeddedItems
+from hfcomp.evaluation.protocols.level_candidates import Candidates, draw_rivals, hard_images
+from hfcomp.evaluation.protocols.parts import concatenated
+from hfcomp.evaluation.spec import Items, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
+from hfcomp.metrics.retrieval import rank_scores
+
+__all__ = ["ALL", "GROUPS", "LEVELS", "Count", "LevelChoice", "draw_rivals", "level_choice", "level_retrieval"]
+
+Count: TypeAlias = int | Literal["all"]
+"""Of images to choose from, the right one included; "all" is every image that does not bear the name, and that one."""
+
+ALL: Literal["all"] = "all"
+LEVELS = ("level_1", "level_2", "level_3", "level_4")
+GROUPS = ("group", "hard_negative_groups")
+_ROUNDING = 1e-12
+"""Scores of unit vectors that differ by less count as tied; see `hfcomp.metrics.retrieval`."""
 
 
-def draw_rivals(names: Sequence[str], candidates: int, seed: int) -> NDArray[np.intp]:
-    """For each image, others that are not under the same concept.
-
-    The released evaluation of the paper does not ask for that: its rivals often bear the anchor's own name, and such
-    items have no answer.
-
-    Args:
-        names: `[n]`, the concept of each image on the level in question.
-        candidates: images to choose from, the right one included; at least 2.
-        seed: of the draw.
-
-    Returns:
-        `[n, candidates - 1]` indices of images, different ones in each row.
-
-    Raises:
-        ValueError: when some concept leaves fewer images than are asked for.
-    """
-    generator = np.random.default_rng(seed)
-    concept = np.unique(np.asarray(names, dtype=object), return_inverse=True)[1]
-    rivals = np.empty((len(names), candidates - 1), dtype=np.intp)
-    for row, own in enumerate(concept):
-        others = np.flatnonzero(concept != own)
-        if len(others) < candidates - 1:
-            raise ValueError(
-                f"{len(others)} images are under another concept than {names[row]!r}: too few for a choice among "
-                f"{candidates}. Lower the number of candidates or evaluate more images."
-            )
-        rivals[row] = generator.choice(others, candidates - 1, replace=False)
-    return rivals
-
-
-def level_choice(text: NDArray[np.float32], image: NDArray[np.float32], rivals: NDArray[np.intp]) -> ChoiceOutcome:
+def level_choice(
+    text: NDArray[np.float32],
+    image: NDArray[np.float32],
+    rivals: NDArray[np.intp],
+    own: NDArray[np.intp] | None = None,
+) -> ChoiceOutcome:
     """Whether a concept's name scores its own image strictly higher than every rival, in fp32.
 
     Args:
         text: `[n, D]`, the name of each image's concept, L2-normalised.
-        image: `[n, D]`, L2-normalised.
-        rivals: `[n, K]` of `draw_rivals`.
+        image: `[m, D]`, L2-normalised.
+        rivals: `[n, K]` of `draw_rivals`, which images.
+        own: `[n]`, which image is each name's; by default image i for name i.
 
     Returns:
         Correct and tied items. Chance is 1 / (K + 1).
     """
-    return choose(pair_scores(text, image), pair_scores(text, image[rivals]))
+    own, outcomes = np.arange(len(text)) if own is None else own, []
+    for start in range(0, len(text), ROWS_AT_A_TIME):
+        part = slice(start, start + ROWS_AT_A_TIME)
+        asked = text[part]
+        outcomes.append(choose(pair_scores(asked, image[own[part]]), pair_scores(asked, image[rivals[part]])))
+    return concatenated(outcomes)
+
+
+def level_retrieval(
+    text: NDArray[np.float32], image: NDArray[np.float32], candidates: Candidates, rows: NDArray[np.intp]
+) -> ChoiceOutcome:
+    """Whether a concept's name scores an image under it higher than every image that is not, in float64.
+
+    Args:
+        text: `[len(rows), D]`, the name of each row's concept, L2-normalised.
+        image: `[m, D]`, each image once, L2-normalised.
+        candidates: of the level.
+        rows: whose images are asked for.
+
+    Returns:
+        Correct and tied items. Chance of a row is 1 / (1 + `candidates.others`).
+    """
+    wide, outcomes = image.astype(np.float64), []
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        part = rows[start : start + ROWS_AT_A_TIME]
+        right = candidates.image[part][:, None] == np.arange(len(image))
+        scores = text[start : start + ROWS_AT_A_TIME].astype(np.float64) @ wide.T
+        outcomes.append(rank_scores(scores, right, candidates.free(part) | right, margin=_ROUNDING).within(1))
+    return concatenated(outcomes)
 
 
 @dataclass(frozen=True)
 class LevelChoice(ScoringProtocol):
-    """Columns `image`, `level_1` to `level_4`: [`level_choice`] on every level of abstraction.
+    """Columns `image` and `level_1` to `level_4`: the image under a concept's name among others, on every level.
+
+    Images that bear the anchor's name are no candidates. Where the data has `group` and `hard_negative_groups`, rivals
+    are images of the groups that the anchor's row names, as in the released evaluation of the paper, as far as these
+    have enough; the others are drawn from all.
 
     Attributes:
-        candidates: images to choose from, the right one included; chance is one in that many.
+        texts: the columns of names; with "caption" before them, an image is asked for by its caption too.
+        candidates: images to choose from, each a metric. A row whose name leaves too few is left out of a metric, and
+            a metric without rows is left out; `notes` says so.
         seed: of the draw of rivals.
     """
 
-    texts = ("level_1", "level_2", "level_3", "level_4")
-
-    candidates: int = 2
+    texts: tuple[str, ...] = LEVELS
+    candidates: tuple[Count, ...] = (2, 10, ALL)
     seed: int = 0
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metrics "level 1 image choice" and so on."""
-        everyone = slice(None)
+    def __post_init__(self) -> None:
+        for count in self.candidates:
+            if count != ALL and (isinstance(count, str) or count < 2):
+                raise ValueError(f"candidates: found {count!r}, expected a number of at least 2, or 'all'.")
+
+    def notes(self, items: Items) -> Iterator[str]:
+        """How many candidates the names exclude, how many rivals are hard, and how many rows leave too few."""
         for column in self.texts:
-            names = embedded.items.rows[column][:]
-            rivals = draw_rivals(names, self.candidates, self.seed)
-            outcome = level_choice(embedded.text(column, everyone), embedded.image("image", everyone), rivals)
-            metric = f"{column.replace('_', ' ')} image choice"
-            yield Measured(metric, outcome.correct, outcome.tie, 1 / self.candidates)
+            found = _candidates(items, column, items.rows["image_id"][:])
+            shared = int((found.excluded > 0).sum())
+            said = [f"{shared:,} of {len(found.names):,} rows share their name with other images, no candidates"]
+            said[0] += f" ({found.excluded.mean():,.1f} a row)" if shared else ""
+            for count in self.candidates:
+                rows = np.flatnonzero(found.others >= _rivals(count))
+                if len(rows) < len(found.names):
+                    said.append(f"{len(found.names) - len(rows):,} leave too few for {_named(count)}")
+                if found.hard is not None and count != ALL and len(rows):
+                    said.append(f"{found.share_of_hard(rows, count - 1):.0%} of rivals hard in {_named(count)}")
+            yield f"{column}: {'; '.join(said)}"
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metrics "level 1 image choice of 2", "level 1 image retrieval" and so on.
+
+        Raises:
+            ValueError: when no name leaves enough images.
+        """
+        # rows of one photograph may show different crops of it
+        images = list(zip(embedded.items.rows["image_id"][:], embedded.images["image"].index.tolist(), strict=True))
+        levels = {column: _candidates(embedded.items, column, images) for column in self.texts}
+        measured = [
+            self._measured(embedded, column, found, rows, count)
+            for count in self.candidates
+            for column, found in levels.items()
+            if len(rows := np.flatnonzero(found.others >= _rivals(count)))
+        ]
+        if not measured:
+            raise ValueError(
+                f"{embedded.items.origin.place}: no name in {', '.join(self.texts)} leaves enough images to choose "
+                f"among {', '.join(map(str, self.candidates))}. Give it more images, under two names at least."
+            )
+        yield from measured
+
+    def _measured(
+        self, embedded: EmbeddedItems, column: str, found: Candidates, rows: NDArray[np.intp], count: Count
+    ) -> Measured:
+        image, text = embedded.image("image", found.first), embedded.text(column, slice(None))[rows]
+        if count == ALL:
+            outcome, chance = level_retrieval(text, image, found, rows), 1 / (1 + found.others[rows])
+        else:
+            rivals = found.rivals(rows, count - 1, self.seed)
+            outcome, chance = level_choice(text, image, rivals, found.image[rows]), 1 / count
+        metric = f"{column.replace('_', ' ')} image {_named(count)}"
+        return Measured(metric, outcome.correct, outcome.tie, chance, rows=rows)
+
+
+def _candidates(items: Items, column: str, images: Sequence[Hashable]) -> Candidates:
+    """Those of a level; `images` tells which rows show the same one."""
+    number = {name: place for place, name in enumerate(dict.fromkeys(images))}
+    image, hard = np.array([number[name] for name in images], dtype=np.intp), None
+    if set(GROUPS) <= set(items.rows.column_names):
+        hard = hard_images(*(items.rows[name][:] for name in GROUPS), image)
+    return Candidates.of(items.rows[column][:], image, hard)
+
+
+def _rivals(count: Count) -> int:
+    """How many images beside the anchor's a choice needs."""
+    return 1 if count == ALL else count - 1
+
+
+def _named(count: Count) -> str:
+    return "retrieval" if count == ALL else f"choice of {count}"

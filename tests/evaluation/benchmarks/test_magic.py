@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from datasets import Dataset, Image
@@ -15,7 +16,8 @@ from hfcomp.sandbox import levels_set
 from tests.evaluation.benchmarks.oracle import constant, knowing, means, photo, random, run
 
 IMAGES = 60
-METRICS = [f"level {level} image choice" for level in (1, 2, 3, 4)]
+KINDS = ("choice of 2", "choice of 10", "retrieval")
+METRICS = [f"level {level} image {kind}" for kind in KINDS for level in (1, 2, 3, 4)]
 
 
 def names(number: int) -> dict[str, str]:
@@ -36,13 +38,19 @@ def test_scorers_against_chance(folder):
     truth = {number: names(number).values() for number in range(IMAGES)}
     perfect = run(MAGIC, folder, knowing(truth))
     assert means(perfect) == {("all", metric): 1.0 for metric in METRICS}
-    assert set(perfect.items["chance"]) == {0.5} and set(perfect.items["image_id"]) == {f"m{n}" for n in range(IMAGES)}
+    # of 60 images, 1, 5, 10 and 20 bear the anchor's name
+    chances = dict(zip(METRICS, [0.5] * 4 + [0.1] * 4 + [1 / 60, 1 / 56, 1 / 51, 1 / 41], strict=True))
+    assert perfect.items.groupby("metric")["chance"].agg(set).to_dict() == {m: {c} for m, c in chances.items()}
+    assert list(perfect.items["metric"].unique()) == METRICS
+    assert set(perfect.items["image_id"]) == {f"m{n}" for n in range(IMAGES)}
     inverted = run(MAGIC, folder, knowing(truth, right=0.0, wrong=1.0))
     same = run(MAGIC, folder, constant(IMAGES))
     assert set(means(inverted).values()) == set(means(same).values()) == {0.0}
     assert same.items["tie"].all() and not inverted.items["tie"].any()
-    drawn = run(MAGIC, folder, random(IMAGES)).items["value"]
-    assert drawn.mean() == pytest.approx(0.5, abs=4 * 0.5 / (4 * IMAGES) ** 0.5)
+    drawn = run(MAGIC, folder, random(IMAGES)).items
+    for kind, chance in zip(KINDS, (0.5, 0.1, 1 / 52), strict=True):
+        values = drawn.loc[drawn["metric"].str.endswith(kind), "value"]
+        assert values.mean() == pytest.approx(chance, abs=4 * (chance * (1 - chance) / (4 * IMAGES)) ** 0.5)
 
 
 def test_the_authors_json_holds_the_same_items(tmp_path, folder):
@@ -66,7 +74,59 @@ def test_the_authors_json_holds_the_same_items(tmp_path, folder):
 def test_the_sandboxs_levels_are_such_a_folder(tmp_path):
     levels_set(24, seed=0).to_parquet(tmp_path / "levels.parquet")
     items = checked(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
-    assert len(items.rows) == 24 and set(items.rows.column_names) == {"image", "image_id", "item", "subset", *LEVELS}
+    assert len(items.rows) == 24
+    optional = {"caption", "group", "hard_negative_groups"}
+    assert set(items.rows.column_names) == {"image", "image_id", "item", "subset", *LEVELS, *optional}
+    notes = list(MAGIC.protocol.notes(items))
+    assert re.fullmatch(
+        r"level_4: 24 of 24 rows share .* no candidates \(.* a row\); 0% of rivals hard in .*", notes[3]
+    )
+    assert re.search(r" of rivals hard in choice of 2; \d+% of rivals hard in choice of 10$", notes[0])
+
+
+def test_an_image_under_two_concepts_stands_against_neither(tmp_path):
+    """Every name is true of half of the images, of two of them by another row than that of their own group."""
+    (tmp_path / "images").mkdir()
+    concepts = [{"concept": name, "hard_negative": ["b", "a"], "test_images": []} for name in ("a", "b")]
+    truth = {}
+    for number in range(12):
+        (tmp_path / "images" / f"{number}.jpg").write_bytes(photo(number))
+        truth[number] = ("a", "b") if number < 2 else ("ab"[number % 2],)
+        for own in truth[number]:
+            image = {"image": f"{number}.jpg", "new_captions": [f"new {number}"], "old_captions": ["old"]}
+            image |= {level.replace("_", ""): own for level in LEVELS}
+            concepts["ab".index(own)]["test_images"].append(image)
+    (tmp_path / "magic.json").write_text(json.dumps(concepts))
+    items = checked(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
+    assert items.rows["caption"][:2] == ["new 0", "new 1"] and items.rows["group"][0] == "a"
+    report = run(MAGIC, tmp_path, knowing(truth))
+    # ten others at most: no choice of 10, and every image under a name beats the five that are not
+    metrics = [metric for metric in METRICS if "of 10" not in metric]
+    assert means(report) == {("all", metric): 1.0 for metric in metrics}
+    assert set(report.items.loc[report.items["metric"] == metrics[-1], "chance"]) == {1 / 6}
+    note = "14 of 14 rows share their name with other images, no candidates (6.0 a row)"
+    rest = "100% of rivals hard in choice of 2; 14 leave too few for choice of 10"
+    assert list(MAGIC.protocol.notes(items))[0] == f"level_1: {note}; {rest}"
+
+
+def test_crops_of_one_photograph_are_images_of_their_own(tmp_path):
+    """Every two rows have one `image_id`, and each its own image and name."""
+    rows = [{"image": {"bytes": photo(n)}, "image_id": f"m{n // 2}", **names(n)} for n in range(24)]
+    Dataset.from_list(rows).cast_column("image", Image()).to_parquet(tmp_path / "a.parquet")
+    report = run(MAGIC, tmp_path, knowing({number: names(number).values() for number in range(24)}))
+    assert set(means(report).values()) == {1.0}
+    assert set(report.items.loc[report.items["metric"] == "level 1 image retrieval", "chance"]) == {1 / 24}
+
+
+def test_a_level_of_one_name_is_left_out_and_data_of_one_name_refused(tmp_path):
+    rows = [{"image": {"bytes": photo(n)}, "image_id": str(n), **names(n), "level_4": "all"} for n in range(12)]
+    Dataset.from_list(rows).to_parquet(tmp_path / "a.parquet")
+    found = run(MAGIC, tmp_path, random(12)).items["metric"].unique()
+    assert "level 3 image choice of 2" in found and not any("level 4" in metric for metric in found)
+    alike = [row | dict.fromkeys(LEVELS, "all") for row in rows]
+    Dataset.from_list(alike).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="no name in level_1, level_2, level_3, level_4 leaves enough images"):
+        run(MAGIC, tmp_path, random(12))
 
 
 def test_rows_without_an_image_or_a_name_are_left_out_and_others_refused(tmp_path):
