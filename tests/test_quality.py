@@ -21,6 +21,7 @@ SLOW_IMPORTS = {
     "faiss",
     "matplotlib",
     "nltk",
+    "optuna",
     "peft",
     "simplemma",
     "sklearn",

@@ -8,7 +8,7 @@ from importlib import import_module
 
 USAGE = """usage: hfcomp COMMAND ...
 
-  hfcomp train RECIPE [--config FILE] [--report SWEEP] [--field value ...]
+  hfcomp train RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]
       RECIPE   slipform, hard_negatives, negclip, ceclip, tripletclip, dcl,
                slipform/real, ... or a YAML file
       fields   every field of the recipe and of transformers' TrainingArguments;
@@ -19,6 +19,8 @@ USAGE = """usage: hfcomp COMMAND ...
       stored results against each other, without loading a model
   hfcomp attention MODEL [MODEL] --image FILE --text PHRASE
       where each model's image tokens attend for a phrase, and the difference
+  hfcomp levels MODEL [MODEL ...] [--data DIR]
+      accuracy by level of abstraction and joint embeddings by group, drawn
   hfcomp build negatives --source DATASET --kinds keyword,swap,mask --output DIR
       hard negative captions for a data set; killed, the same command goes on
   hfcomp build concepts --source DATASET --parser SPEC --output DIR
@@ -33,6 +35,7 @@ COMMANDS = {
     "evaluate": "hfcomp.experiments.evaluate_command",
     "compare": "hfcomp.experiments.compare",
     "attention": "hfcomp.experiments.attention_command",
+    "levels": "hfcomp.experiments.levels_command",
     "build": "hfcomp.experiments.build_command",
     "push-metrics": "hfcomp.experiments.push_metrics",
 }

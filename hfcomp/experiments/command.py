@@ -10,6 +10,7 @@ from pathlib import Path
 from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe, split_options
+from hfcomp.experiments.search import read_search, run_search
 from hfcomp.experiments.sweep import read_sweep, run_sweep
 from hfcomp.experiments.sweep_file import find_report, is_sweep
 from hfcomp.experiments.tradeoff import read_tradeoff
@@ -17,12 +18,12 @@ from hfcomp.experiments.tradeoff_study import run_tradeoff
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
-    """Runs a recipe, or with `--report` one of its sweeps or studies.
+    """Runs a recipe, or with `--report` one of its sweeps or studies, or with `--search` a search for its values.
 
     Args:
         name: recipe that is run unless `--config` names another.
-        arguments: by default those of the process: `--config name-or-path`, `--report name-or-path`, `--field value`,
-            `--help`.
+        arguments: by default those of the process: `--config name-or-path`, `--report name-or-path`, `--search
+            [name-or-path]`, `--field value`, `--help`.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -30,14 +31,18 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         if options.help:
             print(recipe_help(name, arguments))
             return
-        go = _read(name, arguments, options.report)
+        go = _read(name, arguments, options.report, options.search)
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"error: {error}") from error
     go()
 
 
-def _read(name: str, arguments: list[str], report: str | None) -> Callable[[], Path]:
+def _read(name: str, arguments: list[str], report: str | None, search: str | None) -> Callable[[], Path]:
     """What is to be run, all of it read and checked."""
+    if report is not None and search is not None:
+        raise ValueError("command line: --report and --search are two things. Leave one of them out.")
+    if search is not None:
+        return partial(run_search, read_search(name, arguments))
     if report is None:
         return partial(run, read_recipe(name, arguments))
     path = find_report(name, report)

@@ -21,6 +21,8 @@ TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...).
 --report NAME_OR_PATH
     A sweep of this recipe over settings, variants and seeds, such as slipform's margins, or a study of concepts, such
     as hard_negatives' tradeoff.
+--search [NAME_OR_PATH]
+    A search for values of fields by a benchmark, with Optuna (pip install 'hfcomp[search]').
 
 A run that was killed goes on when the same command is given again."""
 

@@ -160,15 +160,16 @@ def _with_file_beside(recipe: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
-    """Takes `--config`, `--objective`, `--report` and `--help` out of a command line, in either spelling of a value.
+    """Takes `--config`, `--objective`, `--report`, `--search` and `--help` out of a command line, in either spelling.
 
     Returns:
-        These four, and the words that are left: `--field value`.
+        These five, `search` without a name being `search`, and the words that are left: `--field value`.
     """
     parser = _OptionParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--objective")
     parser.add_argument("--report")
+    parser.add_argument("--search", nargs="?", const="search")
     parser.add_argument("-h", "--help", action="store_true")
     return parser.parse_known_args(list(arguments))
 
@@ -191,6 +192,7 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
         values["objective"] = options.objective
     if "objective" not in values:
         way = f" It is a sweep: --report {path.stem}." if "variants" in values else nearest("objective", values)
+        way = f" It is a search: --search {path.stem}." if "ranges" in values else way
         raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{way}")
     return path, values, trainer_class(values["objective"])
 

@@ -38,16 +38,31 @@ def find_report(recipe: str, name: str) -> Path:
     Raises:
         FileNotFoundError: naming the reports of the recipe.
     """
+    return find_beside(recipe, name, what="report", keys={"variants", "accuracy"})
+
+
+def find_beside(recipe: str, name: str, *, what: str, keys: Collection[str]) -> Path:
+    """The YAML file that a path names, or a name beside the recipe's files.
+
+    Args:
+        recipe: name or path.
+        name: path, or name with or without `.yaml`.
+        what: what errors call it.
+        keys: a file with any of them is one.
+
+    Raises:
+        FileNotFoundError: naming those of the recipe.
+    """
     if Path(name).is_file():
         return Path(name)
     folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    known = [path for path in sorted(folder.glob("*.yaml")) if {"variants", "accuracy"} & _keys(path)]
+    known = [path for path in sorted(folder.glob("*.yaml")) if set(keys) & _keys(path)]
     for path in known:
         if path.stem == name.removesuffix(".yaml"):
             return path
     names = [path.stem for path in known]
     listed = f"Known: {', '.join(names)}." if names else "It has none."
-    raise FileNotFoundError(f"no report {name!r} of {recipe}.{nearest(name, names)} {listed}")
+    raise FileNotFoundError(f"no {what} {name!r} of {recipe}.{nearest(name, names)} {listed}")
 
 
 def is_sweep(path: Path) -> bool:
@@ -70,7 +85,7 @@ def read_sweep_file(path: Path, *, known: Collection[str], overridden: Collectio
     Raises:
         ValueError: naming the file, and the place in it.
     """
-    values = _read(path)
+    values = read_yaml(path)
     if not isinstance(values, dict) or not set(NEEDED) <= values.keys():
         raise ValueError(f"{path}: a sweep is a mapping with seeds, settings, variants and reference.")
     for key in values:
@@ -89,7 +104,12 @@ def read_sweep_file(path: Path, *, known: Collection[str], overridden: Collectio
     return values
 
 
-def _read(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
+    """What a file holds.
+
+    Raises:
+        ValueError: for a file that is no YAML.
+    """
     try:
         return yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
@@ -97,7 +117,7 @@ def _read(path: Path) -> Any:
 
 
 def _keys(path: Path) -> set[str]:
-    values = _read(path)
+    values = read_yaml(path)
     return set(values) if isinstance(values, dict) else set()
 
 

@@ -1,0 +1,230 @@
+"""A search for the values of a recipe's fields, by the value of a benchmark, which goes on where it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from importlib.util import find_spec
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import broadcast_object_list
+
+from hfcomp import __version__
+from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
+from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.folders import finish, run_folder
+from hfcomp.experiments.outcomes import evaluate_models, evaluation_settings
+from hfcomp.experiments.program import base_model, load_rows, method_run, num_negatives, output_folder, prepare_base
+from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
+from hfcomp.experiments.search_file import SearchPlan, find_search, read_search_file
+from hfcomp.experiments.search_goal import Score, score
+from hfcomp.experiments.search_report import SearchReport, print_search, trial_line, write_search
+from hfcomp.experiments.search_store import SearchStore
+from hfcomp.experiments.search_trials import TrialRun, TrialTrainer, drop_models
+from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.sweep_file import read_yaml
+
+# A report's own items are drawn with 0: what was chosen is then scored on others.
+SEED_OF_ITEMS = 1
+# So many failures before the first value mean that something else is wrong than a trial's values.
+MOST_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class Search:
+    """A checked search.
+
+    Attributes:
+        recipe: of the base, the rows, the evaluation and the folder.
+        plain: the same without what holds for the search alone.
+        plan: what it tries.
+        path: of its file.
+        name: of the recipe.
+        arguments: of the command line.
+    """
+
+    recipe: Recipe
+    plain: Recipe
+    plan: SearchPlan
+    path: Path
+    name: str
+    arguments: Sequence[str]
+
+    def trial(self, values: dict[str, Any]) -> Recipe:
+        """The recipe of a trial."""
+        return self._read(self.plan.only_in_search | self.plan.with_products(values, _values_of(self.recipe)))
+
+    def result(self, values: dict[str, Any]) -> Recipe:
+        """The recipe that a trial's values make, without what holds for the search alone."""
+        return self._read(self.plan.with_products(values, _values_of(self.plain)))
+
+    def own_values(self) -> dict[str, Any]:
+        """What the recipe itself says of the fields that are searched."""
+        usual = _values_of(self.plain)
+        return {name: usual.get(name) for name in self.plan.ranges}
+
+    def _read(self, changes: dict[str, Any]) -> Recipe:
+        return read_recipe(self.name, self.arguments, changes=changes, where=str(self.path))
+
+
+def _values_of(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe says of every field, or leaves at its default."""
+    members = (*fields(ExperimentConfig), *fields(recipe.trainer_class.config_class))
+    return {f.name: f.default for f in members if f.default is not MISSING} | recipe.given
+
+
+def read_search(name: str, arguments: Sequence[str]) -> Search:
+    """Reads the search that `--search` names and the recipe that it is of, and builds the config at every end.
+
+    Args:
+        name: of the recipe, used unless `arguments` holds `--config`.
+        arguments: of the command line, with `--search name-or-path`.
+
+    Raises:
+        ValueError: for a wrong file, a value that the trainer's config refuses, or without Optuna.
+        FileNotFoundError: naming the searches that exist.
+    """
+    if find_spec("optuna") is None:
+        raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
+    options, words = split_options(arguments)
+    path, overridden = find_search(name, options.search), overridden_fields(words)
+    plain = read_recipe(name, arguments)
+    known = {f.name for part in (ExperimentConfig, plain.trainer_class.config_class) for f in fields(part) if f.init}
+    plan = read_search_file(path, known=known, overridden=overridden)
+    recipe = read_recipe(name, arguments, changes=plan.only_in_search, where=f"{path}: only_in_search")
+    if "output_dir" not in overridden:
+        recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
+    # values of two evaluations are not compared, so another one is another search
+    recipe.given["search"] = {**read_yaml(path), "judged_by": evaluation_settings(recipe)}
+    search = Search(recipe, plain, plan, path, name, list(arguments))
+    for values in _ends(search):
+        try:
+            method_run(search.trial(values), None).check()
+        except ValueError as error:
+            raise ValueError(f"{path}: ranges: with {_told(values)}: {error}") from error
+    return search
+
+
+def _ends(search: Search) -> list[dict[str, Any]]:
+    """For each field its ends, and each choice, the other fields being at their first end."""
+    first = {name: space.ends()[0] for name, space in search.plan.ranges.items()}
+    others = [{**first, name: end} for name, space in search.plan.ranges.items() for end in space.ends()[1:]]
+    return [first, *others]
+
+
+def _told(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def run_search(search: Search) -> Path:
+    """Trains and scores every trial, and returns the folder.
+
+    The folder holds `config.yaml`, `base/` (when it was made here), `search.db` (Optuna's), `trials/<number>/`, of
+    which the best keeps its model, `evaluation/` with the outcomes of each, after every trial `best.yaml` (a recipe),
+    `trials.csv`, `search.json` and `report.md`, and `finished`, written last. Started again with the same values it
+    goes on where it was killed: trials that have ended are kept, the unfinished one goes on from its last checkpoint.
+
+    Raises:
+        ValueError: for a measure that the evaluation does not give, or when the first trials all fail.
+    """
+    plan, recipe = search.plan, search.recipe
+    session = open_session(recipe.trainer_arguments)
+    session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, a search of {plan.trials} trials")
+    prepare_base(recipe)
+    names = recipe.trainer_arguments.get("column_names")
+    evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=SEED_OF_ITEMS, tell=session.tell)
+    rows = load_rows(max(map(search.trial, _ends(search)), key=num_negatives), session)
+    with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
+        session.state.print(f"-> {folder}")
+        base = base_model(recipe, folder)
+        base_score = _base_score(search, folder, base, evaluate, session)
+        run = TrialRun(search.trial, plan.measure, folder, base, rows, evaluate, session)
+        report = SearchReport(plan, recipe, search.path, search.result, base_score)
+        _try_all(search, run, report)
+        if session.state.is_main_process:
+            print_search(report, folder, session.notes)
+            finish(folder)
+        session.state.wait_for_everyone()
+    session.close()
+    return folder
+
+
+def _base_score(
+    search: Search, folder: Path, base: Path | str, evaluate: Evaluation, session: Session
+) -> Score | None:
+    """Of the base, on the main process: a measure that does not exist costs no training."""
+    found = None
+    if session.state.is_main_process:
+        items = evaluate_models(search.recipe, folder, {"base": base}, evaluate, session).items
+        found = score(items, search.plan.measure)
+    session.state.wait_for_everyone()
+    return found
+
+
+def _try_all(search: Search, run: TrialRun, report: SearchReport) -> None:
+    """Trials until there are as many as asked for, those of an earlier start among them."""
+    plan, state = search.plan, run.session.state
+    store = SearchStore(run.folder, plan.direction, plan.seed) if state.is_main_process else None
+    if store is not None:
+        store.begin(_own_values(search, run.session), state.print)
+    use_cpu = bool(search.recipe.trainer_arguments.get("use_cpu"))
+    trainer = TrialTrainer(run, run.folder, use_cpu=use_cpu)
+    while True:
+        if store is not None:
+            report.update(store.ended(), store.best())
+            write_search(run.folder, report, run.session.notes)
+            drop_models(run.folder, (trial.number for trial in report.trials if trial != report.best))
+        run.number = _shared(len(report.trials), state)
+        if run.number >= plan.trials:
+            return
+        _check_failures(report)
+        _try_one(trainer, run, plan, store)
+        if store is not None:
+            state.print(trial_line(store.ended()[-1], plan, store.best()))
+
+
+def _try_one(trainer: TrialTrainer, run: TrialRun, plan: SearchPlan, store: SearchStore | None) -> None:
+    try:
+        trainer.hyperparameter_search(
+            partial(_values, plan),
+            itemgetter("value"),
+            n_trials=1,
+            direction=plan.direction,
+            backend="optuna",
+            **(store.settings(run.number) if store is not None else {}),
+        )
+    except ValueError:
+        # transformers asks for the best trial at the end; there is none as long as all have failed
+        if not run.failure:
+            raise
+    run.session.state.wait_for_everyone()
+
+
+def _values(plan: SearchPlan, trial: Any) -> dict[str, Any]:
+    return {name: space.suggest(trial, name) for name, space in plan.ranges.items()}
+
+
+def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
+    """The recipe's own values, which are tried first; none when the ranges leave one out."""
+    own = search.own_values()
+    outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
+    if outside:
+        session.tell(f"the recipe's own {_told(outside)} is outside the ranges, so it is not among the trials")
+    return None if outside else own
+
+
+def _check_failures(report: SearchReport) -> None:
+    failed = [trial for trial in report.trials if trial.failure]
+    if report.best is None and len(failed) >= MOST_FAILURES:
+        raise ValueError(
+            f"the first {len(failed)} trials failed, the last with {_told(failed[-1].values)}: {failed[-1].failure} "
+            "Mend the recipe or the ranges."
+        )
+
+
+def _shared(number: int, state: Any) -> int:
+    """The main process's number."""
+    return broadcast_object_list([number])[0] if state.num_processes > 1 else number

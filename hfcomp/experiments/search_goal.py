@@ -1,0 +1,63 @@
+"""What a search judges a model by: one number from its outcomes, with an interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import pandas as pd
+
+from hfcomp.data.columns import nearest
+from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.experiments.sweep_results import LINE, MEAN, measures_of
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number.
+
+    Attributes:
+        value: mean of the lines' means, each with the same weight.
+        low: end of a 95 % interval that draws whole images; NaN with one image.
+        high: the other end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def goal_lines(items: pd.DataFrame, measure: str) -> list[tuple[str, str, str]]:
+    """Benchmark, subset and metric of each line that a measure is made of.
+
+    Args:
+        items: outcomes, as `hfcomp.experiments.evaluate` describes them.
+        measure: one of `measures_of`, or a pattern with `*` of such names; `mean` itself is in no pattern.
+
+    Raises:
+        ValueError: for a measure that the evaluation does not give, naming those that it gives.
+    """
+    measures = {one.name: one.lines for one in measures_of(items, [])}
+    if measure in measures:
+        return measures[measure]
+    found = [lines for name, lines in measures.items() if name != MEAN and fnmatchcase(name, measure)]
+    if not found:
+        known = "; ".join(measures)
+        raise ValueError(f"{measure!r} is no measure of this evaluation.{nearest(measure, measures)} Known: {known}.")
+    return [line for lines in found for line in lines]
+
+
+def score(items: pd.DataFrame, measure: str) -> Score:
+    """The value of a measure, of one model.
+
+    Args:
+        items: outcomes, one row per item and metric.
+        measure: as in `goal_lines`.
+    """
+    by_line = dict(iter(items.groupby(LINE, sort=False)))
+    parts = [by_line[line] for line in goal_lines(items, measure)]
+    subsets = [(part["value"].to_numpy(float), part["image_id"].to_numpy()) for part in parts]
+    inside = all(((values >= 0) & (values <= 1)).all() for values, _ in subsets)
+    bootstrap = ImageBootstrap(pd.concat(parts)["image_id"])
+    low, high = bootstrap.macro_interval(subsets, bounds=(0.0, 1.0) if inside else None)
+    return Score(sum(float(values.mean()) for values, _ in subsets) / len(subsets), float(low), float(high))

@@ -1,0 +1,193 @@
+"""From the trials of a search to a recipe, a table, `search.json`, `report.md` and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+from hfcomp import __version__
+from hfcomp.evaluation import results as files
+from hfcomp.experiments.folders import write_atomically
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.search_file import SearchPlan
+from hfcomp.experiments.search_goal import Score
+from hfcomp.experiments.search_store import Trial
+from hfcomp.experiments.sheets import Sheet, heading, markdown_table, terminal_table
+
+SCHEMA_VERSION = 1
+BEST_FILE = "best.yaml"
+TERMINAL_WIDTH = 80
+# Fields of `config.yaml` that are no part of the recipe that comes out.
+NOT_OF_RESULT = ("search", "output_dir")
+
+
+@dataclass
+class SearchReport:
+    """What there is to say of a search.
+
+    Attributes:
+        plan: what it tries.
+        recipe: of the search.
+        path: of its file.
+        result: from a trial's values to the recipe that comes out.
+        base: of the model that all trials start from; known to the main process.
+        trials: that have ended, in their order.
+        best: of them.
+    """
+
+    plan: SearchPlan
+    recipe: Recipe
+    path: Path
+    result: Callable[[dict[str, Any]], Recipe]
+    base: Score | None
+    trials: list[Trial] = field(default_factory=list)
+    best: Trial | None = None
+
+    def update(self, trials: list[Trial], best: Trial | None) -> None:
+        """Takes what there is now."""
+        self.trials, self.best = trials, best
+
+    def sorted_trials(self) -> list[Trial]:
+        """The best first, those that failed last."""
+        sign = -1 if self.plan.direction == "maximize" else 1
+        return sorted(self.trials, key=lambda one: (one.value is None, sign * (one.value or 0.0), one.number))
+
+
+def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> None:
+    """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`, each whole or not at all.
+
+    Args:
+        folder: of the search.
+        report: of it.
+        notes: what was told of data and evaluation.
+    """
+    if report.best is not None:
+        write_atomically(folder / BEST_FILE, _recipe(report))
+    write_atomically(folder / "trials.csv", _table(report).to_csv(index=False))
+    contents = {
+        "search_schema_version": SCHEMA_VERSION,
+        "hfcomp_version": __version__,
+        "method": report.recipe.experiment.method,
+        "measure": report.plan.measure,
+        "direction": report.plan.direction,
+        "base": asdict(report.base) if report.base else None,
+        "best": report.best.number if report.best else None,
+        "trials": [asdict(trial) for trial in report.trials],
+        "notes": list(notes),
+        "config": report.recipe.given,
+    }
+    files.write_results(folder / "search.json", contents)
+    parts = [f"# {report.recipe.experiment.method}: a search", "", *(f"- {line}" for line in _findings(report)), ""]
+    parts += ["## Ranges", "", *markdown_table(_ranges(report)), "", "## Trials, the best first", ""]
+    parts += [*markdown_table(_sheet(report, short=False)), ""]
+    parts += ["## Data", "", *(f"- {note}" for note in notes), ""] if notes else []
+    write_atomically(folder / "report.md", "\n".join(parts))
+
+
+def print_search(report: SearchReport, folder: Path, notes: Sequence[str]) -> None:
+    """The findings and the trials in the terminal, in 80 columns."""
+    console = Console(width=max(TERMINAL_WIDTH, Console().width))
+    console.print(Text(f"\n{report.recipe.experiment.method}: a search", style="bold"))
+    for line in _findings(report):
+        console.print(Text(line))
+    console.print()
+    console.print(terminal_table(_sheet(report, short=True)))
+    console.print(Text(f"\nwritten to {folder}"), soft_wrap=True)  # a path broken over lines cannot be copied
+    if report.best is not None:
+        console.print(Text(f"train it: hfcomp train {folder / BEST_FILE}"), soft_wrap=True)
+
+
+def trial_line(trial: Trial, plan: SearchPlan, best: Trial | None) -> str:
+    """A line for the terminal when a trial has ended."""
+    values = ", ".join(f"{name} {_shown(value)}" for name, value in trial.values.items())
+    came_to = f"failed: {trial.failure}" if trial.value is None else f"{trial.value:.4f}"
+    known = f" (best {best.value:.4f}, trial {best.number})" if best is not None else ""
+    return f"trial {trial.number + 1} of {plan.trials}, number {trial.number}: {values}: {came_to}{known}"
+
+
+def _recipe(report: SearchReport) -> str:
+    """The best trial's recipe, for `--config`."""
+    best, given = report.best, dict(report.result(report.best.values).given)
+    for name in NOT_OF_RESULT:
+        given.pop(name, None)
+    comment = (
+        f"# Trial {best.number}, the best of {len(report.trials)} by {report.plan.measure}: {_interval(best)}.\n"
+        f"# Search: {report.path.name}, hfcomp {__version__}. The best of many is chosen by the items that it was\n"
+        "# scored on, so that number is too good: score this recipe on other items.\n"
+    )
+    return comment + yaml.safe_dump(given, sort_keys=True)
+
+
+def _table(report: SearchReport) -> pd.DataFrame:
+    names = list(report.plan.ranges)
+    rows = [
+        {
+            "trial": trial.number,
+            **{name: trial.values.get(name) for name in names},
+            "value": trial.value,
+            **{key: trial.facts.get(key) for key in ("low", "high", "steps", "seconds")},
+            "failure": trial.failure,
+        }
+        for trial in report.trials
+    ]
+    return pd.DataFrame(rows, columns=["trial", *names, "value", "low", "high", "steps", "seconds", "failure"])
+
+
+def _findings(report: SearchReport) -> list[str]:
+    failed = sum(trial.failure is not None for trial in report.trials)
+    counts = f"{len(report.trials)} of {report.plan.trials} trials" + (f", {failed} failed" if failed else "")
+    lines = [f"{report.plan.direction} {report.plan.measure}: {counts}"]
+    if report.best is not None:
+        values = ", ".join(f"{name} {_shown(value)}" for name, value in report.best.values.items())
+        lines.append(f"best: trial {report.best.number}, {_interval(report.best)}: {values}")
+        lines += _alike(report)
+    if report.base is not None:
+        lines.append(f"base, untrained: {report.base.value:.4f}")
+    lines.append(
+        "Shares from 0 to 1, with 95 % intervals that draw whole images; one training seed. The best of many trials "
+        "is chosen by the items that score it, so its number is too good: score best.yaml on other items."
+    )
+    return lines
+
+
+def _alike(report: SearchReport) -> list[str]:
+    """How many trials other items might have put first."""
+    low, high = report.best.facts["low"], report.best.facts["high"]
+    others = [one for one in report.trials if one.value is not None and one.number != report.best.number]
+    inside = sum(low <= one.value <= high for one in others)
+    return [f"{inside} of the {len(others)} other values lie in the interval of the best"] if others else []
+
+
+def _ranges(report: SearchReport) -> Sheet:
+    rows = [[name, str(space)] for name, space in report.plan.ranges.items()]
+    rows += [[name, "product of " + ", ".join(factors)] for name, factors in report.plan.products.items()]
+    rows += [[name, f"{value} in the search only"] for name, value in report.plan.only_in_search.items()]
+    return Sheet("ranges", ["field", "values"], rows, labels=2)
+
+
+def _sheet(report: SearchReport, *, short: bool) -> Sheet:
+    names, rows = list(report.plan.ranges), []
+    for trial in report.sorted_trials():
+        row = [str(trial.number), *(_shown(trial.values.get(name)) for name in names)]
+        if short:
+            rows.append([*row, "failed" if trial.value is None else f"{trial.value:.4f}"])
+            continue
+        seconds = f"{trial.facts['seconds']:.1f}" if trial.facts else "-"
+        rows.append([*row, f"failed: {trial.failure}" if trial.value is None else _interval(trial), seconds])
+    header = ["trial", *names, "value"] + ([] if short else ["seconds"])
+    return Sheet("trials", [heading(name.replace("_", " ")) for name in header] if short else header, rows)
+
+
+def _interval(trial: Trial) -> str:
+    return f"{trial.value:.4f} [{trial.facts['low']:.4f}, {trial.facts['high']:.4f}]"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

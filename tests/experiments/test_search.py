@@ -1,0 +1,313 @@
+"""Searches: what the file may say, what is judged, and whole ones that fail, are stopped and go on (about 12 s)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import pytest
+import yaml
+
+from hfcomp.experiments.command import main
+from hfcomp.experiments.recipes import read_recipe, recipes_folder
+from hfcomp.experiments.search import MOST_FAILURES, read_search, run_search
+from hfcomp.experiments.search_file import find_search
+from hfcomp.experiments.search_goal import goal_lines, score
+from hfcomp.experiments.search_space import Choices, NumberRange, read_range
+from hfcomp.experiments.search_trials import TrialRun
+from hfcomp.trainers.cement import CementTrainer
+from tests import tiny
+from tests.experiments.evaluations import outcomes
+
+pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
+
+VALUES = {
+    "maximize": "own: *recall@1",
+    "trials": 3,
+    "ranges": {
+        "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+        "margin": {"choices": ["none", "static"]},
+        "warmup_steps": {"low": 1, "high": 3, "int": True},
+    },
+}
+SHIPPED = [path for path in sorted(recipes_folder().glob("*/*.yaml")) if "ranges" in yaml.safe_load(path.read_text())]
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
+    return str(path)
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({"low": "1e-10", "high": 1e-4, "log": True}, NumberRange(1e-10, 1e-4, log=True)),  # YAML reads 1e-10 as text
+        ({"low": 2, "high": 10, "int": True}, NumberRange(2, 10, whole=True)),
+        ({"choices": ["a", 1, None]}, Choices(("a", 1, None))),
+    ],
+)
+def test_a_range(found, expected):
+    assert read_range(found, "here") == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (3, "here: found 3, expected {low: 1e-5, high: 1e-2}"),
+        ({"low": 1}, "here: found {'low': 1}, expected {low"),
+        ({"low": 1, "high": 2, "lgo": True}, "'lgo': True}, expected {low"),
+        ({"low": 1, "high": "x"}, "here: high: found 'x', expected a number"),
+        ({"low": 1, "high": math.inf}, "here: high: found inf, expected a number"),
+        ({"low": 2, "high": 2}, "here: low 2 is not below high 2"),
+        ({"low": 0, "high": 2, "log": True}, "here: low 0: a logarithmic range begins above 0"),
+        ({"low": 1, "high": 2, "log": 1}, "here: log: found 1, expected true or false"),
+        ({"low": 1.5, "high": 2, "int": True}, "here: low: found 1.5, expected a whole number"),
+        ({"choices": ["a"]}, "here: choices: found ['a'], expected at least two"),
+        ({"choices": [["a"], ["b"]]}, "expected at least two names, numbers or switches"),
+        ({"choices": ["a", "a"]}, "here: choices: found ['a', 'a'], one of them twice"),
+    ],
+)
+def test_a_wrong_range_is_refused(found, message):
+    with pytest.raises(ValueError) as caught:
+        read_range(found, "here")
+    assert message in str(caught.value)
+
+
+def test_what_a_range_holds():
+    assert 3.0 in NumberRange(2, 4, whole=True) and 3.5 not in NumberRange(2, 4, whole=True)
+    assert 2 in NumberRange(2.0, 4.0) and 4.1 not in NumberRange(2.0, 4.0) and "3" not in NumberRange(2.0, 4.0)
+    assert 1 in Choices((1, "a")) and True not in Choices((1, "a")) and None not in NumberRange(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trails": 3}, "unknown key 'trails'. Did you mean 'trials'?"),
+        ({"minimize": "mean"}, "expected maximize: MEASURE or minimize: MEASURE, one of them"),
+        ({"maximize": ["mean"]}, "expected maximize: MEASURE or minimize: MEASURE"),
+        ({"trials": 0}, "mine.yaml: trials: found 0, expected a whole number of at least 1"),
+        ({"seed": "x"}, "mine.yaml: seed: found 'x', expected a whole number of at least 0"),
+        ({"ranges": {}}, "ranges: found none, expected at least one field"),
+        ({"ranges": ["learning_rate"]}, "ranges: found ['learning_rate'], expected a mapping"),
+        (
+            {"ranges": {"learning_rat": {"low": 1, "high": 2}}},
+            "ranges: unknown field 'learning_rat'. Did you mean 'learning_rate'?",
+        ),
+        ({"ranges": {"seed": {"low": 1, "high": 2, "int": True}}}, "the best of several seeds is luck"),
+        ({"ranges": {"edit_noise": {"low": 0, "high": 1}}}, "edit_noise is the same for all trials"),
+        ({"products": {"batch_size": ["warmup_step"]}}, "unknown field 'warmup_step'. Did you mean 'warmup_steps'?"),
+        ({"products": {"batch_size": ["warmup_steps", "hub_model_id"]}}, "hub_model_id is None, expected a number"),
+        ({"products": {"batch_size": []}}, "products: batch_size: found [], expected a list of fields"),
+        ({"products": {"margin": ["warmup_steps"]}}, "products: margin has a range of its own"),
+        ({"only_in_search": {"margin": "none"}}, "only_in_search: margin is searched"),
+        ({"only_in_search": {"output_dir": "x"}}, "only_in_search: output_dir is the recipe's"),
+        ({"only_in_search": {"max_step": 3}}, "only_in_search: unknown field 'max_step'. Did you mean 'max_steps'?"),
+        (
+            {"ranges": {"margin": {"choices": ["none", "odd"]}}},
+            "mine.yaml: ranges: with margin='odd': margin='odd'",
+        ),
+    ],
+)
+def test_a_wrong_search_is_refused(tmp_path, changes, message):
+    with pytest.raises(ValueError) as caught:
+        read_search("slipform", ["--search", written(tmp_path, **changes), "--use_cpu", "true"])
+    assert message in str(caught.value)
+
+
+def test_the_command_line_does_not_set_what_is_searched(tmp_path):
+    with pytest.raises(ValueError, match="command line: --margin is set by .*mine.yaml"):
+        read_search("slipform", ["--search", written(tmp_path), "--margin", "none"])
+    with pytest.raises(SystemExit, match="--report and --search are two things"):
+        main("slipform", ["--search", written(tmp_path), "--report", "margins"])
+
+
+def test_an_unknown_search_is_told_and_one_is_no_recipe(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no search 'search' of slipform.* It has none."):
+        read_search("slipform", ["--search"])
+    with pytest.raises(ValueError, match="mine.yaml: has no 'objective'.* It is a search: --search mine."):
+        read_recipe(written(tmp_path))
+
+
+def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(tmp_path):
+    path = written(
+        tmp_path, products={"batch_size": ["warmup_steps", "logging_steps"]}, only_in_search={"max_steps": 5}
+    )
+    search = read_search("slipform", ["--search", path, "--logging_steps", "4", "--use_cpu", "true"])
+    values = {"learning_rate": 1e-3, "margin": "none", "warmup_steps": 3}
+    trial, result = search.trial(values), search.result(values)
+    assert repr(trial.experiment.batch_size) == repr(result.experiment.batch_size) == "12"
+    assert trial.trainer_arguments["max_steps"] == 5 and result.trainer_arguments["max_steps"] == 250
+    assert search.own_values() == {"learning_rate": 2e-3, "margin": "adaptive", "warmup_steps": 20}
+    assert search.recipe.trainer_arguments["output_dir"] == "runs/slipform-mine"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_search_that_ships_fits_its_recipe(path):
+    assert find_search(path.parent.name, path.stem) == path
+    search = read_search(path.parent.name, ["--search", path.stem, "--use_cpu", "true"])
+    own = search.own_values()
+    assert set(own) == set(search.plan.ranges) and None not in own.values()
+
+
+# What is judged
+
+
+def test_a_measure_is_a_name_or_all_that_a_pattern_fits():
+    """Two lines of unequal size count alike."""
+    levels = [outcomes("m", [1, 0, 1, 1], benchmark="levels", subset="level 1", aspect="general")]
+    levels.append(outcomes("m", [0, 0], benchmark="levels", subset="level 2", aspect="general"))
+    items = pd.concat([*levels, outcomes("m", [1, 1], benchmark="other")])
+    assert score(items, "levels: *").value == pytest.approx((0.75 + 0) / 2)
+    assert score(items, "levels: level 1 caption choice").value == pytest.approx(0.75)
+    found = score(items, "levels: level 1 caption choice")
+    assert 0 <= found.low < 0.75 < found.high <= 1
+    with pytest.raises(ValueError, match="'levels: level 3' is no measure of this evaluation.* Known: other: caption"):
+        score(items, "levels: level 3")
+
+
+def test_the_mean_of_the_composition_lines_is_in_no_pattern():
+    items = pd.concat([outcomes("m", [1, 0], subset=subset) for subset in ("add", "swap")])
+    assert len(goal_lines(items, "mean")) == len(goal_lines(items, "*")) == 2
+
+
+# Whole searches
+
+
+@pytest.fixture(scope="module")
+def words(clip, tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("search")
+    rows = tiny.pairs(16).map(lambda row, index: {"image_id": f"{index}"}, with_indices=True)
+    datasets.DatasetDict({"train": rows, "test": rows.select(range(12))}).save_to_disk(folder / "rows")
+    fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 2"
+    machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0"
+    saved = "--save_strategy steps --save_steps 1 --mini_batch_size 8 --logging_steps 1"
+    return f"{fields} {machine} {saved} --search {written(folder)}".split()
+
+
+Outcome = tuple[Path, list[str]]
+
+
+@pytest.fixture(scope="module")
+def searched(words, tmp_path_factory) -> Callable[[str], Outcome]:
+    """A search: its folder and the folder and step of every training step; with `stop` stopped in trial 1's second.
+
+    In trial 2 the loss is no longer finite.
+    """
+
+    def run(stop: bool) -> Outcome:
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        step, steps, stopped = CementTrainer.training_step, [], []
+
+        def counted(self, *arguments: Any, **keywords: Any) -> Any:
+            place = f"{Path(self.args.output_dir).name}/{self.state.global_step}"
+            if stop and not stopped and place == "0001/1":
+                stopped.append(place)
+                raise KeyboardInterrupt
+            if place == "0002/0":
+                raise FloatingPointError("the loss is nan")
+            steps.append(place)
+            return step(self, *arguments, **keywords)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CementTrainer, "training_step", counted)
+            search = read_search("slipform", [*words, "--output_dir", str(folder)])
+            if stop:
+                with pytest.raises(KeyboardInterrupt):
+                    run_search(search)
+                search = read_search("slipform", [*words, "--output_dir", str(folder)])
+            assert run_search(search) == folder
+        return folder, steps
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(searched) -> Outcome:
+    return searched(False)
+
+
+@pytest.fixture(scope="module")
+def stopped(searched) -> Outcome:
+    return searched(True)
+
+
+def test_a_stopped_search_repeats_no_step_and_ends_in_the_same_trials(whole, stopped):
+    assert whole[1] == stopped[1] == ["0000/0", "0000/1", "0001/0", "0001/1"]
+    tables = [pd.read_csv(folder / "trials.csv").drop(columns="seconds") for folder, _ in (whole, stopped)]
+    pd.testing.assert_frame_equal(*tables)
+    assert len(tables[0]["learning_rate"].unique()) == 3
+
+
+def test_a_trial_that_fails_is_told_and_counted(whole):
+    folder, _ = whole
+    table = pd.read_csv(folder / "trials.csv")
+    assert list(table["trial"]) == [0, 1, 2] and list(table["value"].isna()) == [False, False, True]
+    assert table["failure"][2] == "FloatingPointError: the loss is nan"
+    report = (folder / "report.md").read_text()
+    assert "3 of 3 trials, 1 failed" in report and "failed: FloatingPointError: the loss is nan" in report
+
+
+def test_the_best_is_a_recipe_and_keeps_its_model(whole, words):
+    folder, _ = whole
+    found = json.loads((folder / "search.json").read_text())
+    ended = [trial for trial in found["trials"] if trial["value"] is not None]
+    best = max(ended, key=lambda trial: (trial["value"], -trial["number"]))
+    assert found["best"] == best["number"] and best["facts"]["steps"] == 2
+    recipe = read_recipe("slipform", ["--config", str(folder / "best.yaml")])
+    assert {name: recipe.given[name] for name in VALUES["ranges"]} == best["values"]
+    assert "search" not in recipe.given and "output_dir" not in recipe.given and recipe.given["max_steps"] == 2
+    kept = {path.relative_to(folder / "trials").parts[0] for path in folder.glob("trials/**/model.safetensors")}
+    assert kept == {f"{best['number']:04}"}
+    assert (folder / "finished").is_file()
+
+
+def test_ranges_that_hold_the_recipes_own_values_begin_with_them(words, tmp_path, monkeypatch):
+    tried: list[dict[str, Any]] = []
+
+    def value(self, trial: Any, values: dict[str, Any]) -> float:
+        trial.set_user_attr("number", self.number)
+        trial.set_user_attr("facts", {"low": 0.0, "high": 1.0, "steps": 1, "seconds": 1.0})
+        tried.append(values)
+        return values["learning_rate"]
+
+    monkeypatch.setattr(TrialRun, "__call__", value)
+    ranges = {"learning_rate": {"low": 1e-10, "high": 1, "log": True}, "margin_threshold": {"low": 0.5, "high": 10}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"minimize": VALUES["maximize"], "trials": 3, "ranges": ranges}))
+    search = read_search("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
+    folder = run_search(search)
+    assert tried[0] == search.own_values() and len(tried) == 3
+    best = json.loads((folder / "search.json").read_text())["best"]
+    assert tried[best]["learning_rate"] == min(values["learning_rate"] for values in tried)
+
+
+def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch):
+    started = []
+
+    def fail(self, *arguments: Any, **keywords: Any) -> None:
+        started.append(self.args.output_dir)
+        raise ValueError("no batch")
+
+    monkeypatch.setattr(CementTrainer, "train", fail)
+    path = written(tmp_path, trials=9)
+    words = [*words, "--search", path, "--output_dir", str(tmp_path / "run")]
+    with pytest.raises(ValueError, match="the first 3 trials failed, the last with .*: ValueError: no batch"):
+        run_search(read_search("slipform", words))
+    assert len(started) == MOST_FAILURES
+    assert not (tmp_path / "run" / "best.yaml").exists()
+
+
+def test_a_measure_that_does_not_exist_costs_no_training(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(CementTrainer, "train", lambda *_, **__: pytest.fail("trained"))
+    path = written(tmp_path, maximize="own: recall@5")
+    with pytest.raises(ValueError, match="'own: recall@5' is no measure of this evaluation"):
+        run_search(read_search("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
