@@ -42,9 +42,12 @@ _MODULES = {
     "hfcomp.trainers.c2lip": ("C2LIPConfig", "C2LIPTrainer"),
     "hfcomp.trainers.ce_clip": ("CEClipConfig", "CEClipTrainer"),
     "hfcomp.trainers.cement": ("CementConfig", "CementTrainer"),
+    "hfcomp.trainers.clear_glass": ("ClearGlassConfig", "ClearGlassTrainer"),
+    "hfcomp.trainers.clear_glass_released": ("ClearGlassReleasedConfig", "ClearGlassReleasedTrainer"),
     "hfcomp.trainers.dcl": ("DCLConfig", "DCLTrainer"),
     "hfcomp.trainers.hard_negatives": ("HardNegativesConfig", "HardNegativesTrainer"),
     "hfcomp.trainers.info_nce": ("InfoNCEConfig", "InfoNCETrainer"),
+    "hfcomp.trainers.text_alignment": ("TextAlignmentConfig", "TextAlignmentTrainer"),
     "hfcomp.trainers.triplet_clip": ("TripletClipConfig", "TripletClipTrainer"),
     "hfcomp.data.collators": ("CompositionalCollator",),
     "hfcomp.evaluation.callback": ("EvaluateBenchmarks",),
@@ -104,12 +107,18 @@ if TYPE_CHECKING:
     from hfcomp.trainers.ce_clip import CEClipTrainer as CEClipTrainer
     from hfcomp.trainers.cement import CementConfig as CementConfig
     from hfcomp.trainers.cement import CementTrainer as CementTrainer
+    from hfcomp.trainers.clear_glass import ClearGlassConfig as ClearGlassConfig
+    from hfcomp.trainers.clear_glass import ClearGlassTrainer as ClearGlassTrainer
+    from hfcomp.trainers.clear_glass_released import ClearGlassReleasedConfig as ClearGlassReleasedConfig
+    from hfcomp.trainers.clear_glass_released import ClearGlassReleasedTrainer as ClearGlassReleasedTrainer
     from hfcomp.trainers.dcl import DCLConfig as DCLConfig
     from hfcomp.trainers.dcl import DCLTrainer as DCLTrainer
     from hfcomp.trainers.hard_negatives import HardNegativesConfig as HardNegativesConfig
     from hfcomp.trainers.hard_negatives import HardNegativesTrainer as HardNegativesTrainer
     from hfcomp.trainers.info_nce import InfoNCEConfig as InfoNCEConfig
     from hfcomp.trainers.info_nce import InfoNCETrainer as InfoNCETrainer
+    from hfcomp.trainers.text_alignment import TextAlignmentConfig as TextAlignmentConfig
+    from hfcomp.trainers.text_alignment import TextAlignmentTrainer as TextAlignmentTrainer
     from hfcomp.trainers.triplet_clip import TripletClipConfig as TripletClipConfig
     from hfcomp.trainers.triplet_clip import TripletClipTrainer as TripletClipTrainer
 

@@ -38,7 +38,7 @@ def training_rows(
     if config.streaming:
         return streamed_rows(config, column_names=column_names, tell=tell)
     if config.dataset == SANDBOX:
-        dataset = _sandbox_rows(config, seed, num_negatives)
+        dataset = rename_columns(_sandbox_rows(config, seed, num_negatives), column_names)
     else:
         dataset = load_training_set(config.dataset, split=config.dataset_split, config=config.dataset_config)
         tell(f"{len(dataset):,} rows from {config.dataset}")

@@ -138,6 +138,26 @@ def test_the_log_holds_the_global_batch(two, one, name):
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["clear_glass", "clear_glass_centroid", "clear_glass_pairs", "text_alignment"])
+def test_groups_and_pairs_of_texts_are_those_of_the_global_batch(two, one, name):
+    assert_same_training(two[name], one[name])
+
+
+def test_a_run_on_groups_goes_on_within_an_epoch(two, one):
+    (single,), (first, second) = one["clear_glass_resumed"], two["clear_glass_resumed"]
+    assert len(single.facts["rows"]) == 2
+    assert [a + b for a, b in zip(first.facts["rows"], second.facts["rows"], strict=True)] == single.facts["rows"]
+    for result in (single, first, second):
+        whole, resumed = result.part("whole"), result.part("resumed")
+        assert all(torch.equal(resumed[key], value) for key, value in whole.items())
+
+
+def test_groups_that_cannot_be_shared_out_are_refused(two, one):
+    assert one["three_groups"][0].facts["error"] == "none"
+    for result in two["three_groups"]:
+        assert result.facts["error"].startswith("groups_per_batch=3 cannot be shared out evenly to 2 processes")
+
+
 def test_ragged_rows_are_spread_unevenly(one, two):
     """Else the comparison of Cement would not see a wrong count of anchors."""
     encoded = [line["images_encoded"] for line in one["cement"][0].facts["log"] if "loss" in line]

@@ -9,9 +9,11 @@ import pytest
 import yaml
 from transformers import AutoModel
 
+from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.program import method_run, run
 from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
 from tests import tiny
+from tests.trainers.group_rows import in_groups
 
 SMALL = [
     *("--dataset_rows", "64", "--batch_size", "8", "--max_steps", "2", "--evaluation_items", "5"),
@@ -27,6 +29,9 @@ RECIPES = {
     "tripletclip": {"loss_negative_image_to_text"},
     "dcl": {"loss_image_to_text"},
     "c2lip": {"loss_concept", "loss_cross_attended"},
+    "clear_glass": {"loss_outer", "loss_inner", "accuracy_inner", "moved_share"},
+    "clear_glass/released_sandbox": {"loss_outer", "loss_inner"},
+    "clear_glass/text_alignment": {"loss_caption_to_generalised"},
 }
 
 
@@ -39,7 +44,7 @@ def own_cache(tmp_path, monkeypatch):
 def held_out(tmp_path_factory) -> str:
     """Few rows to score: the sandbox's own tests, which take longer, do not hang on the objective."""
     folder = tmp_path_factory.mktemp("held_out")
-    tiny.pairs(6).save_to_disk(folder)
+    in_groups(tiny.pairs(6)).save_to_disk(folder)
     return str(folder)
 
 
@@ -47,14 +52,15 @@ def held_out(tmp_path_factory) -> str:
 def test_a_small_run_leaves_a_plain_model_and_its_results(name, logged, held_out, tmp_path):
     keywords = name == "hard_negatives"
     scored = [] if keywords else ["--evaluation", "own", "--evaluation_dataset", held_out]
-    folder = run(read_recipe(name, [*SMALL, *scored, "--output_dir", str(tmp_path / "run")]))
+    grouped = ["--pairs_per_group", "4"] if "loss_inner" in logged else []
+    folder = run(read_recipe(name, [*SMALL, *grouped, *scored, "--output_dir", str(tmp_path / "run")]))
     _, report = AutoModel.from_pretrained(folder / "method", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert logged <= set().union(*json.loads((folder / "method" / "history.json").read_text()))
     results = json.loads((folder / "results.json").read_text())
     lines = {(line["benchmark"], line["subset"], line["metric"]) for line in results["results"]}
     assert (("sandbox keywords", "color", "top-1") if keywords else ("own", "all", "caption choice")) in lines
-    images = {"negclip": 2, "tripletclip": 2}.get(name, 1)
+    images = {"negclip": 2, "tripletclip": 2, "clear_glass/text_alignment": 0}.get(name, 1)
     assert results["stages"][-1]["images"] == 2 * 8 * images
 
 
@@ -71,3 +77,11 @@ def test_neighbours_that_nobody_reads_are_refused():
         read_recipe("negclip", ["--num_neighbours", "0"])
     with pytest.raises(ValueError, match="random weights find no neighbours. Pass --model"):
         read_recipe("negclip", ["--fresh_model", "vit_b32"])
+
+
+def test_clear_glass_trains_on_generalised_captions_of_the_sandbox():
+    recipe = read_recipe("clear_glass", ["--dataset_rows", "64"])
+    names = recipe.trainer_arguments["column_names"]
+    rows = training_rows(recipe.experiment, column_names=names, seed=0, tell=print)
+    assert "generalised_caption" not in rows.column_names
+    assert all("figure" in caption for caption in rows["caption"])

@@ -1,0 +1,102 @@
+"""CLEAR GLASS: groups of pairs of one concept told from the groups that are easily taken for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
+from hfcomp.modeling import Features
+from hfcomp.trainers.grouped import GroupedConfig, GroupedTrainer
+
+GROUPINGS = ("pairwise", "centroid", "none")
+
+GroupLoss = Callable[..., tuple[torch.Tensor, dict[str, torch.Tensor]]]
+
+
+@dataclass
+class ClearGlassConfig(GroupedConfig):
+    """Arguments of [`ClearGlassTrainer`].
+
+    Sizes, `temperature` and `alpha` are the paper's (Table 2); it gives no `inner_temperature`: 0.07 is what its
+    released code takes.
+    """
+
+    grouping: str = field(
+        default="pairwise",
+        metadata={"help": "pairwise (Eqs. 1 to 4), centroid (Eqs. 5 to 8) or none (InfoNCE of the pairs)."},
+    )
+    temperature: float = field(default=0.1, metadata={"help": "Of the loss between groups, in cosine."})
+    inner_temperature: float = field(default=0.07, metadata={"help": "Of the loss within groups, in cosine."})
+    alpha: float = field(
+        default=0.7, metadata={"help": "Weight of the loss within groups, 0 to 1; 1 - alpha between."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grouping not in GROUPINGS:
+            raise ValueError(f"grouping={self.grouping!r}: expected one of {', '.join(GROUPINGS)}.")
+        for name in ("temperature", "inner_temperature"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}={getattr(self, name)}: expected above 0 and finite (cosine).")
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha={self.alpha}: expected 0 to 1.")
+
+
+class ClearGlassTrainer(GroupedTrainer):
+    """Trains with the group contrastive loss of CLEAR GLASS as the paper writes it (Suissa et al., section 3.2).
+
+    A global batch is a group and `groups_per_batch - 1` of its hard negatives, `pairs_per_group` pairs each; see
+    [`GroupedTrainer`] for the columns. `grouping` says what is contrasted: all pairs of a group (`pairwise`) or its
+    mean image and mean text (`centroid`). `none` is plain fine-tuning on the same batches: InfoNCE of the pairs, with
+    the model's own `logit_scale`. A row that is repeated to fill a small group up counts once in all of them.
+
+    The temperatures are fixed, as the paper has them: the model's `logit_scale` is not read, stays frozen and is saved
+    as it was. An evaluation set has no groups: `eval_loss` is InfoNCE of its pairs at `temperature`, in batches of
+    `per_device_eval_batch_size`, whatever `grouping` is.
+    """
+
+    config_class = ClearGlassConfig
+    as_info_nce = {"grouping": "none"}
+    uses = ("image", "text")
+
+    def select_uses(self, args: ClearGlassConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """Images and texts; InfoNCE of the pairs reads the model's scale, too."""
+        self.group_loss = self.loss_of(args.grouping)
+        return type(self).uses if args.grouping != "none" else (*type(self).uses, "logit_scale")
+
+    def loss_of(self, grouping: str) -> GroupLoss | None:
+        """The loss that a config names; `None` for the one that knows no groups."""
+        return {"pairwise": pairwise_group_loss, "centroid": centroid_group_loss, "none": None}[grouping]
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The group loss of the global batch; of an evaluation batch InfoNCE."""
+        f = self.encode(model, inputs)
+        if not self.model.training:
+            scale = f.image.new_tensor(1 / self.args.temperature)
+            loss, metrics = info_nce_loss(f.image, f.text, logit_scale=scale, rows=f.rows)
+        elif self.group_loss is None:
+            loss, metrics = _of_pairs(f, self.pairs_of_groups(inputs).flatten())
+        else:
+            settings = ("temperature", "inner_temperature", "alpha")
+            loss, metrics = self.group_loss(
+                self.in_groups(f.image),
+                self.in_groups(f.text),
+                mask=self.pairs_of_groups(inputs),
+                rows=self.groups_of(f.rows),
+                **{name: getattr(self.args, name) for name in settings},
+            )
+        return self.report(loss, metrics, f, return_outputs)
+
+
+def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """InfoNCE of the rows that are no repeats, which would be false negatives."""
+    before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
+    rows = slice(before, before + own)
+    return info_nce_loss(f.image[is_pair], f.text[is_pair], logit_scale=f.logit_scale, rows=rows)

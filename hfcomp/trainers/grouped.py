@@ -1,0 +1,127 @@
+"""Batches of groups: what every trainer shares whose global batch is a group of pairs beside its hard negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+from transformers.utils import logging
+
+from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
+from hfcomp.data.loading import TrainingRows
+from hfcomp.distributed import gather, world_size
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.own_order import seed_of_order, tell_epochs
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class GroupedConfig(CompositionalConfig):
+    """Arguments of every trainer whose batches are groups. The two sizes are those of CLEAR GLASS (Table 2)."""
+
+    groups_per_batch: int = field(
+        default=2, metadata={"help": "Groups of a global batch: one and its hard negatives. At least 2."}
+    )
+    pairs_per_group: int = field(default=10, metadata={"help": "Pairs of each group."})
+    minimum_group_size: int = field(
+        default=2, metadata={"help": "Rows that a group needs to take part; smaller ones are counted and left out."}
+    )
+    per_device_train_batch_size: int = field(
+        default=0,
+        metadata={"help": "Follows from groups_per_batch and pairs_per_group; another value is refused."},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.groups_per_batch < 2 or self.pairs_per_group < 1 or self.minimum_group_size < 1:
+            raise ValueError(
+                f"groups_per_batch={self.groups_per_batch}, pairs_per_group={self.pairs_per_group}, "
+                f"minimum_group_size={self.minimum_group_size}: expected at least 2, 1 and 1."
+            )
+        if self.auto_find_batch_size:
+            raise ValueError("auto_find_batch_size=True would cut groups. Set mini_batch_size instead.")
+        rows = rows_per_process(self.groups_per_batch, self.pairs_per_group, self.world_size)
+        if self.per_device_train_batch_size not in (0, rows):
+            whole = self.groups_per_batch * self.pairs_per_group
+            raise ValueError(
+                f"per_device_train_batch_size={self.per_device_train_batch_size} on {self.world_size} processes, but "
+                f"{self.groups_per_batch} groups of {self.pairs_per_group} pairs are {whole} rows. Leave it out; in a "
+                f"recipe set batch_size to groups_per_batch * pairs_per_group, {whole}."
+            )
+        self.per_device_train_batch_size = rows
+
+
+class GroupedTrainer(CompositionalTrainer):
+    """Base of objectives on batches of groups, in the order of [`hfcomp.data.groups.GroupOrder`].
+
+    Needs the columns `group` and `hard_negative_groups`. A process holds whole groups, so that `groups_per_batch` has
+    to be a multiple of the number of processes. At the start the log says what an epoch is made of, and warnings say
+    what is missing for it. The draw depends on `data_seed` (unset: `seed`) and the epoch only.
+
+    Evaluation sets are read in their own order and need neither column.
+    """
+
+    config_class = GroupedConfig
+
+    def training_rows(self, dataset: Any, args: GroupedConfig) -> TrainingRows | None:
+        """With the columns of groups, from which `self.group_order` makes batches.
+
+        Raises:
+            ValueError: for a `train_sampling_strategy` other than random, or columns that make no batch.
+        """
+        if args.train_sampling_strategy != "random":
+            raise ValueError(
+                f"train_sampling_strategy={str(args.train_sampling_strategy)!r}: batches of groups have an order of "
+                "their own. Leave it at 'random'."
+            )
+        rows = self._rows(dataset, args, GROUP_COLUMNS)
+        if rows is not None:
+            columns = map(rows.column, GROUP_COLUMNS)
+            groups = Groups.from_columns(*columns, minimum_size=args.minimum_group_size)
+            sizes = {"groups_per_batch": args.groups_per_batch, "pairs_per_group": args.pairs_per_group}
+            self.group_order = GroupOrder(groups, **sizes, seed=seed_of_order(args))
+            logger.info(self.group_order.report.summary())
+            for line in self.group_order.report.missing():
+                logger.warning(line)
+        return rows
+
+    def pairs_of_groups(self, inputs: dict[str, Any]) -> torch.Tensor:
+        """Which rows of the global batch are pairs, and not repeats that fill up a small group.
+
+        Args:
+            inputs: a training batch of this process.
+
+        Returns:
+            `[G, N]` bool.
+        """
+        size = self.args.pairs_per_group
+        own = group_mask(inputs["row"], pairs_per_group=size)
+        return gather(own, sizes=[len(own)] * world_size())[0]
+
+    def in_groups(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """Embeddings `[N, D]` of the global batch, group by group: `[G, pairs_per_group, D]`."""
+        return embeddings.unflatten(0, (-1, self.args.pairs_per_group))
+
+    def groups_of(self, rows: slice) -> slice:
+        """This process's slice of groups.
+
+        Args:
+            rows: its slice of the rows of the global batch.
+        """
+        size = self.args.pairs_per_group
+        return slice(rows.start // size, rows.stop // size)
+
+    def check_epoch(self, batch: int) -> None:
+        """Nothing to refuse: an epoch is made of whole batches, and `training_rows` has told what it leaves out."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler:
+        return self.group_order
+
+    def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
+        loader = super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
+        if is_training:
+            tell_epochs(loader)
+        return loader

@@ -1,0 +1,240 @@
+"""Textual alignment (CLEAR GLASS, section 3.2.4): captions drawn to their generalised captions, by the text tower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from transformers.utils import logging
+
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.concept_tokens import concept_id
+from hfcomp.data.loading import TrainingRows
+from hfcomp.losses import concept_info_nce_loss
+from hfcomp.metrics.retrieval import recall_at_k
+from hfcomp.modeling import Features
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+
+logger = logging.get_logger(__name__)
+
+PAIR = ("caption", "generalised_caption")
+LEVELS = ("level_1", "level_2", "level_3", "level_4")
+# the loss knows images and concepts, here both are texts
+METRICS = {
+    "loss_image_to_concept": "loss_caption_to_generalised",
+    "loss_concept_to_image": "loss_generalised_to_caption",
+    "accuracy_image_to_concept": "accuracy_caption_to_generalised",
+    "accuracy_concept_to_image": "accuracy_generalised_to_caption",
+}
+
+
+@dataclass
+class TextAlignmentConfig(CompositionalConfig):
+    """Arguments of [`TextAlignmentTrainer`]."""
+
+    freeze_towers: list[str] | None = field(
+        default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
+    )
+    allow_levels: bool = field(
+        default=False,
+        metadata={"help": "Train on texts that are names of level_1 to level_4; otherwise they are refused."},
+    )
+    leave_out_levels: bool = field(
+        default=False, metadata={"help": "Leave rows with such a text out, and count them, in place of refusing them."}
+    )
+    ignore_equal_captions: bool = field(
+        default=False,
+        metadata={
+            "help": "Leave a generalised caption out for rows that have an equal one; otherwise it is a negative."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "text" in (self.freeze_towers or []):
+            raise ValueError("freeze_towers names 'text', the tower that textual alignment trains. Leave it out.")
+        if self.allow_levels and self.leave_out_levels:
+            raise ValueError("allow_levels trains on the names of levels, leave_out_levels does not. Set one of them.")
+
+
+class TextPairCollator(CompositionalCollator):
+    """Turns rows into a batch of texts: `input_ids [2 B, L]`, each row's caption and behind it its generalised one.
+
+    Images are not decoded. Beside it the batch holds `row [B]`, `truncated [B]` and `concept_id [B]`, equal numbers
+    for equal generalised captions.
+
+    Raises:
+        ValueError: when called, for an entry that is no text, naming column and row.
+    """
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A batch of `len(rows)` rows; see the class."""
+        names = [row.get("row", index) for index, row in enumerate(rows)]
+        texts = [_text(row, column, name) for row, name in zip(rows, names, strict=True) for column in PAIR]
+        ids, truncated = self.tokenizer(texts)
+        streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
+        return {
+            **streamed,
+            "row": torch.tensor(names, dtype=torch.long),
+            "truncated": torch.tensor(truncated, dtype=torch.long).view(-1, 2).sum(1),
+            "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
+            "concept_id": torch.tensor([concept_id(text) for text in texts[1::2]]),
+        }
+
+
+def alignment_metrics(prediction: Any) -> dict[str, float]:
+    """Recall@1 of the generalised caption for the caption and the other way round, over the whole set.
+
+    Args:
+        prediction: `EvalPrediction` with the captions' and the generalised captions' embeddings, `[n, D]` each, and
+            `[n]` numbers, equal for equal generalised captions, which are right for each other's rows.
+
+    Returns:
+        `caption_to_generalised_recall@1` and `generalised_to_caption_recall@1` (shares).
+    """
+    caption, generalised, number = prediction.predictions
+
+    def positive(start: int, stop: int) -> NDArray[np.bool_]:
+        return number[start:stop, None] == number
+
+    return {
+        "caption_to_generalised_recall@1": recall_at_k(caption, generalised, positive),
+        "generalised_to_caption_recall@1": recall_at_k(generalised, caption, positive),
+    }
+
+
+class TextAlignmentTrainer(CompositionalTrainer):
+    """Trains the text tower alone: InfoNCE of each caption with its generalised caption (CLEAR GLASS, section 3.2.4).
+
+    Needs the columns `caption` and `generalised_caption`; no image is read. The image tower and its projection are
+    frozen; the scale is the model's `logit_scale`, trained. What is saved is a plain model, which the next stage takes
+    as its own.
+
+    The paper holds that a model never sees the names of the levels on which it is tested, but its released code
+    aligns captions with them. Here a text that is, but for upper case and white space, a name in the columns `level_1`
+    to `level_4` of the data set is refused, unless `allow_levels` is set; `leave_out_levels` leaves its row out. A set
+    without these columns is not checked.
+
+    The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
+    texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each
+    other's negatives, as released; `ignore_equal_captions` leaves them out.
+    """
+
+    config_class = TextAlignmentConfig
+    collator_class = TextPairCollator
+    evaluation_metrics = staticmethod(alignment_metrics)
+    uses = ("text", "logit_scale")
+
+    def select_uses(self, args: TextAlignmentConfig, backbone: nn.Module) -> tuple[str, ...]:
+        """With the numbers of equal captions where they are left out."""
+        return (*type(self).uses, "concept_id") if args.ignore_equal_captions else type(self).uses
+
+    def training_rows(self, dataset: Any, args: TextAlignmentConfig) -> TrainingRows | None:
+        """Refuses level names among the texts, or leaves their rows out.
+
+        Raises:
+            ValueError: naming row, column and value.
+        """
+        rows = self._rows(dataset, args)
+        if rows is None or args.allow_levels:
+            return rows
+        named = level_names(rows)
+        if not named or args.leave_out_levels:
+            return _without(rows, named)
+        row, said = next(iter(named.items()))
+        raise ValueError(
+            f"column {said.column!r}, row {row}: found {said.text!r}, a name of the column {said.level!r}; "
+            f"{len(named)} of {len(rows)} rows have one. A model that is trained on the names of levels cannot be "
+            "tested on them as unseen. Leave such rows out (--leave_out_levels true), or set allow_levels "
+            "(--allow_levels true), and say so beside the scores."
+        )
+
+    def encode(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
+        """As in [`CompositionalTrainer`]; `text` is `[2 N, D]`, each caption and behind it its generalised one."""
+        features = super().encode(model, inputs)
+        if not self.model.training:
+            own = self._own_outputs["text"]
+            pair = dict(zip(PAIR, (own[::2], own[1::2]), strict=True))
+            self._own_outputs = {**pair, "concept_id": inputs["concept_id"]}
+        return features
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """InfoNCE of the global batch, the mean of both directions."""
+        f = self.encode(model, inputs)
+        caption, generalised = f.text.unflatten(0, (-1, 2)).unbind(1)
+        loss, found = concept_info_nce_loss(
+            caption,
+            generalised,
+            torch.arange(len(caption), device=caption.device),
+            logit_scale=f.logit_scale,
+            concept_id=f.concept_id,
+            rows=f.rows,
+        )
+        return self.report(loss, {ours: found[name] for name, ours in METRICS.items()}, f, return_outputs)
+
+    def _rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
+        found = {*(getattr(dataset, "column_names", None) or ()), *(args.column_names or {})}
+        levels = (name for name in LEVELS if name in found)
+        return super()._rows(dataset, args, (*further, PAIR[1], *levels))
+
+
+class LevelName(NamedTuple):
+    """A text to train on that is the name of a level."""
+
+    column: str
+    text: str
+    level: str  # its column
+
+
+def level_names(rows: TrainingRows) -> dict[int, LevelName]:
+    """The rows of which a text to train on is, but for upper case and white space, the name of any row's level.
+
+    Args:
+        rows: with the columns of both texts, and those of `level_1` to `level_4` that there are.
+
+    Returns:
+        By row, in their order.
+    """
+    level_of: dict[str, str] = {}
+    for level in (name for name in LEVELS if name in rows.dataset.column_names):
+        for value in rows.column(level):
+            names = value if isinstance(value, list) else [value]
+            level_of |= {_plain(name): level for name in names if isinstance(name, str) and name.strip()}
+    if not level_of:
+        return {}
+    texts = zip(*map(rows.column, PAIR), strict=True)
+    return {
+        row: LevelName(column, text, level_of[_plain(text)])
+        for row, pair in enumerate(texts)
+        for column, text in zip(PAIR, pair, strict=True)
+        if isinstance(text, str) and _plain(text) in level_of
+    }
+
+
+def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
+    if not named:
+        return rows
+    logger.warning(
+        f"{len(named):,} of {len(rows):,} rows say the name of a level and nothing else; they are left out."
+    )
+    kept = rows.dataset.select([row for row in range(len(rows)) if row not in named])
+    return TrainingRows(kept, kept.column_names)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _text(row: dict[str, Any], column: str, name: int) -> str:
+    text = row.get(column)
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"column {column!r}, row {name}: found {text!r}, expected a text. Leave such rows out.")
+    return text

@@ -1,0 +1,174 @@
+"""Textual alignment: the loss of captions with generalised ones, what is frozen, level names refused. 5 seconds."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+import torch
+from datasets import List, Value
+from transformers import AutoModel, AutoProcessor
+
+from hfcomp.data.loading import TrainingRows
+from hfcomp.losses import info_nce_loss
+from hfcomp.modeling import encode_texts
+from hfcomp.sandbox import training_set
+from hfcomp.trainers.text_alignment import LEVELS, PAIR, TextAlignmentTrainer, level_names
+from tests.trainers import runs
+from tests.trainers.group_rows import in_groups
+from tests.trainers.runs import arguments, batch_of, history, loss_and_gradients, weights
+
+VISION = ("vision_model", "visual_projection")
+
+
+@functools.cache
+def read(folder):
+    return AutoModel.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+
+
+def build(model, *args, **settings):
+    """As in `runs`, but a folder is read once."""
+    settings["processing_class"] = read(model)[1]
+    return runs.build(TextAlignmentTrainer, copy.deepcopy(read(model)[0]), *args, **settings)
+
+
+@pytest.fixture(scope="module")
+def rows(pairs):
+    """Without images; some of the first eight generalised captions are equal."""
+    return in_groups(pairs).select_columns(["caption", "generalised_caption"])
+
+
+def with_levels(rows, **columns):
+    feature = {list: List(Value("string")), str: Value("string")}
+    for name, values in columns.items():
+        rows = rows.add_column(name, values, feature=feature[type(values[0])])
+    return rows
+
+
+def features(trainer, texts):
+    ids, _ = trainer.data_collator.tokenizer(texts)
+    padded = trainer.data_collator.tokenizer.pad(ids, trainer.data_collator.tokenizer.length(ids))
+    return encode_texts(trainer.model.backbone, padded)
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_the_loss_is_infonce_of_captions_with_generalised_captions(name, rows, tmp_path, request):
+    trainer = build(request.getfixturevalue(name), rows, tmp_path)
+    loss, gradients = loss_and_gradients(trainer, range(8))
+    captions = features(trainer, rows["caption"][:8])
+    generalised = features(trainer, rows["generalised_caption"][:8])
+    scale = trainer.model.plain.logit_scale.exp().squeeze()
+    expected, metrics = info_nce_loss(captions, generalised, logit_scale=scale)
+    torch.testing.assert_close(loss, expected.detach())
+    (gradient,) = torch.autograd.grad(expected, trainer.model.plain.logit_scale)
+    torch.testing.assert_close(gradients["backbone.logit_scale"], gradient, rtol=1e-4, atol=1e-6)
+    assert not [name for name in gradients if any(part in name for part in VISION)]
+    trainer.log({"loss": loss.item()})
+    line = trainer.state.log_history[-1]
+    assert line["loss_caption_to_generalised"] == pytest.approx(metrics["loss_image_to_text"].item(), rel=1e-5)
+    assert line["loss_generalised_to_caption"] == pytest.approx(metrics["loss_text_to_image"].item(), rel=1e-5)
+    assert (line["texts_encoded"], line["images_encoded"]) == (16, 0)
+
+
+def test_equal_generalised_captions_are_negatives_or_ignored(clip, rows, tmp_path):
+    texts = [" ".join(text.casefold().split()) for text in rows["generalised_caption"][:8]]
+    equal = torch.tensor([[one == other for other in texts] for one in texts])
+    assert 8 < equal.sum() < 64
+    found = {}
+    for ignored in (False, True):
+        trainer = build(clip, rows, tmp_path, ignore_equal_captions=ignored)
+        found[ignored] = trainer.compute_loss(trainer.model.eval(), batch_of(trainer, range(8))).detach()
+    logits = trainer.model.plain.logit_scale.exp() * (
+        features(trainer, rows["caption"][:8]) @ features(trainer, rows["generalised_caption"][:8]).T
+    )
+    logits = logits.masked_fill(equal & ~torch.eye(8, dtype=torch.bool), -torch.inf)
+    own = torch.arange(8)
+    expected = sum(torch.nn.functional.cross_entropy(part, own) for part in (logits, logits.T)) / 2
+    torch.testing.assert_close(found[True], expected.detach())
+    assert found[True] < found[False]
+
+
+def test_the_image_tower_stays_and_a_plain_model_is_left(clip, rows, tmp_path):
+    trainer = build(clip, rows, tmp_path, max_steps=8, learning_rate=3e-3, lr_scheduler_type="constant")
+    before = weights(trainer)
+    trainer.train()
+    losses = history(trainer, "loss")
+    assert sum(losses[-2:]) < 0.8 * sum(losses[:2])
+    moved = {name for name, value in weights(trainer).items() if not torch.equal(value, before[name])}
+    assert moved and not [name for name in moved if any(part in name for part in VISION)]
+    assert {"backbone.text_projection.weight", "backbone.logit_scale"} <= moved
+    trainer.save_model(str(tmp_path / "final"))
+    model, info = AutoModel.from_pretrained(tmp_path / "final", output_loading_info=True)
+    assert not any(info.values()), info
+    AutoProcessor.from_pretrained(tmp_path / "final")
+    assert torch.equal(model.text_projection.weight, trainer.model.backbone.text_projection.weight)
+
+
+def test_evaluation_counts_equal_texts_as_right(clip, rows, tmp_path):
+    trainer = build(clip, rows, tmp_path, eval_dataset=rows.select(range(11)))
+    found = trainer.evaluate()
+    keys = "eval_caption_to_generalised_recall@1", "eval_generalised_to_caption_recall@1"
+    with torch.no_grad():
+        scores = features(trainer, rows["caption"][:11]) @ features(trainer, rows["generalised_caption"][:11]).T
+    texts = rows["generalised_caption"][:11]
+    assert len(set(texts)) < 11
+    right = [texts[best] == text for best, text in zip(scores.argmax(1).tolist(), texts, strict=True)]
+    # a column of equal texts ties with itself only
+    assert found[keys[0]] == pytest.approx(sum(right) / 11)
+    assert keys[1] in found and not [key for key in found if "image" in key and "encoded" not in key]
+
+
+# What is refused
+
+
+def test_the_name_of_a_level_is_refused_with_its_row(clip, rows, tmp_path):
+    text = rows["generalised_caption"][5]
+    levels = with_levels(rows, level_1=["a thing"] * 20, level_3=[[text.upper() + " "], *[["b"]] * 19])
+    with pytest.raises(ValueError, match=rf"'generalised_caption', row \d+: found '{text}', a name .* 'level_3'"):
+        build(clip, levels, tmp_path)
+    build(clip, levels, tmp_path, allow_levels=True)
+    # of another name in the data set
+    other = levels.rename_column("level_3", "concept")
+    build(clip, other, tmp_path)
+    with pytest.raises(ValueError, match="column 'level_3'"):
+        build(clip, other, tmp_path, column_names={"level_3": "concept"})
+    captions = with_levels(rows, level_2=[rows["caption"][7]] * 20)
+    with pytest.raises(ValueError, match="column 'caption', row 7: .*--allow_levels true"):
+        build(clip, captions, tmp_path)
+
+
+def test_rows_with_the_name_of_a_level_are_left_out_on_request(clip, rows, tmp_path, caplog):
+    texts = rows["generalised_caption"][:]
+    levels = with_levels(rows, level_1=[texts[5]] * 20)
+    trainer = build(clip, levels, tmp_path, leave_out_levels=True)
+    left = [text for text in texts if text != texts[5]]
+    assert trainer.train_dataset.column("generalised_caption") == left and 8 <= len(left) < 20
+    assert f"{20 - len(left)} of 20 rows say the name of a level" in caplog.text
+    with pytest.raises(ValueError, match="Set one of them"):
+        arguments(TextAlignmentTrainer, tmp_path, leave_out_levels=True, allow_levels=True)
+
+
+def test_few_captions_of_the_sandbox_are_names_of_levels():
+    dataset = training_set(300, 0).select_columns([*PAIR, *LEVELS])
+    assert len(level_names(TrainingRows(dataset, dataset.column_names))) < 15
+    named = dataset.remove_columns("generalised_caption").add_column("generalised_caption", dataset["level_1"][:])
+    found = level_names(TrainingRows(named, named.column_names))
+    assert list(found) == list(range(300))
+    assert found[0][:2] == ("generalised_caption", named[0]["level_1"])
+
+
+def test_missing_columns_and_texts_are_named(clip, rows, tmp_path):
+    with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'generalised_caption'"):
+        build(clip, rows.select_columns(["caption"]), tmp_path)
+    texts = [*rows["generalised_caption"][:19], " "]
+    empty = rows.remove_columns("generalised_caption").add_column("generalised_caption", texts)
+    trainer = build(clip, empty, tmp_path)
+    with pytest.raises(ValueError, match="column 'generalised_caption', row 19: found ' ', expected a text"):
+        batch_of(trainer, [19])
+
+
+def test_a_frozen_text_tower_is_refused(tmp_path):
+    assert arguments(TextAlignmentTrainer, tmp_path).freeze_towers == ["image"]
+    with pytest.raises(ValueError, match="freeze_towers names 'text', the tower that textual alignment trains"):
+        arguments(TextAlignmentTrainer, tmp_path, freeze_towers=["text"])
