@@ -1,4 +1,4 @@
-"""The trainers of CLEAR GLASS: groups in the loss, batches of groups, what is frozen and evaluated. 8 seconds."""
+"""The trainers of CLEAR GLASS: groups in the loss, batches of groups, what is frozen and evaluated. 10 seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Textual alignment: the loss of captions with generalised ones, what is frozen, level names refused. 5 seconds."""
+"""Textual alignment: the loss of captions with generalised ones, what is frozen, level names refused. 6 seconds."""
 
 from __future__ import annotations
 
