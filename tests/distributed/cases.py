@@ -274,7 +274,7 @@ def ahnpl_without_disk(models: Path, folder: Path) -> Found:
 @case
 def streamed(models: Path, folder: Path) -> Found:
     """A set of 20 rows in two shards, read by both processes: four batches of it take a second pass."""
-    dataset = tiny.pairs(20).to_iterable_dataset(num_shards=2)
+    dataset = data().to_iterable_dataset(num_shards=2)
     settings = config(InfoNCETrainer.config_class, folder, shuffle_buffer=5)
     return train(InfoNCETrainer(models / "clip", settings, train_dataset=dataset))
 
