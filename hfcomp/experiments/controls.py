@@ -15,6 +15,7 @@ from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.experiments.stages import Run, StageSummary, world_size_at_launch
 from hfcomp.trainers.base import COLUMNS_OF_FIELD
+from hfcomp.trainers.grouped import GroupedTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
 # Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
@@ -86,7 +87,7 @@ def _as_info_nce(method: Run) -> tuple[type, dict[str, Any]]:
         )
     if not changes and other is None:
         raise NotApplicable(f"{objective.__name__} is InfoNCE on its own batch already.")
-    if not _reads_negatives(method):
+    if not _reads_negatives(method) and not issubclass(objective, GroupedTrainer):  # whose batches are not plain's
         raise NotApplicable(f"{method.name} reads no negatives: InfoNCE on its batch is plain.")
     return other or objective, changes
 

@@ -20,6 +20,7 @@ from hfcomp.experiments.controls import (
 from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 
@@ -89,6 +90,12 @@ def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
     ]
     silent = dataclasses.replace(own, arguments={**own.arguments, "max_concepts": 0})
     assert chosen(["random-spans"], silent)[0] == chosen(["random-spans"], method(C2LIPTrainer))[0] == []
+
+
+def test_group_batches_are_not_those_of_plain():
+    names, _ = chosen(["plain", "same-batch"], method(ClearGlassTrainer, grouping="pairwise"))
+    assert names == ["plain", "same-batch"]
+    assert CONTROLS["same-batch"].run(method(ClearGlassTrainer), None).arguments["grouping"] == "none"
 
 
 class OtherInfoNCE(CementTrainer):
