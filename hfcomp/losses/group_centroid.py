@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.group_contrast import both, contrast_groups, weigh
+from hfcomp.losses.group_contrast import both, contrast_both, contrast_groups, weigh
 from hfcomp.losses.group_members import Members, check_groups, check_settings, unit
 from hfcomp.losses.precision import full_precision
 
@@ -57,11 +57,10 @@ def centroid_group_loss(
     images, texts = check_groups(image, text, mask)
     image_centroid, text_centroid = _centroids(images), _centroids(texts)
     groups = slice(None) if rows is None else rows
-    to_text = contrast_groups(image_centroid, text_centroid, temperature, groups)
-    to_image = contrast_groups(text_centroid, image_centroid, temperature, groups)
+    outer = contrast_both(image_centroid, text_centroid, temperature, groups)
     of_images = contrast_groups(images, image_centroid, inner_temperature, groups)
     of_texts = contrast_groups(texts, text_centroid, inner_temperature, groups)
-    return weigh(both(to_text, to_image), both(of_images, of_texts), alpha)
+    return weigh(outer, both(of_images, of_texts), alpha)
 
 
 def _centroids(members: Members) -> Members:

@@ -13,7 +13,7 @@ from hfcomp.losses.chunks import chunk_rows, parts
 from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.group_members import Members
 
-Terms = Callable[..., tuple[Tensor, Tensor]]
+Terms = Callable[..., tuple[Tensor, ...]]
 
 
 class Term(NamedTuple):
@@ -23,8 +23,16 @@ class Term(NamedTuple):
     accuracy: Tensor  # [] 0 to 1: the own group scores strictly above every other; without gradient
 
 
-def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return sums over anchors: -log p of the own group, and how many score it strictly above every other group.
+class GroupTerms(NamedTuple):
+    """What the anchors of some groups add to a term."""
+
+    loss: Tensor  # [] sum over anchors of -log p(own group)
+    hits: Tensor  # [] long, how many anchors score their own group strictly above every other
+    gradient: Tensor  # [r, G, ...] of loss in the scores
+
+
+def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -> GroupTerms:
+    """Sum over anchors the cross-entropy of their own group.
 
     Args:
         scores: [r, G, ...] logits of the anchors of r groups, finite.
@@ -33,13 +41,21 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
         counted: [r, ...] bool, whether an anchor is one.
     """
     one = torch.arange(len(group), device=group.device)
-    # added, because filling by a mask takes many times as long; finite, because a row of -inf has no gradient
-    out = absent(valid, scores.dtype).repeat(len(group), 1)
-    out[one, group] = torch.finfo(scores.dtype).min
-    right, others = scores[one, group], scores + out.reshape(*out.shape, *(1,) * (scores.ndim - 2))
+    keep = valid.repeat(len(group), 1)
+    keep[one, group] = False
+    keep = keep.reshape(*keep.shape, *(1,) * (scores.ndim - 2))
+    # added, because filling by a mask takes many times as long
+    right, best = scores[one, group], (scores + absent(keep, scores.dtype)).amax(1)
+    others = (scores - best.unsqueeze(1)).clamp_(max=0).exp_().mul_(keep)
+    # 1 at least but where there is no other group
+    weight = others.sum(1).clamp_(min=1)
     # exact also where the own group takes nearly all of the probability
-    terms = F.softplus(others.logsumexp(1) - right, threshold=40)
-    return torch.where(counted, terms, 0).sum(), (counted & (right > others.detach().amax(1))).sum()
+    behind = best + weight.log() - right
+    loss = torch.where(counted, F.softplus(behind, threshold=40), 0).sum()
+    wrong = torch.where(counted, behind.sigmoid(), 0)
+    gradient = others.mul_((wrong / weight).unsqueeze(1))
+    gradient[one, group] = -wrong
+    return GroupTerms(loss, (counted & (right > best)).sum(), gradient)
 
 
 def absent(valid: Tensor, dtype: torch.dtype) -> Tensor:
@@ -51,19 +67,21 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
     """Compute a term over the anchors of R groups, a chunk of groups at a time.
 
     Args:
-        terms: from a slice of R, keys and the members of these groups to two scalar sums, as `group_terms` returns
-            them; gradient flows from the first to keys and members.
+        terms: from a slice of R, keys and the members of these groups to `loss` and `hits` of `group_terms` and the
+            gradients of `loss` in keys and each of members.
         keys: what the anchors of every group meet.
         members: [R, ...] each.
         count: [] long, the number of anchors of all groups; none gives 0.
         work: elements of the largest tensor that terms makes for one group. A group is never cut.
     """
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (keys, *members))
-    # about eight tensors are held
-    chunk = chunk_rows(members[0], 8 * work)
-    total, hits = _GroupSums.apply(terms, chunk, wanted, keys, *members)
+    total, hits = _GroupSums.apply(terms, _groups_at_once(members[0], work), keys, *members)
     count = count.clamp(min=1)
     return Term(total / count, hits.to(total.dtype) / count)
+
+
+def _groups_at_once(members: Tensor, work: int) -> int:
+    """Return how many groups fit one chunk, about eight tensors being held."""
+    return chunk_rows(members, 8 * work)
 
 
 def contrast_groups(query: Members, keys: Members, temperature: float, rows: slice) -> Term:
@@ -82,13 +100,58 @@ def contrast_groups(query: Members, keys: Members, temperature: float, rows: sli
     group, valid = torch.arange(len(keys.mask), device=anchors.device)[rows], keys.mask.any(1)
     out = absent(keys.mask, anchors.dtype)
 
-    def terms(part: slice, to: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-        logits = torch.mm(some.flatten(0, 1) / temperature, to.flatten(0, 1).mT)
-        scores = (logits.view(*some.shape[:2], *out.shape) + out).logsumexp(3)  # [r, A, G]
-        return group_terms(scores.mT, group[part], valid, counted[part])
+    def terms(part: slice, to: Tensor, some: Tensor) -> tuple[Tensor, ...]:
+        logits = _logits(some, to, temperature).add_(out)
+        loss, hits, of_logits = _direction(logits, group[part], valid, counted[part])
+        return loss, hits, *_of_members(of_logits, to, some, temperature)
 
     work = anchors.shape[1] * out.numel()
     return mean_over_groups(terms, keys.embedding, anchors, count=query.mask.sum(), work=work)
+
+
+def contrast_both(first: Members, second: Members, temperature: float, rows: slice) -> Term:
+    """Compute the mean of `contrast_groups` from first to second and back, which have the same mask.
+
+    Where the anchors are all groups and one matrix of logits is small enough, it serves both directions.
+    """
+    groups, members = first.mask.shape
+    work = members * first.mask.numel()
+    if range(groups)[rows] != range(groups) or _groups_at_once(first.embedding, work) < groups:
+        there = contrast_groups(first, second, temperature, rows)
+        return both(there, contrast_groups(second, first, temperature, rows))
+    group, valid = torch.arange(groups, device=first.mask.device), first.mask.any(1)
+    out = absent(first.mask, first.embedding.dtype)
+
+    def terms(_: slice, to: Tensor, some: Tensor) -> tuple[Tensor, ...]:
+        logits = _logits(some, to, temperature)
+        there, hits, of_logits = _direction(logits + out, group, valid, first.mask)
+        back, more, of_mirror = _direction(logits.permute(2, 3, 0, 1) + out, group, valid, first.mask)
+        of_logits.add_(of_mirror.permute(2, 3, 0, 1))
+        return there + back, hits + more, *_of_members(of_logits, to, some, temperature)
+
+    count = 2 * first.mask.sum()
+    return mean_over_groups(terms, second.embedding, first.embedding, count=count, work=work)
+
+
+def _logits(query: Tensor, keys: Tensor, temperature: float) -> Tensor:
+    """Return [r, A, G, K] from [r, A, D] and [G, K, D]."""
+    return torch.mm(query.flatten(0, 1) / temperature, keys.flatten(0, 1).mT).view(*query.shape[:2], *keys.shape[:2])
+
+
+def _direction(logits: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -> tuple[Tensor, ...]:
+    """Return the loss and the hits of anchors with logits [r, A, G, K], and the gradient in these, in their memory."""
+    best = logits.amax(3)
+    shares = logits.sub_(best.unsqueeze(3)).exp_()
+    sums = shares.sum(3)
+    loss, hits, gradient = group_terms((best + sums.log()).mT, group, valid, counted)
+    return loss, hits, shares.mul_((gradient.mT / sums).unsqueeze(3))
+
+
+def _of_members(of_logits: Tensor, keys: Tensor, query: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the gradients in keys and in query of what has this gradient in their `_logits`."""
+    flat = of_logits.flatten(2).flatten(0, 1) / temperature
+    of_keys, of_query = torch.mm(flat.mT, query.flatten(0, 1)), torch.mm(flat, keys.flatten(0, 1))
+    return of_keys.view_as(keys), of_query.view_as(query)
 
 
 def both(first: Term, second: Term) -> Term:
@@ -111,26 +174,21 @@ class _GroupSums(torch.autograd.Function):
     """Its first output is a scalar, so the gradient is gathered in the same pass, nothing twice."""
 
     @staticmethod
-    def forward(
-        ctx: Any, terms: Terms, chunk: int, wanted: bool, keys: Tensor, *members: Tensor
-    ) -> tuple[Tensor, ...]:
-        gradients = [torch.zeros_like(x) if wanted else x.new_empty(0) for x in (keys, *members)]
+    def forward(ctx: Any, terms: Terms, chunk: int, keys: Tensor, *members: Tensor) -> tuple[Tensor, ...]:
+        gradients = [torch.zeros_like(keys), *map(torch.empty_like, members)]
         sums = []
         for part in list(parts(len(members[0]), chunk)) or [slice(0, 0)]:
-            inputs = [x.detach().requires_grad_(wanted) for x in (keys, *(x[part] for x in members))]
-            with torch.set_grad_enabled(wanted):
-                sums.append(terms(part, *inputs))
-            if wanted:
-                of_keys, *of_members = torch.autograd.grad(sums[-1][0], inputs)
-                gradients[0] += of_keys
-                for gathered, found in zip(gradients[1:], of_members, strict=True):
-                    gathered[part] = found
+            loss, hits, of_keys, *of_members = terms(part, keys, *(x[part] for x in members))
+            sums.append((loss, hits))
+            gradients[0] += of_keys
+            for gathered, found in zip(gradients[1:], of_members, strict=True):
+                gathered[part] = found
         ctx.save_for_backward(*gradients)
-        total, hits = (torch.stack(values).sum(0).detach() for values in zip(*sums, strict=True))
+        total, hits = (torch.stack(values).sum(0) for values in zip(*sums, strict=True))
         ctx.mark_non_differentiable(hits)
         return total, hits
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         check_first_derivative()
-        return None, None, None, *(gradients[0] * gradient for gradient in ctx.saved_tensors)
+        return None, None, *(gradients[0] * gradient for gradient in ctx.saved_tensors)

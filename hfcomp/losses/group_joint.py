@@ -36,11 +36,20 @@ def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature:
     group, valid = torch.arange(groups, device=centroid.device)[rows], image.mask.any(1)
     counted = image.mask[rows].unsqueeze(2) & image.mask[rows].unsqueeze(1)
 
-    def terms(part: slice, keys: Tensor, some: Tensor, texts: Tensor) -> tuple[Tensor, Tensor]:
-        weighted = texts.unsqueeze(1) * keys.unsqueeze(1)  # [r, G, N, D]
-        products = torch.bmm(weighted.flatten(1, 2), some.mT).unflatten(1, (groups, size))
-        scores = products / joint_lengths(some, texts).unsqueeze(1)
-        return group_terms(scores, group[part], valid, counted[part])
+    def terms(part: slice, keys: Tensor, some: Tensor, texts: Tensor) -> tuple[Tensor, ...]:
+        weighted = (texts.unsqueeze(1) * keys.unsqueeze(1)).flatten(1, 2)  # [r, G * N, D]
+        inverse = 1 / joint_lengths(some, texts)
+        scores = torch.bmm(weighted, some.mT).unflatten(1, (groups, size)) * inverse.unsqueeze(1)
+        loss, hits, gradient = group_terms(scores, group[part], valid, counted[part])
+        of_squares = scores.mul_(gradient).sum(1) * inverse.square()  # -2 times
+        of_products = gradient.mul_(inverse.unsqueeze(1)).flatten(1, 2)
+        of_images = torch.bmm(of_products.mT, weighted)
+        of_images -= some * torch.bmm(of_squares.mT, texts.square())
+        of_weighted = torch.bmm(of_products, some).unflatten(1, (groups, size))
+        of_keys = (of_weighted * texts.unsqueeze(1)).sum((0, 2))
+        of_texts = of_weighted.mul_(keys.unsqueeze(1)).sum(1)
+        of_texts -= texts * torch.bmm(of_squares, some.square())
+        return loss, hits, of_keys, of_images, of_texts
 
     return mean_over_groups(
         terms,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.group_contrast import Term, both, contrast_groups, weigh
+from hfcomp.losses.group_contrast import contrast_both, weigh
 from hfcomp.losses.group_joint import contrast_joint
-from hfcomp.losses.group_members import Members, check_groups, check_settings
+from hfcomp.losses.group_members import check_groups, check_settings
 from hfcomp.losses.precision import full_precision
 
 
@@ -59,10 +59,4 @@ def pairwise_group_loss(
     # the mean of all products is the product of the means
     centroid, groups = images.centroid() * texts.centroid(), slice(None) if rows is None else rows
     inner = contrast_joint(images, texts, centroid, inner_temperature, groups)
-    return weigh(pairwise_outer(images, texts, temperature, groups), inner, alpha)
-
-
-def pairwise_outer(image: Members, text: Members, temperature: float, rows: slice) -> Term:
-    """Compute the outer loss of `pairwise_group_loss`, Eq. 2: the mean of its two directions."""
-    to_text = contrast_groups(image, text, temperature, rows)
-    return both(to_text, contrast_groups(text, image, temperature, rows))
+    return weigh(contrast_both(images, texts, temperature, groups), inner, alpha)

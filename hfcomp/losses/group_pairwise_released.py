@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.group_contrast import weigh
+from hfcomp.losses.group_contrast import contrast_both, weigh
 from hfcomp.losses.group_joint import contrast_joint, joint_lengths
 from hfcomp.losses.group_members import check_groups, check_settings
-from hfcomp.losses.group_pairwise import pairwise_outer
 from hfcomp.losses.precision import full_precision
 
 
@@ -49,7 +48,7 @@ def released_pairwise_group_loss(
     groups = slice(None) if rows is None else rows
     centroid = _Centroid.apply(images.embedding, texts.embedding)
     inner = contrast_joint(images, texts, centroid, inner_temperature, groups)
-    return weigh(pairwise_outer(images, texts, temperature, groups), inner, 1 - alpha)
+    return weigh(contrast_both(images, texts, temperature, groups), inner, 1 - alpha)
 
 
 class _Centroid(torch.autograd.Function):
