@@ -45,19 +45,23 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
     Returns:
         A function from an embedder to one row per item and metric, with the columns of `item_table`.
     """
-    if config.evaluation == "benchmarks":
-        return _benchmarks(config, tell)
+    parts: list[Evaluation] = []
     if config.evaluation == "own":
-        return _own(config, column_names, tell)
-    sandbox = SandboxEvaluation(config.evaluation_items, seed)
-    if config.dataset != SANDBOX or not config.keyword_negatives:
-        return sandbox
-    concepts, keywords = config.keyword_negatives, _sandbox_concepts(config, seed)
+        parts.append(_own(config, column_names, tell))
+    elif config.evaluation == SANDBOX:
+        parts += _sandbox(config, seed)
+    if config.evaluation_benchmarks or config.evaluation_data:
+        parts.append(_benchmarks(config, tell))
+    return lambda embedder: pd.concat([evaluate(embedder) for evaluate in parts], ignore_index=True)
 
-    def evaluate(embedder: Embedder) -> pd.DataFrame:
-        return pd.concat([sandbox(embedder), keywords.keywords(embedder, concepts)], ignore_index=True)
 
-    return evaluate
+def _sandbox(config: ExperimentConfig, seed: int) -> list[Evaluation]:
+    """The sandbox's sets, and where its rows have keyword negatives those of the keywords."""
+    parts: list[Evaluation] = [SandboxEvaluation(config.evaluation_items, seed)]
+    if config.dataset == SANDBOX and config.keyword_negatives:
+        keywords = _sandbox_concepts(config, seed)
+        parts.append(lambda embedder: keywords.keywords(embedder, config.keyword_negatives))
+    return parts
 
 
 def prepare_concepts(
@@ -79,6 +83,8 @@ def prepare_concepts(
     Raises:
         ValueError: for an evaluation that has no concepts, or a concept that the keywords do not have.
     """
+    if config.evaluation == SANDBOX and config.evaluation_benchmarks:
+        raise ValueError("evaluation_benchmarks: concepts are asked of the sandbox alone. Leave it out.")
     if config.evaluation == SANDBOX:
         asked = _sandbox_concepts(config, seed)
         asked.check(concepts)

@@ -162,11 +162,12 @@ class ExperimentConfig:
         metadata={"help": "'sandbox', 'benchmarks', or 'own': retrieval and caption choice on a set of yours."},
     )
     evaluation_benchmarks: list[str] = field(
-        default_factory=list, metadata={"help": "For 'benchmarks': their names, as `hfcomp evaluate --list` has them."}
+        default_factory=list,
+        metadata={"help": "Names, as `hfcomp evaluate --list` has them; with 'sandbox' or 'own' scored beside it."},
     )
     evaluation_data: list[str] = field(
         default_factory=list,
-        metadata={"help": "For 'benchmarks': NAME=DIR, folders with their data; the others come from the Hub."},
+        metadata={"help": "NAME=DIR, folders with the data of benchmarks; the others come from the Hub."},
     )
     evaluation_dataset: str | None = field(
         default=None, metadata={"help": "For 'own': folder, file or Hub id. Unset: the training set's."}

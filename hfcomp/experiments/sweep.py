@@ -32,7 +32,7 @@ from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep_file import find_report, read_sweep_file
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, measures_of, part_name, summarize_sweep
-from hfcomp.experiments.sweep_variants import Variant, read_part, read_variant
+from hfcomp.experiments.sweep_variants import Variant, read_part, read_variants
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     `embeddings`, variants whose embeddings are followed through training (`EmbeddingPlan`). A setting changes what all
     its variants are trained on or how; a variant changes fields of the trainer only, or with `objective` the trainer
     itself. Fields that another trainer does not have are then dropped, which is told. A variant with `control:
-    random-spans` (or `shuffled`) trains that control of itself.
+    random-spans` (or `shuffled`) trains that control of itself. One with
+    `after`, a variant above it, starts from the model which that one left under the same setting and seed. `contrasts`
+    (name to `with` and `without`, lists of variants or `base`) are differences of means: what a part gives on average.
 
     Args:
         name: of the recipe, used unless `arguments` holds `--config`.
@@ -84,16 +86,21 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     if "output_dir" not in overridden:
         recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
     recipe.given["report"] = values
-    variants = {key: read_variant(own, name=key, file=str(path)) for key, own in values["variants"].items()}
+    variants = read_variants(values["variants"], file=str(path))
     parts, notes = _parts(name, arguments, values, variants)
     usual = (None, recipe.experiment.objective)
     other = {key: one.objective for key, one in variants.items() if one.objective not in usual}
     controls = {key: one.control for key, one in variants.items() if one.control}
     names = list(values["settings"]), values["seeds"], list(variants)
     shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
-    plan = SweepPlan(*names, reference=values["reference"], objectives=other, controls=controls, **shown)
+    how = {"objectives": other, "controls": controls, "contrasts": values.get("contrasts") or {}}
+    how["after"] = {key: one.after for key, one in variants.items() if one.after}
+    plan = SweepPlan(*names, reference=values["reference"], **how, **shown)
     where = f"{path}: embeddings"
     embeddings = read_embedding_plan(values.get("embeddings"), plan.variants, where=where)
+    followed = [name for name in (embeddings.variants if embeddings else []) if name in plan.after]
+    if followed:
+        raise ValueError(f"{where}: {followed[0]} starts from {plan.after[followed[0]]}, expected one from the base.")
     sweep = Sweep(recipe, plan, parts, embeddings, notes)
     if embeddings is not None:
         check_source(sweep.first(plan.reference).experiment, where=where)
@@ -227,10 +234,11 @@ def _train(
     for variant, run in runs.items():
         name = run.name
         models[name] = folder / name
+        after = sweep.plan.after.get(variant)
         if variant in followed:
             costs.append(paths.train(variant, run, folder / name))
         else:
-            costs.append(run.train(models["base"], folder / name))
+            costs.append(run.train(models[part_name(setting, seed, after) if after else "base"], folder / name))
     return costs
 
 

@@ -15,7 +15,9 @@ from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.recipes import recipes_folder
 
 NEEDED = ("seeds", "settings", "variants", "reference")
-KEYS = (*NEEDED, "logged", "benchmarks", "embeddings")
+KEYS = (*NEEDED, "logged", "benchmarks", "embeddings", "contrasts")
+# What a variant may set beside the fields of its trainer.
+OF_VARIANTS = ("objective", "control", "after")
 # Names become folders, and parts of the names of models.
 NAME = re.compile(r"\w[\w.+-]*")
 TAKEN = ("base", "evaluation")
@@ -97,6 +99,7 @@ def read_sweep_file(path: Path, *, known: Collection[str], overridden: Collectio
     _check_settings(values["settings"], path, known, overridden)
     if values["reference"] not in list(values["variants"]):
         raise ValueError(f"{path}: reference {values['reference']!r} is none of {', '.join(values['variants'])}.")
+    _check_contrasts(values.get("contrasts") or {}, list(values["variants"]), f"{path}: contrasts")
     for key in ("logged", "benchmarks"):
         listed = values.get(key) or []
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
@@ -139,13 +142,27 @@ def _check_parts(parts: Any, where: str, *, only_trainer: bool = False) -> None:
                 f"quotes where YAML reads another thing than a text, and none of {', '.join(TAKEN)}."
             )
         for key in part or {}:
-            if only_trainer and key in ("objective", "control"):
+            if only_trainer and key in OF_VARIANTS:
                 continue
             if key in SHARED_FIELDS or str(key).startswith(SHARED_PREFIXES):
                 raise ValueError(f"{where}: {name}: {key} is the same for all runs of a sweep. Set it for the recipe.")
             if only_trainer and key in experiment | STEP_FIELDS:
                 what = "the steps" if key in STEP_FIELDS else "the rows or batches"
                 raise ValueError(f"{where}: {name}: {key} changes {what}. Make it a setting.")
+
+
+def _check_contrasts(contrasts: Any, variants: list[str], where: str) -> None:
+    form = "name: {with: [variants], without: [variants]}"
+    if not isinstance(contrasts, dict):
+        raise ValueError(f"{where}: found {contrasts!r}, expected {form}.")
+    known = ["base", *variants]
+    for name, sides in contrasts.items():
+        if not isinstance(sides, dict) or set(sides) != {"with", "without"}:
+            raise ValueError(f"{where}: {name}: found {sides!r}, expected {form}.")
+        for side, names in sides.items():
+            if not isinstance(names, list) or not names or not all(one in known for one in names):
+                expected = f"a list of any of {', '.join(known)}"
+                raise ValueError(f"{where}: {name}: {side}: found {names!r}, expected {expected}.")
 
 
 def _check_settings(settings: dict[str, Any], path: Path, known: Collection[str], overridden: Collection[str]) -> None:

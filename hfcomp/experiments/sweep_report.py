@@ -52,7 +52,8 @@ def write_sweep(
     parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", LEGEND, ""]
     parts += _objectives(plan, facts["config"]["objective"])
     parts += _controls(plan, facts["method"])
-    for sheet in (*_full_sheets(plan, results), _costs(plan, stages)):
+    parts += _starts(plan)
+    for sheet in (*_full_sheets(plan, results), *_contrasts(plan, results), _costs(plan, stages)):
         parts += [f"## {sheet.title}", "", *markdown_table(sheet), ""]
     parts += further
     if facts["notes"]:
@@ -68,7 +69,9 @@ def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any],
         console.print(Text(f"{variant}: trains {objective.partition(':')[2]}"))
     for variant, control in plan.controls.items():
         console.print(Text(f"{variant}: {MEANINGS[control].format(method=facts['method'])}"))
-    for sheet in _short_sheets(plan, results):
+    for variant, other in plan.after.items():
+        console.print(Text(f"{variant}: starts from {other}, whose steps are on top of its own"))
+    for sheet in (*_short_sheets(plan, results), *_contrasts(plan, results, short=True)):
         console.print(Text(f"\n{sheet.title}", style="bold"))
         console.print(terminal_table(sheet))
     console.print(Text(f"\n{LEGEND}"))
@@ -91,6 +94,38 @@ def _controls(plan: SweepPlan, method: str) -> list[str]:
     return ["## Controls", "", *lines, ""] if lines else []
 
 
+def _starts(plan: SweepPlan) -> list[str]:
+    """Which variants do not start from the base."""
+    lines = [f"- {escaped(name)} starts from {escaped(of)}" for name, of in plan.after.items()]
+    return (
+        ["## Starts", "", *lines, "", "Their steps are on top of those of what they start from.", ""] if lines else []
+    )
+
+
+def _contrasts(plan: SweepPlan, results: dict[str, Any], *, short: bool = False) -> Iterator[Sheet]:
+    """What a part gives: the mean of the variants with it less that of those without; in short, without its p."""
+    if not plan.contrasts:
+        return
+    measures = results["measures"]
+    labels = short_names(measures) if short else measures
+    for setting in plan.settings:
+        found = results["contrasts"][setting]
+        rows = []
+        for measure, label in zip(measures, labels, strict=True):
+            changes = [found[name][measure] for name in plan.contrasts]
+            rows.append([label, *(points(change) if short else _with_p(change) for change in changes)])
+        if short:
+            yield Sheet(f"{setting}: contrasts", ["", *plan.contrasts], rows)
+            continue
+        sides = [[name, " + ".join(of["with"]), " + ".join(of["without"])] for name, of in plan.contrasts.items()]
+        yield Sheet(f"{setting}: contrasts, mean of", ["contrast", "with", "minus without"], sides)
+        yield Sheet(f"{setting}: contrasts", ["measure", *plan.contrasts], rows)
+
+
+def _with_p(change: dict[str, float]) -> str:
+    return f"{points(change)} p {_p(change['p'])}"
+
+
 def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
     for setting in plan.settings:
         variants = results["settings"][setting]
@@ -101,7 +136,7 @@ def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
             row = [f"{percent(found[name]['value'])} ({_range(found[name])})" for name in plan.variants]
             shares.append([measure, percent(results["base"][measure]), *row])
             minus = [found[name]["minus"] for name in compared]
-            changes.append([measure, *(f"{points(change)} p {_p(change['p'])}" for change in minus)])
+            changes.append([measure, *map(_with_p, minus)])
         for metric in plan.logged:
             row = [_logged(variants[name]["logged"][metric], 3) for name in plan.variants]
             shares.append([f"mean {metric} in training", "", *row])

@@ -31,6 +31,8 @@ class SweepPlan:
         benchmarks: those that the tables show; none means all.
         objectives: variant to `module:class`, for those that train another one than the recipe's.
         controls: variant to control, for those that are one.
+        after: variant to the one whose model it starts from, for those that do not start from the base.
+        contrasts: name to two lists of variants or `base`, `with` and `without`.
     """
 
     settings: list[str]
@@ -41,6 +43,8 @@ class SweepPlan:
     benchmarks: list[str]
     objectives: dict[str, str] = field(default_factory=dict)
     controls: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+    contrasts: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     def is_first(self, setting: str, seed: int) -> bool:
         """Whether these are the first setting and the first seed."""
@@ -109,7 +113,8 @@ def summarize_sweep(items: pd.DataFrame, plan: SweepPlan, folder: Path) -> dict[
     Returns:
         `measures` (their names), `base` (measure to value) and `settings`: setting to variant to `measures` (measure
         to `value`, `lowest`, `highest`, `seeds`, and but for the reference `minus` with `value`, `low`, `high`, `p`)
-        and `logged` (metric to mean). Shares are in 0..1.
+        and `logged` (metric to mean); `contrasts`: setting to contrast to measure to the same as `minus`, the mean of
+        the variants with something less that of those without. Shares are in 0..1.
     """
     measures = measures_of(items, plan.benchmarks)
     bootstrap = ImageBootstrap(items.loc[items["model"] == "base", "image_id"])
@@ -117,11 +122,12 @@ def summarize_sweep(items: pd.DataFrame, plan: SweepPlan, folder: Path) -> dict[
     images = tables["base"]["image_id"]
     values = {name: table["value"].reindex(images.index) for name, table in tables.items()}
     settings: dict[str, Any] = {}
+    contrasts: dict[str, Any] = {}
     for setting in plan.settings:
         by_seed = {
             variant: [values[part_name(setting, seed, variant)] for seed in plan.seeds] for variant in plan.variants
         }
-        averaged = {variant: sum(seeds) / len(seeds) for variant, seeds in by_seed.items()}
+        averaged = {variant: _average(seeds) for variant, seeds in by_seed.items()}
         settings[setting] = {}
         for variant in plan.variants:
             found = {measure.name: _over_seeds(by_seed[variant], measure) for measure in measures}
@@ -131,8 +137,19 @@ def summarize_sweep(items: pd.DataFrame, plan: SweepPlan, folder: Path) -> dict[
                     found[measure.name]["minus"] = _difference(change, images, measure, bootstrap)
             logged = {metric: _logged(folder, plan, setting, variant, metric) for metric in plan.logged}
             settings[setting][variant] = {"measures": found, "logged": logged}
+        averaged["base"] = values["base"]
+        contrasts[setting] = {}
+        for name, sides in plan.contrasts.items():
+            there, not_there = (_average([averaged[one] for one in sides[side]]) for side in ("with", "without"))
+            change = there - not_there
+            contrasts[setting][name] = {one.name: _difference(change, images, one, bootstrap) for one in measures}
     base = {measure.name: _mean(values["base"], measure) for measure in measures}
-    return {"measures": [measure.name for measure in measures], "base": base, "settings": settings}
+    names = [measure.name for measure in measures]
+    return {"measures": names, "base": base, "settings": settings, "contrasts": contrasts}
+
+
+def _average(tables: list[pd.Series]) -> pd.Series:
+    return sum(tables) / len(tables)
 
 
 def _mean(values: pd.Series, measure: Measure) -> float:

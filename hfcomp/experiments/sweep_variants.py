@@ -28,19 +28,44 @@ class Variant:
         fields: of its trainer's config.
         where: what errors call its place.
         control: what is trained in its place, by name.
+        after: the variant whose model it starts from; `None` for the base.
     """
 
     objective: str | None
     fields: dict[str, Any]
     where: str
     control: str | None = None
+    after: str | None = None
+
+
+def read_variants(found: dict[str, dict[str, Any] | None], *, file: str) -> dict[str, Variant]:
+    """The variants of a sweep's file, in its order, which is that of training.
+
+    Args:
+        found: name to fields.
+        file: of the sweep.
+
+    Raises:
+        ValueError: as `read_variant`, and for one that comes after a variant that is not above it.
+    """
+    variants: dict[str, Variant] = {}
+    for name, own in found.items():
+        variants[name] = variant = read_variant(own, name=name, file=file)
+        above = [other for other in variants if other != name]
+        if variant.after is not None and variant.after not in above:
+            listed = ", ".join(above) or "none"
+            raise ValueError(
+                f"{variant.where}: after: found {variant.after!r}, expected a variant above it: {listed}."
+            )
+    return variants
 
 
 def read_variant(found: dict[str, Any] | None, *, name: str, file: str) -> Variant:
     """A variant of a sweep's file.
 
     Args:
-        found: its fields, with `objective` where it trains another one, and `control` where it is one.
+        found: its fields, with `objective` where it trains another one, `control` where it is one, and `after` where
+            it starts from the model of another.
         name: of the variant.
         file: of the sweep.
 
@@ -48,11 +73,11 @@ def read_variant(found: dict[str, Any] | None, *, name: str, file: str) -> Varia
         ValueError: for an objective that cannot be imported or is no trainer, and an unknown control.
     """
     own, where = dict(found or {}), f"{file}: variants: {name}"
-    control = own.pop("control", None)
+    control, after = own.pop("control", None), own.pop("after", None)
     if control is not None and control not in ROW_CONTROLS:
         raise ValueError(f"{where}: control: found {control!r}, expected one of {', '.join(ROW_CONTROLS)}.")
     if "objective" not in own:
-        return Variant(None, own, where, control)
+        return Variant(None, own, where, control, after)
     objective = own.pop("objective")
     if not isinstance(objective, str):
         raise ValueError(f"{where}: objective: found {objective!r}, expected module:class of a trainer.")
@@ -60,7 +85,7 @@ def read_variant(found: dict[str, Any] | None, *, name: str, file: str) -> Varia
         trainer_class(objective)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-    return Variant(objective, own, where, control)
+    return Variant(objective, own, where, control, after)
 
 
 def read_part(

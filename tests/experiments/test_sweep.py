@@ -167,6 +167,23 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
     assert results["base"]["mean"] == 0
 
 
+def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
+    line = ("composition", "all", "choice")
+    tables = [
+        outcomes("base", {line: [0, 0, 1, 1]}),
+        outcomes("s/1/a", {line: [1, 0, 1, 1]}),
+        outcomes("s/1/b", {line: [1, 1, 1, 1]}),
+        outcomes("s/1/c", {line: [0, 0, 0, 1]}),
+    ]
+    contrasts = {"part": {"with": ["a", "b"], "without": ["base", "c"]}, "none": {"with": ["a"], "without": ["a"]}}
+    plan = SweepPlan(["s"], [1], ["a", "b", "c"], "a", logged=[], benchmarks=[], contrasts=contrasts)
+    found = summarize_sweep(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
+    part, none = (found[name]["drawn: choice"] for name in ("part", "none"))
+    assert part["value"] == pytest.approx((3 / 4 + 1) / 2 - (2 / 4 + 1 / 4) / 2)
+    assert part["low"] < part["value"] < part["high"] and 0 < part["p"] <= 1
+    assert none["value"] == 0 and none["p"] == 1
+
+
 def test_a_benchmark_that_was_not_evaluated_is_named():
     items = outcomes("base", {("general", "all", "recall@1"): [1.0] * 3})
     plan = SweepPlan(["clean"], [1], ["none"], reference="none", logged=[], benchmarks=["drawn", "sandbx"])

@@ -82,6 +82,29 @@ def test_the_recipes_own_objective_is_no_other(tmp_path):
             {"variants": {"plain": {"control": "plain"}}},
             "plain: control: found 'plain', expected one of",
         ),
+        (
+            {"variants": {"one": {"after": "plain"}, "plain": {}}},
+            "one: after: found 'plain', expected a variant above",
+        ),
+        (
+            {"contrasts": {"part": {"with": ["plain"]}}},
+            "contrasts: part: found {'with': ['plain']}, expected name: {with",
+        ),
+        (
+            {"contrasts": {"part": {"with": ["plain"], "without": ["cemnt"]}}},
+            "part: without: found ['cemnt'], expected",
+        ),
+        (
+            {"contrasts": {"part": {"with": [], "without": ["base"]}}},
+            "part: with: found [], expected a list of any of b",
+        ),
+        (
+            {
+                "variants": {"cement": {}, "plain": {"after": "cement"}},
+                "embeddings": {"variants": ["plain"]},
+            },
+            "embeddings: plain starts from cement, expected one from the base",
+        ),
         ({"settings": {"all": {"control": "shuffled"}}}, "settings: all: unknown field 'control'"),
         ({"settings": {"all": {"objective": INFO_NCE}}}, "settings: all: objective is the same for all runs"),
     ],
@@ -146,6 +169,35 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path, mon
     plan = replace(sweep.plan, objectives={})
     write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts={**FACTS, "method": "C2LIP"})
     assert "- spans: C2LIP with runs of a caption's words" in (tmp_path / "report.md").read_text()
+
+
+def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, monkeypatch, capsys):
+    trained = []
+    monkeypatch.setattr(Run, "train", lambda self, start, folder: trained.append((self.name, start)))
+    values = {"seeds": [1, 2], "variants": {"cement": {}, "after it": {"after": "cement"}, "plain": {}}}
+    sweep = read(tmp_path, "--dataset_rows", "40", **values)
+    models = {"base": "any"}
+    for seed in (1, 2):
+        sweep_module._train(sweep, "all", seed, tmp_path, models, open_session({"use_cpu": True}))
+    starts = dict(trained)
+    assert (
+        starts["all/1/after it"] == tmp_path / "all/1/cement" and starts["all/2/after it"] == tmp_path / "all/2/cement"
+    )
+    assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"any"}
+    write_sweep(tmp_path, sweep.plan, made_up(sweep.plan), stages=_costs(sweep.plan), facts=FACTS)
+    assert "- after it starts from cement\n" in (tmp_path / "report.md").read_text()
+    print_sweep(sweep.plan, made_up(sweep.plan), FACTS, tmp_path)
+    assert "after it: starts from cement" in capsys.readouterr().out
+
+
+def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
+    plan = read(tmp_path, contrasts={"method": {"with": ["cement"], "without": ["plain", "base"]}}).plan
+    results = made_up(plan) | {"contrasts": {"all": {"method": {"m": MEASURE["minus"]}}}}
+    write_sweep(tmp_path, plan, results, stages=_costs(plan), facts=FACTS)
+    report = (tmp_path / "report.md").read_text()
+    assert "| method | cement | plain + base |" in report and "| m | +10.0 [-20.0, +40.0] p 0.500 |" in report
+    print_sweep(plan, results, FACTS, tmp_path)
+    assert re.search(r"all: contrasts.*^m +\+10\.0 \[-20\.0, \+40\.0\] *$", capsys.readouterr().out, re.M | re.S)
 
 
 def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path, monkeypatch):
