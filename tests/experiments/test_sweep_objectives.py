@@ -174,20 +174,20 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path, mon
 def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, monkeypatch, capsys):
     trained = []
     monkeypatch.setattr(Run, "train", lambda self, start, folder: trained.append((self.name, start)))
-    values = {"seeds": [1, 2], "variants": {"cement": {}, "after it": {"after": "cement"}, "plain": {}}}
+    values = {"seeds": [1, 2], "variants": {"cement": {}, "after_it": {"after": "cement"}, "plain": {}}}
     sweep = read(tmp_path, "--dataset_rows", "40", **values)
     models = {"base": "any"}
     for seed in (1, 2):
         sweep_module._train(sweep, "all", seed, tmp_path, models, open_session({"use_cpu": True}))
     starts = dict(trained)
     assert (
-        starts["all/1/after it"] == tmp_path / "all/1/cement" and starts["all/2/after it"] == tmp_path / "all/2/cement"
+        starts["all/1/after_it"] == tmp_path / "all/1/cement" and starts["all/2/after_it"] == tmp_path / "all/2/cement"
     )
     assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"any"}
     write_sweep(tmp_path, sweep.plan, made_up(sweep.plan), stages=_costs(sweep.plan), facts=FACTS)
-    assert "- after it starts from cement\n" in (tmp_path / "report.md").read_text()
+    assert "- after_it starts from cement\n" in (tmp_path / "report.md").read_text()
     print_sweep(sweep.plan, made_up(sweep.plan), FACTS, tmp_path)
-    assert "after it: starts from cement" in capsys.readouterr().out
+    assert "after_it: starts from cement" in capsys.readouterr().out
 
 
 def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
