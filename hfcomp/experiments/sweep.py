@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -222,14 +223,12 @@ def _train(
 ) -> list[StageSummary]:
     """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
 
-    Rows are made with as many negatives as any variant reads.
-
     Raises:
         ValueError: for a variant that is a control which says nothing about the method.
     """
-    rows = load_rows(max((sweep.parts[setting, seed, one] for one in sweep.plan.variants), key=num_negatives), session)
+    rows = _rows(sweep, setting, seed, session)
     followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
-    runs = {variant: _run(sweep, setting, seed, variant, rows) for variant in sweep.plan.variants}
+    runs = {variant: _run(sweep, setting, seed, variant, rows[variant]) for variant in sweep.plan.variants}
     costs = []
     for variant, run in runs.items():
         name = run.name
@@ -240,6 +239,19 @@ def _train(
         else:
             costs.append(run.train(models[part_name(setting, seed, after) if after else "base"], folder / name))
     return costs
+
+
+def _rows(sweep: Sweep, setting: str, seed: int, session: Session) -> dict[str, Any]:
+    """The rows of each variant: the same, with as many negatives as any of them reads, but for names of columns."""
+    kinds: dict[str, list[str]] = {}
+    for variant in sweep.plan.variants:
+        names = sweep.parts[setting, seed, variant].trainer_arguments.get("column_names")
+        kinds.setdefault(json.dumps(names, sort_keys=True), []).append(variant)
+    found: dict[str, Any] = {}
+    for variants in kinds.values():
+        most = max((sweep.parts[setting, seed, one] for one in variants), key=num_negatives)
+        found |= dict.fromkeys(variants, load_rows(most, session))
+    return found
 
 
 def _run(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Run:

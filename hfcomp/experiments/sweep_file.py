@@ -17,7 +17,7 @@ from hfcomp.experiments.recipes import recipes_folder
 NEEDED = ("seeds", "settings", "variants", "reference")
 KEYS = (*NEEDED, "logged", "benchmarks", "embeddings", "contrasts")
 # What a variant may set beside the fields of its trainer.
-OF_VARIANTS = ("objective", "control", "after")
+OF_VARIANTS = ("objective", "control", "after", "column_names")
 # Names become folders, and parts of the names of models.
 NAME = re.compile(r"\w[\w.+-]*")
 TAKEN = ("base", "evaluation")

@@ -190,6 +190,16 @@ def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, m
     assert "after_it: starts from cement" in capsys.readouterr().out
 
 
+def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
+    """The alignment of texts needs the caption that the groups' trainer has exchanged for the generalised one."""
+    align = {"objective": "hfcomp.trainers.text_alignment:TextAlignmentTrainer", "column_names": {}}
+    values = {"settings": {"all": {}}, "variants": {"groups": {}, "more": {}, "align": align}, "reference": "groups"}
+    sweep = read(tmp_path, "--dataset_rows", "40", recipe="clear_glass", **values)
+    rows = sweep_module._rows(sweep, "all", 1, open_session({"use_cpu": True}))
+    assert rows["groups"] is rows["more"] and rows["groups"]["image_id"][:] == rows["align"]["image_id"][:]
+    assert rows["groups"]["caption"][:] == rows["align"]["generalised_caption"][:] != rows["align"]["caption"][:]
+
+
 def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
     plan = read(tmp_path, contrasts={"method": {"with": ["cement"], "without": ["plain", "base"]}}).plan
     results = made_up(plan) | {"contrasts": {"all": {"method": {"m": MEASURE["minus"]}}}}
