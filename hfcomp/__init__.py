@@ -29,6 +29,7 @@ _MODULES = {
         "negative_margin_loss",
         "pairwise_group_loss",
         "perturb_image",
+        "radial_entailment_loss",
         "positive_margin_loss",
         "replaced_negative_loss",
         "sigmoid_loss",
@@ -46,6 +47,7 @@ _MODULES = {
     "hfcomp.trainers.clear_glass_released": ("ClearGlassReleasedConfig", "ClearGlassReleasedTrainer"),
     "hfcomp.trainers.dcl": ("DCLConfig", "DCLTrainer"),
     "hfcomp.trainers.hard_negatives": ("HardNegativesConfig", "HardNegativesTrainer"),
+    "hfcomp.trainers.hierarcaps": ("HierarCapsConfig", "HierarCapsTrainer"),
     "hfcomp.trainers.info_nce": ("InfoNCEConfig", "InfoNCETrainer"),
     "hfcomp.trainers.text_alignment": ("TextAlignmentConfig", "TextAlignmentTrainer"),
     "hfcomp.trainers.triplet_clip": ("TripletClipConfig", "TripletClipTrainer"),
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from hfcomp.losses import pairwise_group_loss as pairwise_group_loss
     from hfcomp.losses import perturb_image as perturb_image
     from hfcomp.losses import positive_margin_loss as positive_margin_loss
+    from hfcomp.losses import radial_entailment_loss as radial_entailment_loss
     from hfcomp.losses import replaced_negative_loss as replaced_negative_loss
     from hfcomp.losses import sigmoid_loss as sigmoid_loss
     from hfcomp.losses import static_margin as static_margin
@@ -115,6 +118,8 @@ if TYPE_CHECKING:
     from hfcomp.trainers.dcl import DCLTrainer as DCLTrainer
     from hfcomp.trainers.hard_negatives import HardNegativesConfig as HardNegativesConfig
     from hfcomp.trainers.hard_negatives import HardNegativesTrainer as HardNegativesTrainer
+    from hfcomp.trainers.hierarcaps import HierarCapsConfig as HierarCapsConfig
+    from hfcomp.trainers.hierarcaps import HierarCapsTrainer as HierarCapsTrainer
     from hfcomp.trainers.info_nce import InfoNCEConfig as InfoNCEConfig
     from hfcomp.trainers.info_nce import InfoNCETrainer as InfoNCETrainer
     from hfcomp.trainers.text_alignment import TextAlignmentConfig as TextAlignmentConfig

@@ -90,8 +90,8 @@ class GroupReport:
             ),
             (
                 self.repeated,
-                f"{len(self.repeated):,} groups have fewer rows than the {self.pairs_per_group} pairs of a batch "
-                f"({_first(self.repeated)}); their rows are repeated, and the repeats masked.",
+                f"{len(self.repeated):,} groups have fewer rows than the {self.pairs_per_group} pairs that each "
+                f"shows ({_first(self.repeated)}); their rows are repeated, and the repeats masked.",
             ),
         ]
         return [line for found, line in lines if found]

@@ -48,9 +48,9 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
     parts: list[Evaluation] = []
     if config.evaluation == "own":
         parts.append(_own(config, column_names, tell))
-    elif config.evaluation == SANDBOX:
+    if config.evaluation.startswith(SANDBOX):
         parts += _sandbox(config, seed)
-    if config.evaluation_benchmarks or config.evaluation_data:
+    if config.evaluation.endswith("benchmarks"):
         parts.append(_benchmarks(config, tell))
     return lambda embedder: pd.concat([evaluate(embedder) for evaluate in parts], ignore_index=True)
 
@@ -83,8 +83,6 @@ def prepare_concepts(
     Raises:
         ValueError: for an evaluation that has no concepts, or a concept that the keywords do not have.
     """
-    if config.evaluation == SANDBOX and config.evaluation_benchmarks:
-        raise ValueError("evaluation_benchmarks: concepts are asked of the sandbox alone. Leave it out.")
     if config.evaluation == SANDBOX:
         asked = _sandbox_concepts(config, seed)
         asked.check(concepts)

@@ -11,7 +11,7 @@ from hfcomp.negatives.keyword_matching import MATCHINGS
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
-EVALUATIONS = (SANDBOX, "benchmarks", "own")
+EVALUATIONS = (SANDBOX, f"{SANDBOX}+benchmarks", "benchmarks", "own")
 CAPTIONS = ("longest", "all")
 CONTROLS = ("plain", "same-batch", "shuffled", "random-spans", "equal-images")
 NOISE_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
@@ -159,15 +159,18 @@ class ExperimentConfig:
     )
     evaluation: str = field(
         default=SANDBOX,
-        metadata={"help": "'sandbox', 'benchmarks', or 'own': retrieval and caption choice on a set of yours."},
+        metadata={
+            "help": "'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and "
+            "caption choice on a set of yours."
+        },
     )
     evaluation_benchmarks: list[str] = field(
         default_factory=list,
-        metadata={"help": "Names, as `hfcomp evaluate --list` has them; with 'sandbox' or 'own' scored beside it."},
+        metadata={"help": "For 'benchmarks': their names, as `hfcomp evaluate --list` has them."},
     )
     evaluation_data: list[str] = field(
         default_factory=list,
-        metadata={"help": "NAME=DIR, folders with the data of benchmarks; the others come from the Hub."},
+        metadata={"help": "For 'benchmarks': NAME=DIR, folders with their data; the others come from the Hub."},
     )
     evaluation_dataset: str | None = field(
         default=None, metadata={"help": "For 'own': folder, file or Hub id. Unset: the training set's."}
@@ -206,9 +209,9 @@ class ExperimentConfig:
             )
         for name in PATH_FIELDS:
             setattr(self, name, _expanded(getattr(self, name), name))
-        if self.evaluation == "benchmarks" and not self.evaluation_benchmarks:
+        if self.evaluation.endswith("benchmarks") and not self.evaluation_benchmarks:
             raise ValueError(
-                "evaluation: benchmarks needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
+                f"evaluation: {self.evaluation} needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
             )
 
     def _check_streaming(self) -> None:

@@ -77,8 +77,17 @@ def prepare(recipe: Recipe, session: Session) -> Evaluation:
 
 
 def prepare_base(recipe: Recipe) -> None:
-    """Looks for the base, so that a mistyped name costs nothing."""
+    """Looks for the base, so that a mistyped name costs nothing.
+
+    Raises:
+        FileNotFoundError: for a path, and no Hub id, that is no folder.
+    """
     config = recipe.experiment
+    if config.model and config.model.count("/") > 1 and not Path(config.model).is_dir():
+        raise FileNotFoundError(
+            f"model={config.model} is no folder. If another recipe leaves it there, run that one first; else pass "
+            "--model with a Hub id or a folder."
+        )
     if config.model:
         AutoProcessor.from_pretrained(config.model)
     elif config.fresh_model not in SANDBOX_MODELS:
@@ -209,7 +218,8 @@ def run_facts(recipe: Recipe, session: Session) -> dict[str, Any]:
     """What a report says beside its numbers."""
     config = recipe.experiment
     made_here = None if config.model else config.fresh_model
-    drawn = SANDBOX in (config.dataset, config.evaluation) or made_here in SANDBOX_MODELS
+    on_drawn = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
+    drawn = on_drawn or made_here in SANDBOX_MODELS
     one_seed = "One seed: differences between seeds are not shown."
     return {
         "hfcomp_version": __version__,

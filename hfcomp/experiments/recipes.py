@@ -138,7 +138,7 @@ def read_recipe(
             f"{path}: hard_images={experiment.hard_images} finds neighbours that nobody reads. Set num_neighbours, or "
             "leave hard_images out."
         )
-    if "model" in overridden and values.get("dataset") == SANDBOX:
+    if "model" in overridden and "model" not in values and values.get("dataset") == SANDBOX:
         raise ValueError(
             f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
             f"For a model of your own start from another recipe: --config {_for_other_models(path)} --dataset <yours>."

@@ -6,6 +6,7 @@ from hfcomp.losses.ce_clip import ce_clip_loss
 from hfcomp.losses.cement import cement_loss
 from hfcomp.losses.concept_info_nce import concept_info_nce_loss, cross_attended_info_nce_loss
 from hfcomp.losses.dcl import dcl_loss
+from hfcomp.losses.entailment import radial_entailment_loss
 from hfcomp.losses.group_centroid import centroid_group_loss
 from hfcomp.losses.group_pairwise import pairwise_group_loss
 from hfcomp.losses.info_nce import info_nce_loss
@@ -35,6 +36,7 @@ __all__ = [
     "negative_margin_loss",
     "pairwise_group_loss",
     "perturb_image",
+    "radial_entailment_loss",
     "positive_margin_loss",
     "replaced_negative_loss",
     "sigmoid_loss",

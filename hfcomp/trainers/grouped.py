@@ -10,6 +10,7 @@ from torch.utils.data import Sampler
 from transformers.utils import logging
 
 from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
+from hfcomp.data.level_names import level_columns, level_names
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, world_size
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
@@ -59,7 +60,8 @@ class GroupedTrainer(CompositionalTrainer):
 
     Needs the columns `group` and `hard_negative_groups`. A process holds whole groups, so that `groups_per_batch` has
     to be a multiple of the number of processes. At the start the log says what an epoch is made of, and warnings say
-    what is missing for it. The draw depends on `data_seed` (unset: `seed`) and the epoch only.
+    what is missing for it, and which captions are names of concepts (`level_1` to `level_4` are read for that alone).
+    The draw depends on `data_seed` (unset: `seed`) and the epoch only.
 
     Evaluation sets are read in their own order and need neither column.
     """
@@ -77,14 +79,15 @@ class GroupedTrainer(CompositionalTrainer):
                 f"train_sampling_strategy={str(args.train_sampling_strategy)!r}: batches of groups have an order of "
                 "their own. Leave it at 'random'."
             )
-        rows = self._rows(dataset, args, GROUP_COLUMNS)
+        levels = level_columns(dataset, args.column_names)
+        rows = self._rows(dataset, args, tuple(dict.fromkeys((*GROUP_COLUMNS, *levels))))
         if rows is not None:
             columns = map(rows.column, GROUP_COLUMNS)
             groups = Groups.from_columns(*columns, minimum_size=args.minimum_group_size)
             sizes = {"groups_per_batch": args.groups_per_batch, "pairs_per_group": args.pairs_per_group}
             self.group_order = GroupOrder(groups, **sizes, seed=seed_of_order(args))
             logger.info(self.group_order.report.summary())
-            for line in self.group_order.report.missing():
+            for line in (*self.group_order.report.missing(), *_named_concepts(rows)):
                 logger.warning(line)
         return rows
 
@@ -125,3 +128,13 @@ class GroupedTrainer(CompositionalTrainer):
         if is_training:
             tell_epochs(loader)
         return loader
+
+
+def _named_concepts(rows: TrainingRows) -> list[str]:
+    """A line about captions that are names of concepts; empty where none is."""
+    named = level_names(rows, ("caption",))
+    return [
+        f"{len(named):,} of {len(rows):,} captions are the name of a concept, the first in row {row}: {said.text!r} "
+        f"(column {said.level!r}). A model that is trained on them cannot be tested on such names as unseen."
+        for row, said in list(named.items())[:1]
+    ]

@@ -18,7 +18,7 @@ class MovedShare:
     """The share of the trained weights whose value is no longer the one at the start, 0 to 1.
 
     Of each parameter evenly spaced entries are compared, at most `ENTRIES`, and stand for all of it: in ViT-B/32 with
-    302 parameters that is a copy of 3 MB and one comparison a line of the log, no matter how large the model is.
+    398 parameters that is a copy of 3 MB and one comparison a line of the log, no matter how large the model is.
 
     Args:
         model: its parameters with `requires_grad` are followed, from their values now. A run that is resumed is
@@ -31,15 +31,17 @@ class MovedShare:
 
     def value(self) -> float:
         """The share now; 0 when nothing is trained. It waits for the device once."""
-        weights = [parameter.numel() for parameter in self._trained]
-        if not weights:
+        if not self._trained:
             return 0.0
-        moved = []
+        shares = []
         for index, parameter in enumerate(self._trained):
             now = _entries(parameter)
             self._start[index] = self._start[index].to(now.device)
-            moved.append((now != self._start[index]).double().mean() * (parameter.numel() / sum(weights)))
-        return float(torch.stack(moved).sum())
+            # not in float64, which Apple's GPUs lack
+            shares.append((now != self._start[index]).float().mean())
+        sizes = [parameter.numel() for parameter in self._trained]
+        moved = zip(torch.stack(shares).tolist(), sizes, strict=True)
+        return sum(share * size for share, size in moved) / sum(sizes)
 
     def warn(self, share: float, learning_rate: float) -> None:
         """Warns of a run that has moved hardly any weight."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from transformers.utils import logging
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concept_tokens import concept_id
+from hfcomp.data.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
@@ -24,7 +25,6 @@ from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 logger = logging.get_logger(__name__)
 
 PAIR = ("caption", "generalised_caption")
-LEVELS = ("level_1", "level_2", "level_3", "level_4")
 # the loss knows images and concepts, here both are texts
 METRICS = {
     "loss_image_to_concept": "loss_caption_to_generalised",
@@ -43,7 +43,7 @@ class TextAlignmentConfig(CompositionalConfig):
     )
     allow_levels: bool = field(
         default=False,
-        metadata={"help": "Train on texts that are names of level_1 to level_4; otherwise they are refused."},
+        metadata={"help": "Train on texts that are names of group or level_1 to level_4; otherwise they are refused."},
     )
     leave_out_levels: bool = field(
         default=False, metadata={"help": "Leave rows with such a text out, and count them, in place of refusing them."}
@@ -117,9 +117,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
     as its own.
 
     The paper holds that a model never sees the names of the levels on which it is tested, but its released code
-    aligns captions with them. Here a text that is, but for upper case and white space, a name in the columns `level_1`
-    to `level_4` of the data set is refused, unless `allow_levels` is set; `leave_out_levels` leaves its row out. A set
-    without these columns is not checked.
+    aligns captions with them. Here a text that is, but for upper case, white space and stops around it, a name in the
+    columns `group` or `level_1` to `level_4` of the data set is refused, unless `allow_levels` is set;
+    `leave_out_levels` leaves its row out. A set without any of these columns cannot be checked, and a warning says so.
 
     The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
     texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each
@@ -144,7 +144,12 @@ class TextAlignmentTrainer(CompositionalTrainer):
         rows = self._rows(dataset, args)
         if rows is None or args.allow_levels:
             return rows
-        named = level_names(rows)
+        if not level_columns(rows.dataset, None):
+            logger.warning(
+                f"the data set has none of the columns {', '.join(LEVEL_COLUMNS)}: nothing tells whether a text is "
+                "the name of a concept that a test asks for."
+            )
+        named = level_names(rows, PAIR)
         if not named or args.leave_out_levels:
             return _without(rows, named)
         row, said = next(iter(named.items()))
@@ -181,42 +186,8 @@ class TextAlignmentTrainer(CompositionalTrainer):
         return self.report(loss, {ours: found[name] for name, ours in METRICS.items()}, f, return_outputs)
 
     def _rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
-        found = {*(getattr(dataset, "column_names", None) or ()), *(args.column_names or {})}
-        levels = (name for name in LEVELS if name in found)
+        levels = level_columns(dataset, args.column_names)
         return super()._rows(dataset, args, (*further, PAIR[1], *levels))
-
-
-class LevelName(NamedTuple):
-    """A text to train on that is the name of a level."""
-
-    column: str
-    text: str
-    level: str  # its column
-
-
-def level_names(rows: TrainingRows) -> dict[int, LevelName]:
-    """The rows of which a text to train on is, but for upper case and white space, the name of any row's level.
-
-    Args:
-        rows: with the columns of both texts, and those of `level_1` to `level_4` that there are.
-
-    Returns:
-        By row, in their order.
-    """
-    level_of: dict[str, str] = {}
-    for level in (name for name in LEVELS if name in rows.dataset.column_names):
-        for value in rows.column(level):
-            names = value if isinstance(value, list) else [value]
-            level_of |= {_plain(name): level for name in names if isinstance(name, str) and name.strip()}
-    if not level_of:
-        return {}
-    texts = zip(*map(rows.column, PAIR), strict=True)
-    return {
-        row: LevelName(column, text, level_of[_plain(text)])
-        for row, pair in enumerate(texts)
-        for column, text in zip(PAIR, pair, strict=True)
-        if isinstance(text, str) and _plain(text) in level_of
-    }
 
 
 def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
@@ -227,10 +198,6 @@ def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
     )
     kept = rows.dataset.select([row for row in range(len(rows)) if row not in named])
     return TrainingRows(kept, kept.column_names)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _text(row: dict[str, Any], column: str, name: int) -> str:

@@ -38,16 +38,14 @@ def test_retrieval_and_choice_of_the_held_out_split(source, clip):
     assert told == [f"evaluation: 9 rows of {source} (test), 9 with a negative"]
 
 
-def test_benchmarks_are_scored_beside_the_own_set(source, clip):
-    levels = "hfcomp.experiments.sandbox_levels:SANDBOX_LEVELS"
-    evaluate, _ = evaluation(source, evaluation_benchmarks=[levels])
-    items = evaluate(Embedder(clip, device="cpu"))
-    assert set(items["benchmark"]) > {"sandbox levels, hard"} and "caption choice" in set(items["metric"])
-
-
-def test_a_folder_of_a_benchmark_that_is_not_scored_is_no_silence(source, tmp_path):
-    with pytest.raises(ValueError, match="evaluation_data"):
-        evaluation(source, evaluation_data=[f"sugarcrepe={tmp_path}"])
+def test_benchmarks_are_scored_beside_the_sandbox(clip):
+    settings = {"objective": "x:y", "method": "m", "dataset": "sandbox", "batch_size": 2, "evaluation_items": 2}
+    levels = ["hfcomp.experiments.sandbox_levels:SANDBOX_LEVELS"]
+    config = ExperimentConfig(**settings, evaluation="sandbox+benchmarks", evaluation_benchmarks=levels)
+    items = prepare_evaluation(config, column_names=None, seed=0, tell=[].append)(Embedder(clip, device="cpu"))
+    assert {"sandbox retrieval", "sandbox levels", "sandbox levels, hard"} <= set(items["benchmark"])
+    with pytest.raises(ValueError, match=r"evaluation: sandbox\+benchmarks needs evaluation_benchmarks"):
+        ExperimentConfig(**settings, evaluation="sandbox+benchmarks")
 
 
 def test_the_values_are_those_of_the_scores(source, clip):

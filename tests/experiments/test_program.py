@@ -180,6 +180,7 @@ def test_a_wrong_value_of_the_objective_costs_no_training(tmp_path):
         ],
         ["--dataset", "ROWS"],
         ["--fresh_model", "vit_b32", "--clip_vocabulary", "nowhere"],
+        ["--config", "clear_glass/aligned_sandbox", "--model", "runs/nowhere/method"],
     ],
 )
 def test_a_mistyped_path_leaves_no_folder(tmp_path, words):

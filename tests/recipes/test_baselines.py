@@ -32,6 +32,7 @@ RECIPES = {
     "clear_glass": {"loss_outer", "loss_inner", "accuracy_inner", "moved_share"},
     "clear_glass/released_sandbox": {"loss_outer", "loss_inner"},
     "clear_glass/text_alignment": {"loss_caption_to_generalised"},
+    "hierarcaps": {"loss_entailment", "loss_hardest", "loss_pullback", "accuracy_entailment"},
 }
 
 
@@ -60,7 +61,7 @@ def test_a_small_run_leaves_a_plain_model_and_its_results(name, logged, held_out
     results = json.loads((folder / "results.json").read_text())
     lines = {(line["benchmark"], line["subset"], line["metric"]) for line in results["results"]}
     assert (("sandbox keywords", "color", "top-1") if keywords else ("own", "all", "caption choice")) in lines
-    images = {"negclip": 2, "tripletclip": 2, "clear_glass/text_alignment": 0}.get(name, 1)
+    images = {"negclip": 2, "tripletclip": 2, "clear_glass/text_alignment": 0, "hierarcaps": 0}.get(name, 1)
     assert results["stages"][-1]["images"] == 2 * 8 * images
 
 

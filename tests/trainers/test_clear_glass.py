@@ -109,15 +109,25 @@ def test_an_epoch_is_that_of_the_group_order(clip, rows, tmp_path):
 def test_what_is_missing_for_the_groups_is_told(clip, rows, tmp_path, caplog):
     name = "hfcomp.trainers.grouped"
     with caplog.at_level(logging.INFO, logger=name):
-        build(ClearGlassTrainer, clip, rows, tmp_path, minimum_group_size=2)
+        build(ClearGlassTrainer, clip, rows, tmp_path, minimum_group_size=3)
     said = [(record.levelname, record.message) for record in caplog.records if record.name == name]
     assert said[0] == (
         "INFO",
-        "4 groups with 19 rows: an epoch has 6 batches of 2 groups with 4 pairs each.",
+        "3 groups with 17 rows: an epoch has 5 batches of 2 groups with 4 pairs each.",
     )
     assert {level for level, _ in said[1:]} == {"WARNING"}
-    assert any("each has fewer than 2 rows ('lone')" in text for _, text in said)
+    assert any("each has fewer than 3 rows ('d', 'lone')" in text for _, text in said)
     assert any("are no group of the training set ('gone')" in text for _, text in said)
+
+
+def test_captions_that_are_names_of_concepts_are_told(clip, rows, tmp_path, caplog):
+    build(ClearGlassTrainer, clip, rows, tmp_path)
+    assert "the name of a concept" not in caplog.text
+    texts = rows["caption"][:]
+    named = rows.add_column("concept", [texts[4], *["a thing"] * (len(rows) - 1)])
+    build(ClearGlassTrainer, clip, named, tmp_path, column_names={"level_3": "concept"})
+    said = f"{texts.count(texts[4])} of {len(rows)} captions are the name of a concept, the first in row "
+    assert said in caplog.text and f"{texts[4]!r} (column 'level_3')" in caplog.text
 
 
 @pytest.mark.parametrize("grouping", ["pairwise", "centroid"])

@@ -10,11 +10,9 @@ import torch
 from datasets import List, Value
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import info_nce_loss
 from hfcomp.modeling import encode_texts
-from hfcomp.sandbox import training_set
-from hfcomp.trainers.text_alignment import LEVELS, PAIR, TextAlignmentTrainer, level_names
+from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from tests.trainers import runs
 from tests.trainers.group_rows import in_groups
 from tests.trainers.runs import arguments, batch_of, history, loss_and_gradients, weights
@@ -69,6 +67,13 @@ def test_the_loss_is_infonce_of_captions_with_generalised_captions(name, rows, t
     assert line["loss_caption_to_generalised"] == pytest.approx(metrics["loss_image_to_text"].item(), rel=1e-5)
     assert line["loss_generalised_to_caption"] == pytest.approx(metrics["loss_text_to_image"].item(), rel=1e-5)
     assert (line["texts_encoded"], line["images_encoded"]) == (16, 0)
+
+
+def test_both_texts_are_counted_where_they_are_cut(clip, rows, tmp_path):
+    trainer = build(clip, rows, tmp_path)
+    long = " ".join(rows["caption"][:10])
+    texts = [{"caption": a, "generalised_caption": b} for a in ("a thing", long) for b in ("a thing", long)]
+    assert trainer.data_collator(texts)["truncated"].tolist() == [0, 1, 1, 2]
 
 
 def test_equal_generalised_captions_are_negatives_or_ignored(clip, rows, tmp_path):
@@ -149,13 +154,16 @@ def test_rows_with_the_name_of_a_level_are_left_out_on_request(clip, rows, tmp_p
         arguments(TextAlignmentTrainer, tmp_path, leave_out_levels=True, allow_levels=True)
 
 
-def test_few_captions_of_the_sandbox_are_names_of_levels():
-    dataset = training_set(300, 0).select_columns([*PAIR, *LEVELS])
-    assert len(level_names(TrainingRows(dataset, dataset.column_names))) < 15
-    named = dataset.remove_columns("generalised_caption").add_column("generalised_caption", dataset["level_1"][:])
-    found = level_names(TrainingRows(named, named.column_names))
-    assert list(found) == list(range(300))
-    assert found[0][:2] == ("generalised_caption", named[0]["level_1"])
+def test_what_cannot_be_checked_is_told(clip, rows, tmp_path, caplog):
+    told = "has none of the columns group, level_1, level_2, level_3, level_4"
+    build(clip, with_levels(rows, group=["a thing"] * 20), tmp_path)
+    build(clip, rows, tmp_path, allow_levels=True)
+    assert told not in caplog.text
+    build(clip, rows, tmp_path)
+    assert told in caplog.text
+    named = with_levels(rows, group=[rows["generalised_caption"][5]] * 20)
+    with pytest.raises(ValueError, match="a name of the column 'group'"):
+        build(clip, named, tmp_path)
 
 
 def test_missing_columns_and_texts_are_named(clip, rows, tmp_path):

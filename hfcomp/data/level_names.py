@@ -1,0 +1,64 @@
+"""Names of concepts among the texts to train on: a model that has read them cannot be tested on them as unseen."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hfcomp.data.loading import TrainingRows
+
+LEVEL_COLUMNS = ("group", "level_1", "level_2", "level_3", "level_4")
+"""Columns that name concepts; a group's name is that of its concept."""
+
+AROUND = string.punctuation + " \u2018\u2019\u201c\u201d"
+"""Stops and quotation marks, which a text may have around a name."""
+
+
+class LevelName(NamedTuple):
+    """A text to train on that is the name of a concept."""
+
+    column: str
+    text: str
+    level: str  # its column
+
+
+def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[str]:
+    """Those of `LEVEL_COLUMNS` that a data set has.
+
+    Args:
+        dataset: with `column_names`, else it has none.
+        column_names: the data set's own names of columns, hfcomp's name first.
+    """
+    found = {*(getattr(dataset, "column_names", None) or ()), *(column_names or {})}
+    return [name for name in LEVEL_COLUMNS if name in found]
+
+
+def level_names(rows: TrainingRows, columns: Sequence[str]) -> dict[int, LevelName]:
+    """The rows of which a text is the name of any row's concept, but for upper case, white space and stops around it.
+
+    Args:
+        rows: with `columns`, and those of `LEVEL_COLUMNS` that there are.
+        columns: of the texts to train on.
+
+    Returns:
+        By row, in their order; the first such text of each.
+    """
+    level_of: dict[str, str] = {}
+    for level in level_columns(rows.dataset, None):
+        for value in rows.column(level):
+            names = value if isinstance(value, list) else [value]
+            plain = (_plain(name) for name in names if isinstance(name, str))
+            level_of |= {name: level for name in plain if name and name not in level_of}
+    if not level_of:
+        return {}
+    found: dict[int, LevelName] = {}
+    for column in columns:
+        for row, text in enumerate(rows.column(column)):
+            if isinstance(text, str) and row not in found and (name := _plain(text)) in level_of:
+                found[row] = LevelName(column, text, level_of[name])
+    return dict(sorted(found.items()))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(AROUND)

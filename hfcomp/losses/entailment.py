@@ -1,0 +1,187 @@
+"""HierarCaps: chains of texts from general to specific, each to point away from a root as the one before it does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hfcomp.losses.precision import full_precision
+from hfcomp.losses.shapes import check_mask, check_shape
+
+
+class Triplets(NamedTuple):
+    """Exterior angles at every text of N chains but the last; L is the length of a chain."""
+
+    entailed: Tensor  # [N, L - 1], 0 to pi: at a text, towards the next one of its chain; 0 where not valid
+    contradicted: Tensor  # [N, L - 1], 0 to pi: at the same text, towards its negative; 0 where not valid
+    valid: Tensor  # [N, L - 1] bool: all three texts are there, and both angles are defined
+
+
+@full_precision
+def radial_entailment_loss(
+    text: Tensor,
+    negative_text: Tensor,
+    root: Tensor,
+    start_text: Tensor,
+    start_negative_text: Tensor,
+    *,
+    entailment_weight: float,
+    hardest_weight: float,
+    pullback_weight: float,
+    mask: Tensor | None = None,
+    negative_mask: Tensor | None = None,
+    rows: slice | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute the weighted sum of three terms over chains of texts, each text more specific than the one before it.
+
+    The exterior angle at a text e towards another one is that between e - root and the way from e to the other: 0 if
+    the other lies straight behind e as seen from the root. A triplet is a text of a chain, the next one, which entails
+    it, and its negative, which contradicts it; its term is the angle towards the next less that towards the negative.
+
+    Entailment: the mean of all triplets' terms. Hardest: the term of the triplet with the largest angle towards the
+    next text plus that of the one with the smallest angle towards the negative, of the global batch. Pullback: the
+    mean over all texts of half of one less the cosine with the text's own embedding before training.
+
+    A triplet with a masked text is not counted, nor one whose angle has no direction to be measured from: a text at
+    the root, or at the place of its next text or its negative. Without any, both terms are 0 with a zero gradient; so
+    is the pullback without a text.
+
+    Args:
+        text: [N, L, D], L2-normalised; chains, the most general text first, L at least 2.
+        negative_text: [N, L, D], L2-normalised; of each text of a chain one of the same level that contradicts it. The
+            last one is in no triplet, only in the pullback.
+        root: [D], L2-normalised; the empty text, which everything entails. It has a gradient like all others.
+        start_text: [N, L, D], L2-normalised; the same texts by the model as it was before training.
+        start_negative_text: [N, L, D], likewise of the negatives.
+        entailment_weight: of the mean of all triplets, 1 in the released code.
+        hardest_weight: of the hardest triplets, 1 there.
+        pullback_weight: of the pullback, 10 there.
+        mask: [N, L] bool, True = a text; None means all are. A shorter chain has its texts first.
+        negative_mask: [N, L] bool, likewise of the negatives.
+        rows: this process's slice of N; None is the whole loss. Given a slice, only its chains are summed, over the
+            global counts, so that the slices of a partition add up to the whole in value and gradient. The hardest
+            triplets are those of all chains, and count where they lie.
+
+    Returns:
+        The loss ([], radians, the pullback without unit) and detached metrics, which add up over a partition as the
+        loss does: `loss_entailment`, `loss_hardest` (radians), `loss_pullback` (0 to 1), before their weights;
+        `angle_entailed`, `angle_contradicted` (radians, means over triplets); `accuracy_entailment` (0 to 1: the angle
+        towards the next text is strictly smaller than that towards the negative).
+
+    Raises:
+        ValueError: if a shape or a mask's type does not fit.
+
+    Source:
+        Alper and Averbuch-Elor 2024 (arXiv 2407.08521). The paper's text was not at hand: the difference of two angles
+        is the loss that the authors' project page shows; the terms of the hardest triplets and of the pullback, the
+        weights, which text is whose negative and the gradient of the root are the released code's
+        (TAU-VAILab/hierarcaps at ba22b89, code/train.py). Masks are ours; there, equal texts give NaN.
+    """
+    mask, negative_mask = _check(text, negative_text, root, start_text, start_negative_text, mask, negative_mask)
+    triplets = angles(text, negative_text, root, mask=mask, negative_mask=negative_mask)
+    part = slice(None) if rows is None else rows
+    terms, count = triplets.entailed - triplets.contradicted, triplets.valid.sum().clamp(min=1)
+    entailment = terms[part].sum() / count
+    hardest = _hardest(terms, triplets, part)
+    pairs = ((text, start_text, mask), (negative_text, start_negative_text, negative_mask))
+    texts = (mask.sum() + negative_mask.sum()).clamp(min=1)
+    pullback = sum(
+        (_departure(now[part], start[part], there[part]) for now, start, there in pairs), text.new_zeros(())
+    )
+    pullback = pullback / texts
+    loss = entailment_weight * entailment + hardest_weight * hardest + pullback_weight * pullback
+    return loss, {
+        "loss_entailment": entailment.detach(),
+        "loss_hardest": hardest.detach(),
+        "loss_pullback": pullback.detach(),
+        "angle_entailed": triplets.entailed[part].detach().sum() / count,
+        "angle_contradicted": triplets.contradicted[part].detach().sum() / count,
+        "accuracy_entailment": (terms[part].detach() < 0).sum().to(loss.dtype) / count,
+    }
+
+
+@full_precision
+def angles(text: Tensor, negative_text: Tensor, root: Tensor, *, mask: Tensor, negative_mask: Tensor) -> Triplets:
+    """Compute the exterior angles of all triplets; see `radial_entailment_loss`.
+
+    Args:
+        text: [N, L, D], L2-normalised; chains, the most general text first.
+        negative_text: [N, L, D], L2-normalised; their negatives.
+        root: [D], L2-normalised.
+        mask: [N, L] bool, True = a text.
+        negative_mask: [N, L] bool, likewise of the negatives.
+    """
+    there = mask[:, :-1] & mask[:, 1:] & negative_mask[:, :-1]
+    parent = text.masked_fill(~mask.unsqueeze(-1), 0)
+    negative = negative_text.masked_fill(~negative_mask.unsqueeze(-1), 0)[:, :-1]
+    parent, child = parent[:, :-1], parent[:, 1:]
+    outward, onward, aside = parent - root, child - parent, negative - parent
+    valid = there & _has_direction(outward) & _has_direction(onward) & _has_direction(aside)
+    outward, onward, aside = (_unit(vectors, valid) for vectors in (outward, onward, aside))
+    return Triplets(
+        _angle(outward, onward).masked_fill(~valid, 0), _angle(outward, aside).masked_fill(~valid, 0), valid
+    )
+
+
+def _has_direction(vectors: Tensor) -> Tensor:
+    """Tell which differences of unit vectors [..., D] keep at least half of their type's digits."""
+    return vectors.detach().square().sum(-1) > torch.finfo(vectors.dtype).eps
+
+
+def _unit(vectors: Tensor, valid: Tensor) -> Tensor:
+    """Return vectors [..., D] with length 1; where not valid a constant, without a gradient."""
+    vectors = torch.where(valid.unsqueeze(-1), vectors, 1)
+    return vectors / vectors.square().sum(-1, keepdim=True).sqrt()
+
+
+def _angle(one: Tensor, other: Tensor) -> Tensor:
+    """Return the angle between unit vectors [..., D]; unlike the arc cosine's, its gradient is finite at 0 and pi."""
+    return 2 * torch.atan2(
+        torch.linalg.vector_norm(one - other, dim=-1), torch.linalg.vector_norm(one + other, dim=-1)
+    )
+
+
+def _hardest(terms: Tensor, triplets: Triplets, part: slice) -> Tensor:
+    """Return the terms of the two hardest triplets of all, if they are among those of `part`."""
+    out, own = ~triplets.valid, torch.zeros_like(triplets.valid)
+    own[part] = True
+    widest = triplets.entailed.detach().masked_fill(out, -torch.inf).argmax()
+    narrowest = triplets.contradicted.detach().masked_fill(out, torch.inf).argmin()
+    picked = torch.stack([widest, narrowest])
+    return torch.where(own, terms, 0).flatten()[picked].sum()
+
+
+def _departure(now: Tensor, start: Tensor, there: Tensor) -> Tensor:
+    """Return the sum over texts [R, L, D] of half of one less the cosine of now and start."""
+    out = ~there.unsqueeze(-1)
+    cosine = (now.masked_fill(out, 0) * start.masked_fill(out, 0)).sum(-1)
+    return torch.where(there, 1 - cosine, 0).sum() / 2
+
+
+def _check(
+    text: Tensor,
+    negative_text: Tensor,
+    root: Tensor,
+    start_text: Tensor,
+    start_negative_text: Tensor,
+    mask: Tensor | None,
+    negative_mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return both masks [N, L], all True where there is none."""
+    check_shape("text", text, N=None, L=None, D=None)
+    size, levels, width = text.shape
+    if not size or levels < 2 or not width:
+        raise ValueError(
+            f"text has shape {list(text.shape)}, expected [N, L, D] with L at least 2 and neither N nor D 0"
+        )
+    others = {"negative_text": negative_text, "start_text": start_text, "start_negative_text": start_negative_text}
+    for name, tensor in others.items():
+        check_shape(name, tensor, N=size, L=levels, D=width)
+    check_shape("root", root, D=width)
+    everything = torch.ones((size, levels), dtype=torch.bool, device=text.device)
+    for name, given in (("mask", mask), ("negative_mask", negative_mask)):
+        if given is not None:
+            check_mask(name, given, N=size, L=levels)
+    return everything if mask is None else mask, everything if negative_mask is None else negative_mask

@@ -1,0 +1,283 @@
+"""HierarCaps: chains of texts from general to specific, ordered around the empty text by the text tower alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import List, Value
+from torch import nn
+from transformers.utils import logging
+
+from hfcomp.data.chains import CHAINABLE, chain_of, draw_negatives, text_of
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.loading import TrainingRows
+from hfcomp.losses import radial_entailment_loss
+from hfcomp.losses.entailment import angles
+from hfcomp.modeling import Features, encode_texts
+from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.frozen_text import FrozenText
+from hfcomp.trainers.own_order import seed_of_order
+
+logger = logging.get_logger(__name__)
+
+WEIGHTS = ("entailment_weight", "hardest_weight", "pullback_weight")
+NEGATIVES = "negative_captions"
+SOURCES = ("siblings", NEGATIVES)
+
+
+@dataclass
+class HierarCapsConfig(CompositionalConfig):
+    """Arguments of [`HierarCapsTrainer`]. The weights are those of HierarCaps' released code."""
+
+    freeze_towers: list[str] | None = field(
+        default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
+    )
+    chain_columns: list[str] = field(
+        default_factory=lambda: list(CHAINABLE[:4]),
+        metadata={"help": f"Columns of a chain, from general to specific, of: {', '.join(CHAINABLE)}."},
+    )
+    negative_source: str = field(
+        default="siblings",
+        metadata={
+            "help": "Where the negative of each text comes from: siblings (what other rows say in its place) or "
+            "negative_captions (the row's own, one for each column of the chain)."
+        },
+    )
+    entailment_weight: float = field(default=1.0, metadata={"help": "Of the mean of all triplets."})
+    hardest_weight: float = field(default=1.0, metadata={"help": "Of the hardest triplets of the batch."})
+    pullback_weight: float = field(
+        default=10.0, metadata={"help": "Of the distance to the embeddings before training."}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_weights(*WEIGHTS)
+        if "text" in (self.freeze_towers or []):
+            raise ValueError("freeze_towers names 'text', the tower that chains of texts train. Leave it out.")
+        unknown = [name for name in self.chain_columns if name not in CHAINABLE]
+        if unknown or len(set(self.chain_columns)) != len(self.chain_columns) or len(self.chain_columns) < 2:
+            raise ValueError(
+                f"chain_columns={self.chain_columns}: expected at least two different ones of {', '.join(CHAINABLE)}, "
+                "from general to specific."
+            )
+        if self.negative_source not in SOURCES:
+            raise ValueError(f"negative_source={self.negative_source!r}: expected one of {', '.join(SOURCES)}.")
+
+
+class ChainCollator(CompositionalCollator):
+    """Turns rows into a batch of texts: `input_ids [W B, L]`, of each row the empty text, its chain and its negatives.
+
+    Of a chain of `C` columns, `W` is `1 + 2 C`. Texts that are not there are encoded as empty, and are no row's in
+    `owner [W B]`, which is -1 for them and the row's place in the batch for all others. Images are not decoded. Beside
+    it the batch holds `row [B]` and `truncated [B]`.
+
+    Args:
+        args: as for `CompositionalCollator`.
+        chain_columns: the columns of a chain, from general to specific.
+        kwargs: likewise.
+
+    Raises:
+        ValueError: when called, for an entry that is no text or negatives of another number, naming column and row.
+    """
+
+    def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.chain_columns = list(chain_columns)
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A batch of `len(rows)` rows; see the class."""
+        names = [row.get("row", index) for index, row in enumerate(rows)]
+        laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
+        ids, truncated = self.tokenizer([text or "" for texts in laid_out for text in texts])
+        owner = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
+        streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
+        return {
+            **streamed,
+            "row": torch.tensor(names, dtype=torch.long),
+            "truncated": torch.tensor(truncated, dtype=torch.long).view(len(rows), -1).sum(1),
+            "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
+            "owner": torch.tensor(owner, dtype=torch.long).flatten(),
+        }
+
+    def _texts_of(self, row: dict[str, Any], name: int) -> list[str | None]:
+        """The empty text, the chain and the negatives; a shorter chain leaves its last places free."""
+        size = len(self.chain_columns)
+        negatives = row.get(NEGATIVES) or []
+        if not isinstance(negatives, list) or len(negatives) > size:
+            raise ValueError(
+                f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} texts, one "
+                f"for each of {', '.join(self.chain_columns)}; an empty text is none."
+            )
+        negatives = [text_of(text, NEGATIVES, name) or None for text in negatives] + [None] * (size - len(negatives))
+        links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, name)
+        free = [None] * (size - len(links))
+        return ["", *(link.text for link in links), *free, *(negatives[link.place] for link in links), *free]
+
+
+def entailment_metrics(prediction: Any) -> dict[str, float]:
+    """How chains lie around the empty text, over the whole set.
+
+    Args:
+        prediction: `EvalPrediction` with the angles `[n, C - 1]` towards the next text of the chain and towards the
+            negative, in radians; NaN where there is no triplet.
+
+    Returns:
+        `entailment_accuracy` (share of triplets whose first angle is strictly smaller), `angle_entailed` and
+        `angle_contradicted` (means, radians); NaN without a triplet.
+    """
+    entailed, contradicted = prediction.predictions
+    valid = ~np.isnan(entailed)
+    if not valid.any():
+        return dict.fromkeys(("entailment_accuracy", "angle_entailed", "angle_contradicted"), float("nan"))
+    return {
+        "entailment_accuracy": float((entailed < contradicted)[valid].mean()),
+        "angle_entailed": float(entailed[valid].mean()),
+        "angle_contradicted": float(contradicted[valid].mean()),
+    }
+
+
+class HierarCapsTrainer(CompositionalTrainer):
+    """Trains the text tower alone with HierarCaps' radial entailment loss (Alper and Averbuch-Elor 2024).
+
+    A row's chain are the texts of `chain_columns`, the most general first; empty texts and repetitions are left out.
+    Each text but the last is to have the next one straight behind it as seen from the empty text, and its negative
+    not; all texts stay near where the model, as it was given, put them. The image tower, its projection and
+    `logit_scale` are frozen. What is saved is a plain model.
+
+    HierarCaps' own data have a negative for each text (`negative_source="negative_captions"`, in the order of
+    `chain_columns`). Other data have none: `"siblings"`, our choice, draws once for each text one that other rows have
+    in its column, of those that follow from the same more general text if there are any.
+
+    The columns of levels are what abstraction is tested on: a model that was trained by this on a set of names is no
+    test of unseen ones, and the log says so. To resume a run give the model that it began with again; another is
+    refused.
+    """
+
+    config_class = HierarCapsConfig
+    collator_class = ChainCollator
+    evaluation_metrics = staticmethod(entailment_metrics)
+    uses = ("text", "owner", "reference_text")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.start = FrozenText(self.model.backbone, self.processing_class)
+
+    def collator_settings(self, args: HierarCapsConfig) -> dict[str, Any]:
+        """With the columns of a chain."""
+        return {**super().collator_settings(args), "chain_columns": args.chain_columns}
+
+    def training_rows(self, dataset: Any, args: HierarCapsConfig) -> TrainingRows | None:
+        """Tells of the names of levels that are trained on."""
+        rows = self._rows(dataset, args)
+        levels = [name for name in args.chain_columns if name.startswith("level_")]
+        if rows is not None and levels:
+            logger.warning(
+                f"Trains on the texts of {', '.join(levels)}: scores on these levels are not of unseen names."
+            )
+        return rows
+
+    def encode(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
+        """As in [`CompositionalTrainer`]; `text`, `owner` and `reference_text` are in the order of the collator."""
+        start = self._before_training(inputs["input_ids"])
+        features = super().encode(model, {**inputs, "reference_text": start})
+        if not self.model.training:
+            chains = self._chains(self._own_outputs["text"], inputs["owner"])
+            root, (text, negative_text), (mask, negative_mask) = chains
+            entailed, contradicted, valid = angles(text, negative_text, root, mask=mask, negative_mask=negative_mask)
+            found = {"entailed": entailed, "contradicted": contradicted}
+            self._own_outputs = {name: value.masked_fill(~valid, torch.nan) for name, value in found.items()}
+        return features
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The radial entailment loss of the global batch."""
+        f = self.encode(model, inputs)
+        root, texts, (mask, negative_mask) = self._chains(f.text, f.owner)
+        _, start, _ = self._chains(f.reference_text, f.owner)
+        loss, metrics = radial_entailment_loss(
+            *texts,
+            root,
+            *start,
+            mask=mask,
+            negative_mask=negative_mask,
+            rows=f.rows,
+            **{name: getattr(self.args, name) for name in WEIGHTS},
+        )
+        return self.report(loss, metrics, f, return_outputs)
+
+    def _chains(self, text: torch.Tensor, owner: torch.Tensor) -> tuple[torch.Tensor, Any, Any]:
+        """The empty text `[D]`, chains and negatives `[N, C, D]`, and which of them are there `[N, C]`."""
+        size = len(self.args.chain_columns)
+        by_row = text.unflatten(0, (-1, 1 + 2 * size))
+        there = (owner >= 0).unflatten(0, (-1, 1 + 2 * size))
+        return by_row[0, 0], by_row[:, 1:].split(size, dim=1), there[:, 1:].split(size, dim=1)
+
+    def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """The features of a batch's texts by the frozen copy, `[n, D]`."""
+        self.start.to(input_ids.device)
+        size = self.args.mini_batch_size or len(input_ids)
+        with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):
+            return torch.cat([encode_texts(self.start.backbone, part) for part in input_ids.split(size)])
+
+    def _rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
+        if dataset is None or isinstance(dataset, TrainingRows):
+            return dataset
+        own = args.negative_source == NEGATIVES
+        columns = (*args.chain_columns, *((NEGATIVES,) if own else ()))
+        rows = super()._rows(dataset, args, (*further, *(name for name in columns if name != "caption")))
+        if own:
+            return rows
+        if not isinstance(rows, TrainingRows):
+            raise ValueError(
+                "negative_source='siblings' reads the texts of all rows, but the data set is streamed. Load it "
+                f"without streaming=True, or give it a column {NEGATIVES!r} and set negative_source={NEGATIVES!r}."
+            )
+        return with_siblings(rows, args.chain_columns, seed=seed_of_order(args))
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            self.start.to("cpu")
+            self.start.sign(Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        self.start.to("cpu")
+        self.start.check(resume_from_checkpoint)
+
+
+def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:
+    """Rows with `negative_captions`, one for each column of a chain, drawn from the other rows.
+
+    Args:
+        rows: with the columns of a chain.
+        columns: their names, from general to specific.
+        seed: of the draw.
+
+    Raises:
+        ValueError: for an entry that is no text, or when no row has two texts and a negative.
+    """
+    texts = zip(*map(rows.column, columns), strict=True)
+    chains = [chain_of(row, columns, index) for index, row in enumerate(texts)]
+    drawn = draw_negatives(chains, columns=len(columns), seed=seed)
+    logger.info(drawn.summary())
+    idle = sum(
+        not any(negatives[link.place] for link in chain[:-1])
+        for chain, negatives in zip(chains, drawn.texts, strict=True)
+    )
+    if idle == len(chains):
+        raise ValueError(
+            f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts, the first of which other "
+            "rows have otherwise. Choose other chain_columns, or a data set with more names."
+        )
+    if idle:
+        logger.warning(f"{idle:,} of {len(chains):,} rows have no text with a next one and a negative.")
+    dataset = rows.dataset.add_column(NEGATIVES, drawn.texts, feature=List(Value("string")))
+    return TrainingRows(dataset, dataset.column_names)
