@@ -71,6 +71,7 @@ def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
     handles: dict[str, Any] = {}
     for axes in places[: len(panels)]:
         handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    handles["chance"] = handles.pop("chance")  # behind the models
     labels = [label.replace("$", r"\$") for label in handles]
     figure.legend(handles.values(), labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
     return save_figure(figure, path)

@@ -39,8 +39,14 @@ BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 Say = Callable[[str], None]
 
 
+def _never(folder: Path) -> bool:
+    return False
+
+
 @contextmanager
-def run_folder(wanted: Path, given: dict[str, Any], state: PartialState) -> Iterator[Path]:
+def run_folder(
+    wanted: Path, given: dict[str, Any], state: PartialState, *, wants_more: Callable[[Path], bool] = _never
+) -> Iterator[Path]:
     """Holds the folder of a run, and writes `given` into its `config.yaml`.
 
     An unfinished run of the same values that no living process holds goes on, in `wanted` or in one of its numbered
@@ -51,10 +57,11 @@ def run_folder(wanted: Path, given: dict[str, Any], state: PartialState) -> Iter
         wanted: folder that the run asks for.
         given: every field of the run; `output_dir` becomes the folder that is taken.
         state: the processes; the main one decides for all.
+        wants_more: whether a finished run in a folder lacks something that is asked for now, so that it goes on too.
     """
     lock, chosen = None, wanted
     if state.is_main_process:
-        chosen, lock = _unfinished(wanted, given, state.print) or _free(wanted)
+        chosen, lock = _unfinished(wanted, given, state.print, wants_more) or _free(wanted)
     if state.num_processes > 1:
         chosen = Path(broadcast_object_list([str(chosen)])[0])
     given["output_dir"] = str(chosen)
@@ -85,24 +92,37 @@ def _numbered(wanted: Path) -> Iterator[Path]:
         yield wanted.with_name(f"{wanted.name}-{number}")
 
 
-def _unfinished(wanted: Path, given: dict[str, Any], say: Say) -> tuple[Path, FileLock] | None:
+def _unfinished(
+    wanted: Path, given: dict[str, Any], say: Say, wants_more: Callable[[Path], bool]
+) -> tuple[Path, FileLock] | None:
     there = set(os.listdir(wanted.parent)) if wanted.parent.is_dir() else set()
     for path in (path for path in _numbered(wanted) if path.name in there):
-        if not (path / CONFIG_FILE).exists() or (path / FINISHED_FILE).exists():
+        kind = _kind(path, wants_more)
+        if kind is None:
             continue
         changed = _changed_values(path, given)
         if changed:
-            say(f"{path} holds an unfinished run of other values ({changed}); it is left alone")
+            say(f"{path} holds {kind} run of other values ({changed}); it is left alone")
             continue
         lock = _lock(path) or _lock_of_survivors(path, say)
         if lock is None:
             say(f"{path} is in use by another process; it is left alone")
-        elif (path / FINISHED_FILE).exists():  # it ended while its lock was waited for
+        elif _kind(path, wants_more) is None:  # it ended while its lock was waited for
             lock.release()
         else:
-            say(f"going on with the unfinished run in {path}")
+            (path / FINISHED_FILE).unlink(missing_ok=True)  # killed now, it is unfinished again
+            say(f"going on with the{kind[kind.index(' ') :]} run in {path}")
             return path, lock
     return None
+
+
+def _kind(folder: Path, wants_more: Callable[[Path], bool]) -> str | None:
+    """What errors call the run in a folder; `None` where none goes on."""
+    if not (folder / CONFIG_FILE).exists():
+        return None
+    if not (folder / FINISHED_FILE).exists():
+        return "an unfinished"
+    return "a finished" if wants_more(folder) else None
 
 
 def _free(wanted: Path) -> tuple[Path, FileLock]:

@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from hfcomp.analysis.group_figure import draw_groups
 from hfcomp.analysis.joint_embeddings import joint_embeddings
 from hfcomp.analysis.level_figure import draw_levels, lines_by_level
+from hfcomp.evaluation.benchmarks.hierarcaps import HIERARCAPS_LEVELS
 from hfcomp.evaluation.benchmarks.magic import MAGIC
 from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.protocols.level_choice import ALL, LEVELS, Count, LevelChoice
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, Folders, Items
+from hfcomp.evaluation.spec import Benchmark, Folders, Items, Unavailable
 from hfcomp.experiments.benchmark_data import remarks
 from hfcomp.experiments.build_source import check_device
 from hfcomp.experiments.evaluation_report import RESULTS_FILE, evaluation_report, print_evaluation, write_evaluation
@@ -34,6 +36,7 @@ from hfcomp.experiments.sandbox_levels import ROWS, SANDBOX_LEVELS, DrawnLevels
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
+BENCHMARKS = {one.name: one for one in (SANDBOX_LEVELS, MAGIC, HIERARCAPS_LEVELS)}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -64,7 +67,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; such as before, after"
     )
-    found.add_argument("--data", type=Path, metavar="DIR", help=f"{MAGIC.data[0].layout}; by default the sandbox")
+    found.add_argument("--data", type=Path, metavar="DIR", help="the benchmark's data; of magic, if none is named")
+    found.add_argument(
+        "--benchmark", choices=list(BENCHMARKS), help=f"(default: {SANDBOX_LEVELS.name}; {MAGIC.name} with --data)"
+    )
     found.add_argument("--rows", type=int, help=f"that many rows, drawn by the seed (sandbox: {ROWS}; all)")
     found.add_argument(
         "--candidates", default="2,10,all", metavar="A,B", help="images to choose from (default: 2,10,all)"
@@ -123,18 +129,16 @@ def show_levels(options: argparse.Namespace) -> None:
 
 
 def levels_benchmark(options: argparse.Namespace) -> tuple[Benchmark, Items]:
-    """The benchmark and its items: the user's folder, or the sandbox's levels.
+    """The benchmark that is named, else with a folder MAGIC and without one the sandbox's levels, and its items.
 
     Raises:
-        ValueError: when the folder does not hold the columns.
+        ValueError: when they cannot be had, or the folder does not hold the columns.
     """
-    if options.data is None:
-        benchmark = SANDBOX_LEVELS
+    benchmark = BENCHMARKS[options.benchmark or (SANDBOX_LEVELS if options.data is None else MAGIC).name]
+    if benchmark is SANDBOX_LEVELS:
         items = DrawnLevels(options.rows or ROWS, options.seed).remote(Folders())
     else:
-        benchmark = MAGIC
-        items = load_items(MAGIC, Folders(own={MAGIC.name: options.data}))
-        items = replace(items, rows=_drawn(items.rows, options))
+        items = _drawn(_loaded(benchmark, options.data), options)
     texts = (("caption",) if _has_captions(items) else ()) + LEVELS
     protocol = LevelChoice(texts, _candidates(options.candidates), options.seed)
     benchmark = replace(benchmark, protocol=protocol)
@@ -171,6 +175,8 @@ def _check_options(options: argparse.Namespace) -> None:
         value = getattr(options, option)
         if value is not None and value < least:
             raise ValueError(f"--{option}: found {value}, expected {least} or more.")
+    if options.data is not None and options.benchmark == SANDBOX_LEVELS.name:
+        raise ValueError(f"--data: {SANDBOX_LEVELS.name} is drawn and has none. Leave out one of the two.")
     if options.data is not None and not options.data.is_dir():
         raise ValueError(f"--data: {options.data} is no folder.")
     if (options.output_dir / RESULTS_FILE).exists() and not options.overwrite:
@@ -190,10 +196,20 @@ def _candidates(text: str) -> tuple[Count, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _drawn(rows: Any, options: argparse.Namespace) -> Any:
-    if options.rows is None or options.rows >= len(rows):
-        return rows
-    return rows.select(np.sort(np.random.default_rng(options.seed).choice(len(rows), options.rows, replace=False)))
+def _loaded(benchmark: Benchmark, folder: Path | None) -> Items:
+    try:
+        return load_items(benchmark, Folders(own={} if folder is None else {benchmark.name: folder}))
+    except Unavailable as error:
+        raise ValueError(f"--benchmark {benchmark.name} cannot be had: {error} Here that is --data DIR.") from error
+
+
+def _drawn(items: Items, options: argparse.Namespace) -> Items:
+    total = len(items.rows)
+    if options.rows is None or options.rows >= total:
+        return items
+    chosen = np.sort(np.random.default_rng(options.seed).choice(total, options.rows, replace=False))
+    images = {name: PooledImages(cells, chosen) for name, cells in items.images.items()}
+    return replace(items, rows=items.rows.select(chosen), images=images)
 
 
 def _has_captions(items: Items) -> bool:

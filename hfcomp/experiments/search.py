@@ -21,7 +21,7 @@ from hfcomp.experiments.program import base_model, load_rows, method_run, num_ne
 from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.search_file import SearchPlan, find_search, read_search_file
 from hfcomp.experiments.search_goal import Score, score
-from hfcomp.experiments.search_report import SearchReport, print_search, trial_line, write_search
+from hfcomp.experiments.search_report import SearchReport, print_search, trial_line, trials_written, write_search
 from hfcomp.experiments.search_store import SearchStore
 from hfcomp.experiments.search_trials import TrialRun, TrialTrainer, drop_models
 from hfcomp.experiments.session import Session, open_session
@@ -98,7 +98,8 @@ def read_search(name: str, arguments: Sequence[str]) -> Search:
     if "output_dir" not in overridden:
         recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
     # values of two evaluations are not compared, so another one is another search
-    recipe.given["search"] = {**read_yaml(path), "judged_by": evaluation_settings(recipe)}
+    tried = {key: value for key, value in read_yaml(path).items() if key != "trials"}
+    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
     search = Search(recipe, plain, plan, path, name, list(arguments))
     for values in _ends(search):
         try:
@@ -126,6 +127,7 @@ def run_search(search: Search) -> Path:
     which the best keeps its model, `evaluation/` with the outcomes of each, after every trial `best.yaml` (a recipe),
     `trials.csv`, `search.json` and `report.md`, and `finished`, written last. Started again with the same values it
     goes on where it was killed: trials that have ended are kept, the unfinished one goes on from its last checkpoint.
+    A finished search goes on with the rest when more trials are asked for.
 
     Raises:
         ValueError: for a measure that the evaluation does not give, or when the first trials all fail.
@@ -137,7 +139,12 @@ def run_search(search: Search) -> Path:
     names = recipe.trainer_arguments.get("column_names")
     evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=SEED_OF_ITEMS, tell=session.tell)
     rows = load_rows(max(map(search.trial, _ends(search)), key=num_negatives), session)
-    with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
+    with run_folder(
+        output_folder(recipe),
+        recipe.given,
+        session.state,
+        wants_more=lambda folder: trials_written(folder) < plan.trials,
+    ) as folder:
         session.state.print(f"-> {folder}")
         base = base_model(recipe, folder)
         base_score = _base_score(search, folder, base, evaluate, session)

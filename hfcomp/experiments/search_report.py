@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from hfcomp import __version__
 from hfcomp.evaluation import results as files
+from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.search_file import SearchPlan
@@ -23,6 +25,7 @@ from hfcomp.experiments.sheets import Sheet, heading, markdown_table, terminal_t
 
 SCHEMA_VERSION = 1
 BEST_FILE = "best.yaml"
+RESULTS_FILE = "search.json"
 TERMINAL_WIDTH = 80
 # Fields of `config.yaml` that are no part of the recipe that comes out.
 NOT_OF_RESULT = ("search", "output_dir")
@@ -83,12 +86,18 @@ def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> No
         "notes": list(notes),
         "config": report.recipe.given,
     }
-    files.write_results(folder / "search.json", contents)
+    files.write_results(folder / RESULTS_FILE, contents)
     parts = [f"# {report.recipe.experiment.method}: a search", "", *(f"- {line}" for line in _findings(report)), ""]
     parts += ["## Ranges", "", *markdown_table(_ranges(report)), "", "## Trials, the best first", ""]
     parts += [*markdown_table(_sheet(report, short=False)), ""]
     parts += ["## Data", "", *(f"- {note}" for note in notes), ""] if notes else []
     write_atomically(folder / "report.md", "\n".join(parts))
+
+
+def trials_written(folder: Path) -> int:
+    """How many trials have ended by a folder's `search.json`; without one 0."""
+    path = folder / RESULTS_FILE
+    return len(json.loads(path.read_text())["trials"]) if path.is_file() else 0
 
 
 def print_search(report: SearchReport, folder: Path, notes: Sequence[str]) -> None:
@@ -147,7 +156,7 @@ def _findings(report: SearchReport) -> list[str]:
     if report.best is not None:
         values = ", ".join(f"{name} {_shown(value)}" for name, value in report.best.values.items())
         lines.append(f"best: trial {report.best.number}, {_interval(report.best)}: {values}")
-        lines += _alike(report)
+        lines += [*_alike(report), _judged_by(report)]
     if report.base is not None:
         lines.append(f"base, untrained: {report.base.value:.4f}")
     lines.append(
@@ -163,6 +172,22 @@ def _alike(report: SearchReport) -> list[str]:
     others = [one for one in report.trials if one.value is not None and one.number != report.best.number]
     inside = sum(low <= one.value <= high for one in others)
     return [f"{inside} of the {len(others)} other values lie in the interval of the best"] if others else []
+
+
+def _judged_by(report: SearchReport) -> str:
+    """What chose the best, and whether that recipe's own report is of the same items."""
+    items = _sets(report.recipe.experiment)
+    if not items:
+        return "judged on scenes of the search's own: a run of best.yaml is scored on others"
+    again = [name for name in _sets(report.result(report.best.values).experiment) if name in items]
+    told = f"judged on {', '.join(items)}; a run of best.yaml is scored on "
+    return told + (f"{', '.join(again)} too: report it on others" if again else "others")
+
+
+def _sets(config: ExperimentConfig) -> list[str]:
+    """What an evaluation is of, beside the scenes that are drawn for it."""
+    own = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
+    return [*([own] if config.evaluation == "own" else []), *config.evaluation_benchmarks]
 
 
 def _ranges(report: SearchReport) -> Sheet:

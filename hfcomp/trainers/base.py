@@ -320,6 +320,12 @@ class CompositionalTrainer(Trainer):
 
     # Logging
 
+    def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
+        """Unmarks the bare model, which an evaluation before marks as prepared: it would train unsynchronised."""
+        if training and model is self.model:
+            model._is_accelerate_prepared = False
+        return super()._wrap_model(model, training, dataloader)
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the objective's metrics to a line of the log; stops a run whose loss is no longer finite."""
         # "train_loss" is the last line of a run, which may end between two logging steps

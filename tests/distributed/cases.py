@@ -386,6 +386,14 @@ def mini_batches(models: Path, folder: Path) -> Found:
 
 
 @case
+def after_evaluation(models: Path, folder: Path) -> Found:
+    """transformers marks a model that it evaluates as prepared, and accelerate leaves such a one without DDP."""
+    trainer = trainer_of(CementTrainer, models / "clip", folder)
+    trainer.evaluate(data(8))
+    return train(trainer)
+
+
+@case
 def accumulation(models: Path, folder: Path) -> Found:
     return train(trainer_of(CementTrainer, models / "clip", folder, gradient_accumulation_steps=2, max_steps=4))
 

@@ -168,6 +168,10 @@ def test_mini_batches_change_nothing(two, one):
     assert_same_training(two["mini_batches"], one["cement"])
 
 
+def test_an_evaluation_before_training_changes_nothing(two, one):
+    assert_same_training(two["after_evaluation"], one["cement"])
+
+
 def test_accumulation(two, one):
     assert_same_training(two["accumulation"], one["accumulation"])
     assert one["accumulation"][0].facts["log"][0] != one["cement"][0].facts["log"][0]

@@ -235,6 +235,13 @@ def test_a_finished_run_is_left_alone(tmp_path):
     assert (tmp_path / "run" / CONFIG_FILE).stat().st_mtime_ns == before
 
 
+def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(tmp_path):
+    terminal, folder = Terminal(), finished(tmp_path / "run")
+    with run_folder(folder, dict(GIVEN), terminal, wants_more=lambda path: path == folder) as taken:
+        assert taken == folder and not (folder / FINISHED_FILE).exists()
+    assert terminal.lines == [f"going on with the finished run in {folder}"]
+
+
 @pytest.mark.parametrize("change", ["max_steps: 4 -> 5", "seed: 1 -> 2", "dataloader_drop_last: None -> False"])
 def test_an_unfinished_run_of_other_values_is_left_alone_and_told(tmp_path, change):
     folder = unfinished(tmp_path / "run")

@@ -16,6 +16,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.levels_command import main
 from hfcomp.sandbox import levels_set
 from tests.analysis.figures import texts_of
+from tests.evaluation.benchmarks.oracle import photo
 
 ROWS = 24
 LEVELS = [f"level {number}" for number in (1, 2, 3, 4)]
@@ -69,6 +70,24 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
         main([str(clip), *words(tmp_path)])
 
 
+def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
+    (tmp_path / "data" / "val2017").mkdir(parents=True)
+    lines = []
+    for number in range(6):
+        (tmp_path / "data" / "val2017" / f"{number:012}.jpg").write_bytes(photo(number))
+        texts = " => ".join(["thing", f"kind {number % 2}", f"name {number % 3}", f"caption {number}"])
+        lines.append(f'{number},"{texts}",http://x/val2014/COCO_val2014_{number:012}.jpg')
+    (tmp_path / "data" / "hierarcaps_test.csv").write_text("\n".join(["id,captions,image_url", *lines, ""]))
+    more = ["--benchmark", "hierarcaps_levels", "--data", str(tmp_path / "data"), "--rows", "5", "--candidates", "2"]
+    main([str(clip), *words(tmp_path, *more)])
+    items = pd.read_parquet(tmp_path / "out" / "items.parquet")
+    # level 4 has one name, which leaves no other image
+    assert list(items["metric"].unique()) == [f"level {number} image choice of 2" for number in (1, 2, 3)]
+    drawn = np.random.default_rng(0).choice(6, 5, replace=False)
+    assert set(items["image_id"]) == {f"{number:012}.jpg" for number in drawn}
+    assert (tmp_path / "out" / "levels.png").is_file()
+
+
 @pytest.mark.parametrize(
     ("models", "more", "message"),
     [
@@ -79,6 +98,8 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
         (["x"], ["--candidates", "1"], "--candidates: found '1'"),
         (["x"], ["--candidates", ","], "--candidates: found none"),
         (["x"], ["--data", "nowhere"], "--data: nowhere is no folder"),
+        (["x"], ["--data", ".", "--benchmark", "sandbox_levels"], "--data: sandbox_levels is drawn and has none"),
+        (["x"], ["--benchmark", "magic"], "--benchmark magic cannot be had: MAGIC is not released"),
         (["x"], ["--device", "quantum"], "--device: 'quantum' cannot be used here"),
         (["nowhere/model"], ["--rows", "4"], "nowhere/model is no folder here, and as an id of the Hub:"),
     ],

@@ -1,9 +1,10 @@
-"""Searches: what the file may say, what is judged, and whole ones that fail, are stopped and go on (about 12 s)."""
+"""Searches: what the file may say, what is judged, and whole ones that fail, are stopped and go on (about 11 s)."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from hfcomp.experiments import search_trials
 from hfcomp.experiments.command import main
 from hfcomp.experiments.recipes import read_recipe, recipes_folder
-from hfcomp.experiments.search import MOST_FAILURES, read_search, run_search
+from hfcomp.experiments.search import MOST_FAILURES, Search, read_search, run_search
 from hfcomp.experiments.search_file import find_search
 from hfcomp.experiments.search_goal import goal_lines, score
 from hfcomp.experiments.search_space import Choices, NumberRange, read_range
@@ -248,12 +250,16 @@ def test_a_stopped_search_repeats_no_step_and_ends_in_the_same_trials(whole, sto
 
 
 def test_a_trial_that_fails_is_told_and_counted(whole):
+    """The report says too that what chose the best is what a run of it would report."""
     folder, _ = whole
     table = pd.read_csv(folder / "trials.csv")
     assert list(table["trial"]) == [0, 1, 2] and list(table["value"].isna()) == [False, False, True]
     assert table["failure"][2] == "FloatingPointError: the loss is nan"
     report = (folder / "report.md").read_text()
     assert "3 of 3 trials, 1 failed" in report and "failed: FloatingPointError: the loss is nan" in report
+    assert re.search(
+        r"rows \(test\); a run of best.yaml is scored on .*rows \(test\) too: report it on others", report
+    )
 
 
 def test_the_best_is_a_recipe_and_keeps_its_model(whole, words):
@@ -270,7 +276,7 @@ def test_the_best_is_a_recipe_and_keeps_its_model(whole, words):
     assert (folder / "finished").is_file()
 
 
-def test_ranges_that_hold_the_recipes_own_values_begin_with_them(words, tmp_path, monkeypatch):
+def test_it_begins_with_the_recipes_own_values_and_goes_on_when_more_are_asked_for(words, tmp_path, monkeypatch):
     tried: list[dict[str, Any]] = []
 
     def value(self, trial: Any, values: dict[str, Any]) -> float:
@@ -281,23 +287,32 @@ def test_ranges_that_hold_the_recipes_own_values_begin_with_them(words, tmp_path
 
     monkeypatch.setattr(TrialRun, "__call__", value)
     ranges = {"learning_rate": {"low": 1e-10, "high": 1, "log": True}, "margin_threshold": {"low": 0.5, "high": 10}}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump({"minimize": VALUES["maximize"], "trials": 3, "ranges": ranges}))
-    search = read_search("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
-    folder = run_search(search)
-    assert tried[0] == search.own_values() and len(tried) == 3
-    best = json.loads((folder / "search.json").read_text())["best"]
-    assert tried[best]["learning_rate"] == min(values["learning_rate"] for values in tried)
+
+    def search(trials: int) -> tuple[Search, Path]:
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump({"minimize": VALUES["maximize"], "trials": trials, "ranges": ranges}))
+        found = read_search("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
+        return found, run_search(found)
+
+    found, folder = search(1)
+    assert tried == [found.own_values()] and (folder / "finished").is_file()
+    assert search(3)[1] == folder and (folder / "finished").is_file()
+    rates = [values["learning_rate"] for values in tried]
+    results = json.loads((folder / "search.json").read_text())
+    assert len(set(rates)) == 3 == len(results["trials"]) and rates[results["best"]] == min(rates)
+    # no more than there are: a search of its own
+    assert search(3)[1] == tmp_path / "run-2"
 
 
 def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch):
     started = []
 
-    def fail(self, *arguments: Any, **keywords: Any) -> None:
-        started.append(self.args.output_dir)
-        raise ValueError("no batch")
+    class Failing:
+        def train(self, base: Path, folder: Path) -> None:
+            started.append(folder)
+            raise ValueError("no batch")
 
-    monkeypatch.setattr(CementTrainer, "train", fail)
+    monkeypatch.setattr(search_trials, "method_run", lambda *_, **__: Failing())
     path = written(tmp_path, trials=9)
     words = [*words, "--search", path, "--output_dir", str(tmp_path / "run")]
     with pytest.raises(ValueError, match="the first 3 trials failed, the last with .*: ValueError: no batch"):

@@ -1,15 +1,21 @@
-"""HierarCaps (Alper and Averbuch-Elor 2024): are captions from the general to the specific found in that order?"""
+"""HierarCaps (Alper and Averbuch-Elor 2024): captions of an image from the general to the specific, in two ways.
+
+`HIERARCAPS` asks as its authors do whether they are found in that order; `HIERARCAPS_LEVELS` asks as CLEAR GLASS does,
+on each level, whether their image is found among others.
+"""
 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
+from hfcomp.evaluation.protocols import level_choice as level
 from hfcomp.evaluation.protocols.hierarchy import Hierarchy
-from hfcomp.evaluation.sources import RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark
+from hfcomp.evaluation.sources import Adapted, RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items
 from hfcomp.metrics.hierarchy import LEVELS
 
 FILE = "hierarcaps_test.csv"
@@ -40,6 +46,14 @@ def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
     return [{**row, "image": str(folder / "test_imgs" / f"COCO_val2014_{row['image']}")} for row in rows(folder)]
 
 
+def as_levels(items: Items, folders: Folders, beside: Path | None) -> Items:
+    """The same items with a column for each text: level 1 the most specific, level 4 the most general."""
+    texts, found = items.rows["captions"][:], items.rows.remove_columns("captions")
+    for place, name in enumerate(reversed(level.LEVELS)):
+        found = found.add_column(name, [row[place] for row in texts])
+    return replace(items, rows=found)
+
+
 HIERARCAPS = Benchmark(
     name="hierarcaps",
     title="HierarCaps",
@@ -62,4 +76,17 @@ HIERARCAPS = Benchmark(
     paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
     licence="not stated; images of COCO",
     obtain="It comes by itself, with COCO val2017 from the Hub.",
+)
+
+HIERARCAPS_LEVELS = Benchmark(
+    name="hierarcaps_levels",
+    title="HierarCaps levels",
+    suite=COMPOSITIONAL,
+    protocol=level.LevelChoice(),
+    data=tuple(Adapted(form, as_levels) for form in HIERARCAPS.data),
+    paper=f"{HIERARCAPS.paper}; asked as in Suissa et al., CLEAR GLASS, Table 3",
+    licence=HIERARCAPS.licence,
+    obtain=HIERARCAPS.obtain,
+    folder=HIERARCAPS.name,
+    in_suites=False,
 )

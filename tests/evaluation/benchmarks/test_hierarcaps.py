@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hfcomp.evaluation import sources
-from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, rows
+from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, HIERARCAPS_LEVELS, rows
 from hfcomp.evaluation.engine import NO_IMAGE, checked
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
 from hfcomp.evaluation.summary import summarize
-from tests.evaluation.benchmarks.oracle import Fake, constant, means, photo, random, run
+from tests.evaluation.benchmarks.oracle import Fake, constant, knowing, means, photo, random, run
 
 IMAGES = 40
 
@@ -127,3 +127,16 @@ def test_a_missing_image_is_left_out(folder):
     (folder / "test_imgs" / "COCO_val2014_000000000003.jpg").unlink()
     items = checked(HIERARCAPS, load_items(HIERARCAPS, Folders(own={"hierarcaps": folder})))
     assert len(items.rows) == IMAGES - 1 and items.left_out == {NO_IMAGE: 1}
+
+
+def test_level_by_level_the_first_text_is_level_4(folder):
+    """Every image is found by its level-1 text alone."""
+    folders = Folders(own={"hierarcaps": folder})
+    rows = checked(HIERARCAPS_LEVELS, load_items(HIERARCAPS_LEVELS, folders)).rows
+    assert [rows[f"level_{level}"][3] for level in (4, 3, 2, 1)] == captions(3)
+    found = run(HIERARCAPS_LEVELS, folder, knowing({number: captions(number)[3:] for number in range(IMAGES)}))
+    kinds = ("choice of 2", "choice of 10", "retrieval")
+    expected = {("all", f"level {level} image {kind}"): float(level == 1) for level in (1, 2, 3, 4) for kind in kinds}
+    assert means(found) == expected
+    chances = found.items.groupby("metric")["chance"].first()
+    assert [chances[f"level 4 image {kind}"] for kind in kinds] == [1 / 2, 1 / 10, 1 / IMAGES]
