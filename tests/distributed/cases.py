@@ -42,6 +42,7 @@ from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.dcl import DCLTrainer
 from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.trainers.hard_negatives import HardNegativesTrainer
+from hfcomp.trainers.hierarcaps import HierarCapsTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.metrics import embedding_metrics
 from hfcomp.trainers.slots import draw_slots
@@ -361,6 +362,19 @@ def three_groups(models: Path, folder: Path) -> Found:
     except ValueError as exception:
         error = str(exception)
     return {}, {"error": error}
+
+
+@case
+def hierarcaps(models: Path, folder: Path) -> Found:
+    rows = in_groups(data()).map(lambda row: {"level_4": row["group"]})
+    settings = {"chain_columns": ["level_4", "generalised_caption", "caption"]}
+    trainer = HierarCapsTrainer(
+        str(models / "clip"),
+        config(HierarCapsTrainer.config_class, folder, **settings),
+        train_dataset=rows,
+        processing_class=AutoProcessor.from_pretrained(models / "clip"),
+    )
+    return train(trainer)
 
 
 @case

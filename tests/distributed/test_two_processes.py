@@ -138,6 +138,10 @@ def test_the_log_holds_the_global_batch(two, one, name):
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=1e-6)
 
 
+def test_chains_of_texts_are_those_of_the_global_batch(two, one):
+    assert_same_training(two["hierarcaps"], one["hierarcaps"])
+
+
 @pytest.mark.parametrize("name", ["clear_glass", "clear_glass_centroid", "clear_glass_pairs", "text_alignment"])
 def test_groups_and_pairs_of_texts_are_those_of_the_global_batch(two, one, name):
     assert_same_training(two[name], one[name])
