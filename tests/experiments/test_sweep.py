@@ -75,7 +75,7 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"variants": {"none": {"batch_size": 8}}}, "variants: none: batch_size changes the rows or batches"),
         ({"settings": {"a": {"evaluation_items": 3}}}, "settings: a: evaluation_items is the same for all runs"),
         ({"settings": {"a": {"seed": 3}}}, "settings: a: seed is the same for all runs"),
-        ({"variants": {"none": {"column_names": {"image": "x"}}}}, "column_names is the same for all runs"),
+        ({"settings": {"a": {"column_names": {"image": "x"}}}}, "settings: a: column_names is the same for all runs"),
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
         ({"seeds": [1, 1]}, "seeds: found [1, 1], one of them twice"),
         ({"variants": {"a/b": {}}}, "variants: 'a/b' cannot be a folder's name"),
