@@ -37,7 +37,8 @@ def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature:
     counted = image.mask[rows].unsqueeze(2) & image.mask[rows].unsqueeze(1)
 
     def terms(part: slice, keys: Tensor, some: Tensor, texts: Tensor) -> tuple[Tensor, ...]:
-        weighted = (texts.unsqueeze(1) * keys.unsqueeze(1)).flatten(1, 2)  # [r, G * N, D]
+        by_centroid = texts.unsqueeze(1) * keys.unsqueeze(1)  # [r, G, N, D]
+        weighted = by_centroid.flatten(1, 2)
         inverse = 1 / joint_lengths(some, texts)
         scores = torch.bmm(weighted, some.mT).unflatten(1, (groups, size)) * inverse.unsqueeze(1)
         loss, hits, gradient = group_terms(scores, group[part], valid, counted[part])
@@ -46,7 +47,8 @@ def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature:
         of_images = torch.bmm(of_products.mT, weighted)
         of_images -= some * torch.bmm(of_squares.mT, texts.square())
         of_weighted = torch.bmm(of_products, some).unflatten(1, (groups, size))
-        of_keys = (of_weighted * texts.unsqueeze(1)).sum((0, 2))
+        # in the memory of what is done with: a new tensor of this size costs as much as the product
+        of_keys = torch.mul(of_weighted, texts.unsqueeze(1), out=by_centroid).sum((0, 2))
         of_texts = of_weighted.mul_(keys.unsqueeze(1)).sum(1)
         of_texts -= texts * torch.bmm(of_squares, some.square())
         return loss, hits, of_keys, of_images, of_texts
