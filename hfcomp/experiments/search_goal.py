@@ -20,11 +20,13 @@ class Score:
         value: mean of the lines' means, each with the same weight.
         low: end of a 95 % interval that draws whole images; NaN with one image.
         high: the other end.
+        benchmarks: whose lines they are, as tables call them.
     """
 
     value: float
     low: float
     high: float
+    benchmarks: tuple[str, ...] = ()
 
 
 def goal_lines(items: pd.DataFrame, measure: str) -> list[tuple[str, str, str]]:
@@ -55,9 +57,11 @@ def score(items: pd.DataFrame, measure: str) -> Score:
         measure: as in `goal_lines`.
     """
     by_line = dict(iter(items.groupby(LINE, sort=False)))
-    parts = [by_line[line] for line in goal_lines(items, measure)]
+    lines = goal_lines(items, measure)
+    parts = [by_line[line] for line in lines]
     subsets = [(part["value"].to_numpy(float), part["image_id"].to_numpy()) for part in parts]
     inside = all(((values >= 0) & (values <= 1)).all() for values, _ in subsets)
     bootstrap = ImageBootstrap(pd.concat(parts)["image_id"])
     low, high = bootstrap.macro_interval(subsets, bounds=(0.0, 1.0) if inside else None)
-    return Score(sum(float(values.mean()) for values, _ in subsets) / len(subsets), float(low), float(high))
+    value = sum(float(values.mean()) for values, _ in subsets) / len(subsets)
+    return Score(value, float(low), float(high), tuple(dict.fromkeys(benchmark for benchmark, _, _ in lines)))

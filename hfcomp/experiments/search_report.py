@@ -15,6 +15,7 @@ from rich.text import Text
 
 from hfcomp import __version__
 from hfcomp.evaluation import results as files
+from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.recipes import Recipe
@@ -176,18 +177,22 @@ def _alike(report: SearchReport) -> list[str]:
 
 def _judged_by(report: SearchReport) -> str:
     """What chose the best, and whether that recipe's own report is of the same items."""
-    items = _sets(report.recipe.experiment)
+    judged = report.base.benchmarks if report.base else ()
+    items = _sets(report.recipe.experiment, judged)
     if not items:
         return "judged on scenes of the search's own: a run of best.yaml is scored on others"
-    again = [name for name in _sets(report.result(report.best.values).experiment) if name in items]
+    again = [name for name in _sets(report.result(report.best.values).experiment, judged) if name in items]
     told = f"judged on {', '.join(items)}; a run of best.yaml is scored on "
     return told + (f"{', '.join(again)} too: report it on others" if again else "others")
 
 
-def _sets(config: ExperimentConfig) -> list[str]:
-    """What an evaluation is of, beside the scenes that are drawn for it."""
-    own = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
-    return [*([own] if config.evaluation == "own" else []), *config.evaluation_benchmarks]
+def _sets(config: ExperimentConfig, judged: Sequence[str]) -> list[str]:
+    """What chose the best, beside the scenes that are drawn for it: an own set, or those benchmarks that judged."""
+    if config.evaluation == "own":
+        return [f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"]
+    if not config.evaluation.endswith("benchmarks"):
+        return []
+    return [one.name for one in find_benchmarks(config.evaluation_benchmarks) if one.title in judged]
 
 
 def _ranges(report: SearchReport) -> Sheet:

@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from hfcomp.experiments import search_trials
+from hfcomp.experiments import search_report, search_trials
 from hfcomp.experiments.command import main
+from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.recipes import read_recipe, recipes_folder
 from hfcomp.experiments.search import MOST_FAILURES, Search, read_search, run_search
 from hfcomp.experiments.search_file import find_search
@@ -326,3 +327,13 @@ def test_a_measure_that_does_not_exist_costs_no_training(words, tmp_path, monkey
     path = written(tmp_path, maximize="own: recall@5")
     with pytest.raises(ValueError, match="'own: recall@5' is no measure of this evaluation"):
         run_search(read_search("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
+
+
+def test_only_a_benchmark_that_judged_is_named_as_what_chose():
+    settings = {"objective": "x:y", "method": "m", "dataset": "sandbox", "batch_size": 2}
+    levels = ["hfcomp.experiments.sandbox_levels:SANDBOX_LEVELS"]
+    beside = ExperimentConfig(**settings, evaluation="sandbox+benchmarks", evaluation_benchmarks=levels)
+    assert search_report._sets(beside, ["sandbox levels"]) == []
+    assert search_report._sets(beside, ["sandbox levels", "sandbox levels, hard"]) == ["sandbox_levels"]
+    unused = ExperimentConfig(**settings, evaluation="sandbox", evaluation_benchmarks=levels)
+    assert search_report._sets(unused, ["sandbox levels, hard"]) == []
