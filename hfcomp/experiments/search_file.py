@@ -11,7 +11,7 @@ from typing import Any
 from hfcomp.data.columns import nearest
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.search_space import Range, read_range
-from hfcomp.experiments.sweep_file import SHARED_FIELDS, SHARED_PREFIXES, find_beside, read_yaml
+from hfcomp.experiments.sweep_file import SHARED_FIELDS, SHARED_PREFIXES, find_beside, read_mapping
 
 NEEDED = ("trials", "ranges")
 DIRECTIONS = ("maximize", "minimize")
@@ -86,12 +86,8 @@ def read_search_file(path: Path, *, known: Collection[str], overridden: Collecti
     Raises:
         ValueError: naming the file, and the place in it.
     """
-    values = read_yaml(path)
-    if not isinstance(values, dict) or not set(NEEDED) <= values.keys():
-        raise ValueError(f"{path}: a search is a mapping with trials, ranges, and maximize or minimize.")
-    for key in values:
-        if key not in KEYS:
-            raise ValueError(f"{path}: unknown key {key!r}.{nearest(str(key), KEYS)} Known: {', '.join(KEYS)}.")
+    form = "a search is a mapping with trials, ranges, and maximize or minimize"
+    values = read_mapping(path, NEEDED, KEYS, form=form)
     directions = [key for key in DIRECTIONS if key in values]
     if len(directions) != 1 or not isinstance(values[directions[0]], str):
         raise ValueError(f"{path}: expected maximize: MEASURE or minimize: MEASURE, one of them, with a name.")

@@ -87,12 +87,7 @@ def read_sweep_file(path: Path, *, known: Collection[str], overridden: Collectio
     Raises:
         ValueError: naming the file, and the place in it.
     """
-    values = read_yaml(path)
-    if not isinstance(values, dict) or not set(NEEDED) <= values.keys():
-        raise ValueError(f"{path}: a sweep is a mapping with seeds, settings, variants and reference.")
-    for key in values:
-        if key not in KEYS:
-            raise ValueError(f"{path}: unknown key {key!r}.{nearest(str(key), KEYS)} Known: {', '.join(KEYS)}.")
+    values = read_mapping(path, NEEDED, KEYS, form="a sweep is a mapping with seeds, settings, variants and reference")
     _check_seeds(values["seeds"], path)
     _check_parts(values["settings"], f"{path}: settings")
     _check_parts(values["variants"], f"{path}: variants", only_trainer=True)
@@ -104,6 +99,27 @@ def read_sweep_file(path: Path, *, known: Collection[str], overridden: Collectio
         listed = values.get(key) or []
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             raise ValueError(f"{path}: {key}: found {listed!r}, expected a list of names.")
+    return values
+
+
+def read_mapping(path: Path, needed: Collection[str], known: Collection[str], *, form: str) -> dict[str, Any]:
+    """What a file holds, a mapping with these keys.
+
+    Args:
+        path: of the file.
+        needed: keys that it has to have.
+        known: all that it may have.
+        form: what it should be, for errors.
+
+    Raises:
+        ValueError: for a file that is no YAML or no such mapping, and an unknown key.
+    """
+    values = read_yaml(path)
+    if not isinstance(values, dict) or not set(needed) <= values.keys():
+        raise ValueError(f"{path}: {form}.")
+    for key in values:
+        if key not in known:
+            raise ValueError(f"{path}: unknown key {key!r}.{nearest(str(key), known)} Known: {', '.join(known)}.")
     return values
 
 
