@@ -122,7 +122,7 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
     datasets.DatasetDict({"train": rows, "test": rows, "bare": rows.remove_columns("negative_captions")}).save_to_disk(
         tmp_path / "rows"
     )
-    words = f"--config slipform/vit_b32_coco --dataset {tmp_path / 'rows'} --evaluation_split"
+    words = f"--config slipform/vit_b32_coco --dataset {tmp_path / 'rows'} --evaluation own --evaluation_split"
     session = open_session({"use_cpu": True})
 
     def found(split: str) -> HeldOutRows:
@@ -171,6 +171,7 @@ def words(clip, tmp_path_factory) -> list[str]:
     datasets.DatasetDict({"train": rows, "test": rows.select(range(9))}).save_to_disk(folder / "rows")
     fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 3"
     machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
+    machine += " --evaluation own --evaluation_split test"
     output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {written(folder)}"
     return f"{fields} {machine} {output} --output_dir {folder / 'run'}".split()
 

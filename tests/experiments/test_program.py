@@ -152,7 +152,8 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
     datasets.DatasetDict(rows).save_to_disk(tmp_path / "rows")
     words = f"--config slipform/vit_b32_coco --model {clip} --dataset {tmp_path / 'rows'} --max_steps 1 --batch_size 4"
     machine = "--mini_batch_size 4 --bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0"
-    output = ["--output_dir", str(tmp_path / "run"), "--save_strategy", "no", "--evaluation_split", "test"]
+    output = ["--output_dir", str(tmp_path / "run"), "--save_strategy", "no"]
+    output += ["--evaluation", "own", "--evaluation_split", "test"]
     folder = program.run(read_recipe("slipform", [*words.split(), *machine.split(), *output]))
     results = json.loads((folder / "results.json").read_text())
     assert list(results["models"]) == ["base", "plain", "same-batch", "shuffled", "Slipform"]

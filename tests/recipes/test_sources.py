@@ -1,0 +1,65 @@
+"""Every value of every recipe says where it comes from, and none comes from a default that nobody sees."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+
+RECIPES = recipe_files(recipes_folder())
+# what a run is called, logs and keeps; nothing that it learns
+PLUMBING = {
+    *("method", "objective", "output_dir", "logging_steps", "dataloader_num_workers"),
+    *("save_strategy", "save_steps", "save_total_limit"),
+}
+OPTIMISER = {
+    *("learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay"),
+    *("adam_beta2", "adam_epsilon", "max_grad_norm"),
+}
+SOURCE = re.compile(r"^(paper|code|ours)\b")
+# repositories whose training scripts and their defaults clip no gradient, and recipes that follow one of them
+CLIP_NOTHING = {
+    *("ahnpl/vit_b32_coco", "ahnpl/released_vit_b32_coco", "c2lip/siglip_cc3m", "ceclip/vit_b32_coco"),
+    *("negclip/vit_b32_coco", "tripletclip/vit_b32_pairs", "dcl/vit_b32_coco", "hierarcaps/vit_b32"),
+    *("slipform/vit_b32_coco", "slipform/real"),
+}
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def values(path: Path) -> dict[str, str]:
+    """The comment behind each field of a recipe."""
+    lines = re.findall(r"^(\w+):[^#\n]*(?:# ?(.*))?$", path.read_text(), re.MULTILINE)
+    return dict(lines)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=named)
+def test_every_value_says_paper_code_or_ours(path):
+    comments = values(path)
+    assert set(comments) == set(yaml.safe_load(path.read_text()))
+    unsaid = [name for name, said in comments.items() if name not in PLUMBING and not SOURCE.match(said)]
+    assert unsaid == []
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=named)
+def test_gradient_clipping_is_never_a_default_of_transformers(path):
+    given = yaml.safe_load(path.read_text())
+    assert "max_grad_norm" in given
+    if "sandbox" not in path.stem and path.stem != "text_alignment":
+        assert given.keys() >= OPTIMISER
+
+
+@pytest.mark.parametrize("name", sorted(CLIP_NOTHING))
+def test_what_the_released_code_does_not_clip_is_not_clipped(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
+    assert read_recipe(name, ["--use_cpu", "true"]).trainer_arguments["max_grad_norm"] == 0
+
+
+def test_c2lip_clamps_the_scale_as_its_code_does():
+    assert read_recipe("c2lip/siglip_cc3m", ["--use_cpu", "true"]).trainer_arguments["max_logit_scale"] == 100
