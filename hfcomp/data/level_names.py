@@ -24,13 +24,14 @@ class LevelName(NamedTuple):
 
 
 def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[str]:
-    """Those of `LEVEL_COLUMNS` that a data set has.
+    """Those of `LEVEL_COLUMNS` that a data set has once its columns are renamed.
 
     Args:
         dataset: with `column_names`, else it has none.
         column_names: the data set's own names of columns, hfcomp's name first.
     """
-    found = {*(getattr(dataset, "column_names", None) or ()), *(column_names or {})}
+    renamed = column_names or {}
+    found = {*(getattr(dataset, "column_names", None) or ())} - {*renamed.values()} | {*renamed}
     return [name for name in LEVEL_COLUMNS if name in found]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +21,14 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.results import write_items
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, Folders, Items, Unavailable
 from hfcomp.evaluation.summary import plain_mean
 from hfcomp.modeling import load_processor
+
+logger = logging.getLogger(__name__)
 
 NUMBERS = ["value", "tie"]
 DIGITS = 12
@@ -112,6 +116,10 @@ class EvaluateBenchmarks(TrainerCallback):
         places = _folders(folders)
         with trainer.args.main_process_first(desc="loading benchmarks"):
             self._items = [_loaded(benchmark, places) for benchmark in self.benchmarks]
+        if trainer.is_world_process_zero():
+            for benchmark, items in zip(self.benchmarks, self._items, strict=True):
+                for remark in remarks(benchmark, items):
+                    logger.warning(remark)
         self._values: dict[str, float] | None = None
         self._headlines: list[str] = []
 

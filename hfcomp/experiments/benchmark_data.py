@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.engine import NO_IMAGE
-from hfcomp.evaluation.spec import Benchmark, Folders, Items
+from hfcomp.evaluation.spec import Folders, Items
 
 Tell = Callable[[str], None]
 
@@ -54,16 +54,3 @@ def check_used(folders: Folders, *, option: str) -> None:
 def is_part(items: Items) -> bool:
     """Whether images are missing, so that scores are of a part of the benchmark."""
     return items.texts_alone > 0 or any(reason.startswith((NO_IMAGE, "no images of")) for reason in items.left_out)
-
-
-def remarks(benchmark: Benchmark, items: Items) -> Iterator[str]:
-    """What a reader has to know about a benchmark's items: which are not scored, in part or at all, or cannot be."""
-    yield from (f"{benchmark.name}: {note}" for note in (*items.notes, *benchmark.protocol.notes(items)))
-    total = len(items.rows) + sum(items.left_out.values())
-    for reason, count in items.left_out.items():
-        yield f"{benchmark.name}: {count:,} of {total:,} rows left out: {reason}"
-    if items.texts_alone:
-        count = f"{items.texts_alone:,} of {len(items.rows):,} rows"
-        yield f"{benchmark.name}: {count} have no image and are scored on their texts alone"
-    if items.unsolvable:
-        yield f"{benchmark.name}: {items.unsolvable:,} items cannot be solved: a negative is the caption"

@@ -14,6 +14,7 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.streamed_data import streamed_rows
+from hfcomp.negatives.caption_words import longest_text
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.keywords import negative_columns
@@ -92,7 +93,7 @@ def _filtered(dataset: Dataset, condition: str | None, tell: Tell) -> Dataset:
 
 
 def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
-    """Slipform, section 2.2: the longest caption where there are several (most words; the first of equal ones).
+    """Slipform, section 2.2: the longest caption where there are several (most tokens, see `longest_text`).
 
     Args:
         dataset: with or without a column `caption`.
@@ -103,10 +104,7 @@ def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
     """
     if "caption" not in dataset.column_names or not isinstance(dataset.features["caption"], List | LargeList):
         return dataset
-    chosen = [
-        max(_texts(captions, row), key=lambda text: len(text.split()))
-        for row, captions in enumerate(dataset["caption"])
-    ]
+    chosen = [longest_text(_texts(captions, row)) for row, captions in enumerate(dataset["caption"])]
     tell("several captions per image: the longest is used")
     return dataset.remove_columns("caption").add_column("caption", chosen)
 

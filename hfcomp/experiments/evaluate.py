@@ -18,9 +18,10 @@ from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.protocols import caption_choice as choice
+from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Items, Unavailable
-from hfcomp.experiments.benchmark_data import check_used, data_folders, remarks
+from hfcomp.experiments.benchmark_data import check_used, data_folders
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
@@ -95,7 +96,7 @@ def prepare_concepts(
     for name in main:
         if name not in titles:
             raise ValueError(f"{name!r} is none of evaluation_benchmarks: {'; '.join(titles)}.{nearest(name, titles)}")
-    evaluate = _benchmarks(config, tell)
+    evaluate = _benchmarks(config, tell, main)
     return lambda embedder, concept, brief: evaluate(embedder, main if brief else None, concept)
 
 
@@ -199,21 +200,28 @@ def _once(tell: Tell) -> Tell:
     return tell_first
 
 
-def _benchmarks(config: ExperimentConfig, tell: Tell) -> Callable[..., pd.DataFrame]:
-    """A function from an embedder to all items; where wanted, of some benchmarks by title, or of a concept."""
-    chosen = find_benchmarks(config.evaluation_benchmarks)
+def _benchmarks(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> Callable[..., pd.DataFrame]:
+    """A function from an embedder to all items; where wanted, of some benchmarks by title, or of a concept.
+
+    A benchmark whose data is unavailable is skipped with a note, unless its title is `needed`.
+    """
     folders = data_folders(config.evaluation_data, option="evaluation_data")
-    items = {}
-    for benchmark in chosen:
+    items, chosen = {}, []
+    for benchmark in find_benchmarks(config.evaluation_benchmarks):
         try:
             items[benchmark.name] = checked(benchmark, load_items(benchmark, folders))
         except Unavailable as error:
-            raise ValueError(
-                f"evaluation: {benchmark.name} cannot be had: {error} In a recipe that option is --evaluation_data."
-            ) from error
+            said = f"{benchmark.name} is unavailable: {error} In a recipe that option is --evaluation_data."
+            if benchmark.title in needed:
+                raise ValueError(f"evaluation: {said}") from error
+            tell(f"evaluation: {said} It is skipped.")
+            continue
+        chosen.append(benchmark)
         for remark in remarks(benchmark, items[benchmark.name]):
             tell(remark)
     check_used(folders, option="evaluation_data")
+    if not chosen:
+        raise ValueError(f"evaluation: none of {', '.join(config.evaluation_benchmarks)} is available; see above.")
     tell_cut = {benchmark.name: _once(tell) for benchmark in chosen}
 
     def evaluate(

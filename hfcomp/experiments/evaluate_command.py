@@ -28,10 +28,11 @@ from hfcomp.evaluation.cache import EmbeddingCache, default_folder
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder, Report, checked, run_benchmark
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
 from hfcomp.evaluation.summary import TIE_RULES
-from hfcomp.experiments.benchmark_data import check_used, data_folders, is_part, remarks
+from hfcomp.experiments.benchmark_data import check_used, data_folders, is_part
 from hfcomp.experiments.benchmark_list import benchmark_list
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.model_names import named_models

@@ -26,9 +26,9 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.protocols.level_choice import ALL, LEVELS, Count, LevelChoice
+from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, Folders, Items, Unavailable
-from hfcomp.experiments.benchmark_data import remarks
 from hfcomp.experiments.build_source import check_device
 from hfcomp.experiments.evaluation_report import RESULTS_FILE, evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.model_names import named_models

@@ -15,6 +15,7 @@ from typing import Any
 from hfcomp.data.columns import nearest
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
 from hfcomp.generation.turns import Proposals, Row
+from hfcomp.negatives.caption_words import longest_text
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable, read_keyword_table
@@ -42,7 +43,7 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
     """The stage that brings the column `caption` to one text per row; rows without any are set aside.
 
     Args:
-        which: of a list of captions, `longest` (most words, the first of equal ones: Slipform, section 2.2) or `all`,
+        which: of a list of captions, `longest` (most tokens, see `longest_text`: Slipform, section 2.2) or `all`,
             a row for each. A column of plain texts is taken as it is.
     """
     if which not in CAPTIONS:
@@ -53,7 +54,7 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
         for place, value in enumerate(batch["caption"]):
             found = [one for one in ([value] if isinstance(value, str) else value or []) if one and one.strip()]
             if which == "longest" and found:
-                found = [max(found, key=lambda text: len(text.split()))]
+                found = [longest_text(found)]
             for text in found or [""]:
                 places.append(place)
                 texts.append(text)

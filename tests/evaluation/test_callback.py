@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import random
 import weakref
 
@@ -479,3 +480,13 @@ def test_a_trainer_without_the_models_processor_needs_one(clip, pairs, tmp_path,
         EvaluateBenchmarks(trainer, ["sugarcrepe"], folders=root, steps=1)
     own = AutoProcessor.from_pretrained(clip)
     EvaluateBenchmarks(trainer, ["sugarcrepe"], folders=root, steps=3, processing_class=own)
+
+
+def test_rows_that_are_not_scored_are_reported_when_it_is_made(trainer_of, tmp_path, caplog):
+    root = small_sugarcrepe.write(tmp_path / "data")
+    path = root / "sugarcrepe" / "add_att.json"
+    rows = json.loads(path.read_text())
+    rows["0"]["filename"] = "missing.png"
+    path.write_text(json.dumps(rows))
+    trainer_of(scoring={"folders": root})
+    assert "sugarcrepe: 1 of 35 rows left out: " in caplog.text

@@ -186,3 +186,24 @@ def test_a_main_benchmark_that_is_not_asked_for_is_named_before_anything_is_load
         ValueError, match="'Keywords' is none of evaluation_benchmarks: Keywords, COCO; COCO 2017 retr"
     ):
         concepts(coco, "Keywords")
+
+
+def test_a_benchmark_that_is_unavailable_is_skipped_with_its_reason(coco, clip):
+    settings = {"objective": "x:y", "method": "m", "dataset": "any", "batch_size": 2, "evaluation": "benchmarks"}
+    names, data, told = ["magic", "coco2017_retrieval"], [f"coco2017_retrieval={coco}"], []
+    config = ExperimentConfig(**settings, evaluation_benchmarks=names, evaluation_data=data)
+    evaluate = prepare_evaluation(config, column_names=None, seed=0, tell=told.append)
+    reason = "evaluation: magic is unavailable: MAGIC is not released."
+    assert [note for note in told if note.startswith(reason) and note.endswith("It is skipped.")]
+    assert set(evaluate(Embedder(clip, device="cpu"))["benchmark"]) == {"COCO 2017 retrieval"}
+    with pytest.raises(ValueError, match="evaluation: none of magic is available"):
+        alone = ExperimentConfig(**settings, evaluation_benchmarks=["magic"])
+        prepare_evaluation(alone, column_names=None, seed=0, tell=told.append)
+
+
+def test_a_main_benchmark_of_a_study_is_not_skipped(coco):
+    settings = {"objective": "x:y", "method": "m", "dataset": "any", "batch_size": 2, "evaluation": "benchmarks"}
+    names = ["magic", "coco2017_retrieval"]
+    config = ExperimentConfig(**settings, evaluation_benchmarks=names, evaluation_data=[f"coco2017_retrieval={coco}"])
+    with pytest.raises(ValueError, match="evaluation: magic is unavailable: MAGIC is not released"):
+        prepare_concepts(config, (), main=("MAGIC levels",), seed=0, tell=lambda note: None)

@@ -130,6 +130,13 @@ def test_captions_that_are_names_of_concepts_are_told(clip, rows, tmp_path, capl
     assert said in caplog.text and f"{texts[4]!r} (column 'level_3')" in caplog.text
 
 
+def test_the_level_that_names_the_groups_may_be_a_level_column(clip, rows, tmp_path):
+    named = rows.rename_column("group", "level_1")
+    trainer = build(ClearGlassTrainer, clip, named, tmp_path, column_names={"group": "level_1"})
+    expected = build(ClearGlassTrainer, clip, rows, tmp_path)
+    assert list(trainer.group_order) == list(expected.group_order)
+
+
 @pytest.mark.parametrize("grouping", ["pairwise", "centroid"])
 def test_training_lowers_both_terms_and_leaves_the_scale(grouping, clip, rows, tmp_path):
     settings = {"max_steps": 10, "learning_rate": 1e-3, "lr_scheduler_type": "constant", "grouping": grouping}

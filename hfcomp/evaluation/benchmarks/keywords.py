@@ -74,7 +74,7 @@ def keyword_benchmark(
         suite=COMPOSITIONAL,
         protocol=KeywordRanking(),
         data=tuple(Adapted(form, KeywordItems(tuple(concepts), limit, seed, matching)) for form in forms),
-        paper=_PAPER,
+        paper=_PAPER if limit is None else f"{_PAPER}; our choice: at most {limit:,} captions of a concept",
         licence=licence,
         obtain=obtain,
     )

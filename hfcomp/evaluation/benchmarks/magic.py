@@ -1,7 +1,11 @@
-"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images. It is not released."""
+"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images. It is not released.
+
+`MAGIC` asks for an image by the names of its concepts, `MAGIC_CAPTIONS` by its generalised caption.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +17,24 @@ from hfcomp.evaluation.protocols.level_choice import GROUPS, LEVELS, LevelChoice
 from hfcomp.evaluation.sources import RawFiles, require
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items, Origin, Unavailable
 
-OPTIONAL = ("caption", *GROUPS)
 
-
+@dataclass(frozen=True)
 class OwnLevels:
     """Parquet files in the column contract, as the data set's own builder or you write them.
 
     Attributes:
-        layout: in words.
+        texts: the columns of texts that an image is asked for by.
+        optional: columns that are read where they are there.
     """
 
-    layout = f"Parquet files with the columns image, image_id, {', '.join(LEVELS)}, if known {', '.join(OPTIONAL)}"
+    texts: tuple[str, ...] = LEVELS
+    optional: tuple[str, ...] = ("caption", *GROUPS)
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        columns = ", ".join(("image", "image_id", *self.texts))
+        return f"Parquet files with the columns {columns}, if known {', '.join(self.optional)}"
 
     def local(self, folder: Path, folders: Folders) -> Items | None:
         """The items, when the folder holds Parquet files; all of them are read."""
@@ -31,9 +42,9 @@ class OwnLevels:
         if not files:
             return None
         rows = undecoded(load_dataset("parquet", data_files=files, split="train"))
-        columns = ("image", "image_id", *LEVELS)
+        columns = ("image", "image_id", *self.texts)
         require(rows, columns, str(folder))
-        known = [name for name in OPTIONAL if name in rows.column_names]
+        known = [name for name in self.optional if name in rows.column_names]
         return Items(rows.select_columns([*columns, *known]), Origin(str(folder)))
 
     def remote(self, folders: Folders) -> Items:
@@ -65,21 +76,30 @@ def concepts(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+_JSON = RawFiles(
+    marks=("magic.json", "images"),
+    read=concepts,
+    layout="the authors' JSON as magic.json and a folder images/",
+)
 MAGIC = Benchmark(
     name="magic",
     title="MAGIC levels",
     suite=COMPOSITIONAL,
     protocol=LevelChoice(),
-    data=(
-        OwnLevels(),
-        RawFiles(
-            marks=("magic.json", "images"),
-            read=concepts,
-            layout="the authors' JSON as magic.json and a folder images/",
-        ),
-    ),
+    data=(OwnLevels(), _JSON),
     paper="Suissa et al., CLEAR GLASS",
     licence="not stated; not released",
     obtain="It is not released. Pass a folder of your own as --data magic=FOLDER.",
     version=2,
+)
+MAGIC_CAPTIONS = replace(
+    MAGIC,
+    name="magic_captions",
+    title="MAGIC captions",
+    protocol=LevelChoice(texts=("caption",)),
+    data=(OwnLevels(texts=("caption",), optional=GROUPS), _JSON),
+    paper="Suissa et al., CLEAR GLASS, Table 3, column captions",
+    folder=MAGIC.name,
+    in_suites=False,
+    version=1,
 )

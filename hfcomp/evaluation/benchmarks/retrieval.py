@@ -1,4 +1,4 @@
-"""Retrieval among photographs with five captions each: Flickr30k and COCO, Karpathy's test images."""
+"""Retrieval among photographs with five captions each: Flickr8k, Flickr30k and COCO, Karpathy's test images."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ FLICKR30K_IMAGES = Pool(
     name="flickr30k-images",
     obtain="Ask for Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
     "as --data flickr30k-images=FOLDER.",
+)
+
+FLICKR8K_IMAGES = Pool(
+    name="flickr8k-images",
+    obtain="Ask for Flickr8k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
+    "as --data flickr8k-images=FOLDER.",
 )
 
 
@@ -63,6 +69,16 @@ def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[R
     return raw(karpathy_file, karpathy), raw(list_file, listed), archives
 
 
+FLICKR8K = Benchmark(
+    name="flickr8k",
+    title="Flickr8k retrieval",
+    suite=GENERAL,
+    protocol=Retrieval(),
+    data=_forms(FLICKR8K_IMAGES, "dataset_flickr8k.json", "flickr8k_test.json", "clip-benchmark/wds_flickr8k"),
+    paper="Hodosh et al. 2013, JAIR 47; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
+    licence="not stated on the Hub; Flickr8k is for research and teaching only",
+    obtain="It comes by itself from the Hub.",
+)
 FLICKR30K = Benchmark(
     name="flickr30k",
     title="Flickr30k retrieval",

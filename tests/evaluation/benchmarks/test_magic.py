@@ -8,7 +8,7 @@ import re
 import pytest
 from datasets import Dataset, Image
 
-from hfcomp.evaluation.benchmarks.magic import LEVELS, MAGIC
+from hfcomp.evaluation.benchmarks.magic import LEVELS, MAGIC, MAGIC_CAPTIONS
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
@@ -107,6 +107,26 @@ def test_an_image_under_two_concepts_stands_against_neither(tmp_path):
     note = "14 of 14 rows share their name with other images, no candidates (6.0 a row)"
     rest = "100% of rivals hard in choice of 2; 14 leave too few for choice of 10"
     assert list(MAGIC.protocol.notes(items))[0] == f"level_1: {note}; {rest}"
+
+
+def test_images_are_asked_for_by_their_captions_too(tmp_path):
+    groups = {"group": "even", "hard_negative_groups": ["odd"]}, {"group": "odd", "hard_negative_groups": ["even"]}
+    rows = [
+        {"image": {"bytes": photo(n)}, "image_id": f"m{n}", "caption": f"caption {n}", **groups[n % 2]}
+        for n in range(24)
+    ]
+    Dataset.from_list(rows).cast_column("image", Image()).to_parquet(tmp_path / "a.parquet")
+    truth = {number: (f"caption {number}",) for number in range(24)}
+    report = run(MAGIC_CAPTIONS, tmp_path, knowing(truth))
+    assert means(report) == {("all", f"caption image {kind}"): 1.0 for kind in KINDS}
+    assert set(means(run(MAGIC_CAPTIONS, tmp_path, knowing(truth, right=0.0, wrong=1.0))).values()) == {0.0}
+    items = checked(MAGIC_CAPTIONS, load_items(MAGIC_CAPTIONS, Folders(own={"magic": tmp_path})))
+    assert "100% of rivals hard in choice of 2; 100% of rivals hard in choice of 10" in next(
+        iter(MAGIC_CAPTIONS.protocol.notes(items))
+    )
+    Dataset.from_list(rows).remove_columns("caption").to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="no column 'caption'"):
+        load_items(MAGIC_CAPTIONS, Folders(own={"magic": tmp_path}))
 
 
 def test_crops_of_one_photograph_are_images_of_their_own(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
 from hfcomp.evaluation.benchmarks.docci import DOCCI, sentences
 from hfcomp.evaluation.benchmarks.imageinwords import IMAGEINWORDS, IMAGEINWORDS_400
-from hfcomp.evaluation.benchmarks.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR30K
+from hfcomp.evaluation.benchmarks.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR8K, FLICKR30K
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked
 from hfcomp.evaluation.sources import load_items
@@ -28,10 +28,11 @@ TRUTH = {number: [f"caption {place} of {number}" for place in range(4 + number %
 DIRECTIONS = ("text-to-image", "image-to-text")
 METRICS = {("all", f"{direction} recall@{k}") for direction in DIRECTIONS for k in (1, 5, 10)}
 SETS = {
+    FLICKR8K.name: ("dataset_flickr8k.json", "flickr8k_test.json", "flickr8k-images", "wds_flickr8k"),
     FLICKR30K.name: ("dataset_flickr30k.json", "flickr30k_test.json", "flickr30k-images", "wds_flickr30k"),
     COCO_RETRIEVAL.name: ("dataset_coco.json", "coco_karpathy_test.json", "val2014", "wds_mscoco_captions"),
 }
-BOTH = pytest.mark.parametrize("benchmark", (FLICKR30K, COCO_RETRIEVAL), ids=lambda one: one.name)
+EACH = pytest.mark.parametrize("benchmark", (FLICKR8K, FLICKR30K, COCO_RETRIEVAL), ids=lambda one: one.name)
 
 
 def images(folder: Path, form: str = "{}.jpg") -> Path:
@@ -77,7 +78,7 @@ def test_coco_2017_is_read_from_its_annotations(tmp_path):
     assert COCO2017_RETRIEVAL not in suite("general")
 
 
-@BOTH
+@EACH
 def test_scorers_against_chance(benchmark, tmp_path):
     folder = karpathy(benchmark, tmp_path)
     perfect = run(benchmark, folder, knowing(TRUTH))
@@ -118,7 +119,7 @@ def test_a_k_that_nobody_can_miss_is_left_out(texts, expected, tmp_path):
     assert report.items["chance"].max() < 1
 
 
-@BOTH
+@EACH
 def test_each_layout_gives_the_same(benchmark, tmp_path, monkeypatch):
     _, file, pool, repo = SETS[benchmark.name]
     first = run(benchmark, karpathy(benchmark, tmp_path / "karpathy"), random(IMAGES)).items
@@ -137,7 +138,7 @@ def test_each_layout_gives_the_same(benchmark, tmp_path, monkeypatch):
     assert remote["item"][4] == "s0000001/0"
 
 
-@BOTH
+@EACH
 def test_a_row_that_lacks_something_is_left_out_or_named(benchmark, tmp_path):
     folder = karpathy(benchmark, tmp_path / "a", sentences=[{"raw": ""}])
     (folder / SETS[benchmark.name][2] / "5.jpg").unlink()
@@ -151,7 +152,7 @@ def test_a_row_that_lacks_something_is_left_out_or_named(benchmark, tmp_path):
         load_items(benchmark, Folders(own={benchmark.name: folder}))
 
 
-@BOTH
+@EACH
 def test_without_a_network_it_says_how_to_get_it(benchmark, monkeypatch):
     HubOnDisk(monkeypatch)
     with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} is not on the Hub.*It comes by itself"):
