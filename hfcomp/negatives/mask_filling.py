@@ -85,7 +85,7 @@ class MaskFiller:
     Args:
         model: Hub id or folder of a masked language model.
         parser: Parses filled captions; the one that parsed the captions.
-        parts: Parts to mask, some of `PARTS`, in the order in which they are served.
+        parts: Parts to mask, some of `PARTS`; a caption draws the order in which it is served.
         top_k: Proposals asked of the model per mask, before any is dropped. Our choice.
         batch_size: Masked captions per pass of the model.
         device: Where the model runs. Default: the GPU if there is one.
@@ -128,9 +128,11 @@ class MaskFiller:
     def fill(self, docs: Sequence[Doc], *, num_negatives: int = 1, seed: int = 0) -> list[list[Negative]]:
         """Draws negatives of parsed captions.
 
-        One of each part in the order of `parts`, then a second of each, and so on; what a part cannot give, the others
-        make up. Inside a part every word gets one fill before any gets a second. Caption, seed and settings decide the
-        result, not the other rows, their order or the batch size. Fewer negatives are the first of more.
+        One of each part in an order drawn per caption, then a second of each, and so on; what a part cannot give, the
+        others make up. So the first negative is of any part that the caption has, all alike (AHNPL, section 3.1:
+        "randomly masking words in the sentence based on their part-of-speech tags"). Inside a part every word gets one
+        fill before any gets a second. Caption, seed and settings decide the result, not the other rows, their order or
+        the batch size. Fewer negatives are the first of more.
 
         Args:
             docs: Parsed captions.
@@ -146,7 +148,7 @@ class MaskFiller:
         """
         if num_negatives < 1:
             raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
-        rows = [[_part(doc, name, seed) for name in self.parts] for doc in docs]
+        rows = [[_part(doc, name, seed) for name in _drawn_order(self.parts, doc, seed)] for doc in docs]
         # A round asks the model and the parser once for all captions together, and only for what is still owed.
         while owing := [part for row in rows for part in _owing(row, num_negatives)]:
             self._propose([part for part in owing if part.blanks[0].fills is None], seed)
@@ -196,6 +198,13 @@ class MaskFiller:
         blank.fills = (blank.fills or [])[used:]
         if blank.fills:
             part.blanks.insert(len(part.blanks) if accepted else 0, blank)
+
+
+def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
+    """The parts of one caption in the order in which they are served; how they were given changes nothing."""
+    order = sorted(parts)
+    caption_rng(seed, doc.text, "mask", "order of parts").shuffle(order)
+    return order
 
 
 def _part(doc: Doc, name: str, seed: int) -> _Part:
