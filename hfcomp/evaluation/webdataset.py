@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from datasets import Dataset
@@ -163,6 +163,11 @@ def _shards(folder: Path) -> list[Path]:
     absent = [path.name for path in shards if not path.is_file()]
     if absent:
         raise ValueError(f"{folder}: {len(absent)} of {len(shards)} archives are missing, the first is {absent[0]}.")
+    more = [path.name for path in sorted(folder.glob("*.tar")) if path.stem.isdigit() and path not in shards]
+    if more:
+        raise ValueError(
+            f"{count}: found {text}, but {more[0]} is there too. Correct the number, or remove the archive."
+        )
     return shards
 
 
@@ -183,6 +188,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
                 elif ending == "cls":
                     file.seek(member.offset_data)
                     labels[key] = file.read(member.size).decode("ascii", "replace").strip()
+            _check_end(file, archive.offset)
     except tarfile.ReadError as error:
         way_out = "Fetch it again; in a git clone, run `git lfs pull`."
         raise ValueError(f"{shard} is not a whole tar archive ({error}). {way_out}") from error
@@ -190,6 +196,30 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
         if not labels.get(key, "").isdigit():
             raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected the number of a class.")
         yield key, int(labels[key]), images.get(key, (-1, 0))
+
+
+def _check_end(file: BinaryIO, end: int) -> None:
+    """Checks that an archive ends where `tarfile` stopped reading it.
+
+    After its first member `tarfile` takes whatever is no header for the end, without an error: the end of a file that
+    was cut between two members, a damaged header, the first of two archives that were joined.
+
+    Raises:
+        tarfile.ReadError: unless two blocks of zeros stand there, and nothing but zeros after them.
+    """
+    file.seek(end)
+    marker = file.read(2 * tarfile.BLOCKSIZE)
+    if any(marker):
+        raise tarfile.ReadError(f"no header of a file at byte {end:,}")
+    if len(marker) < 2 * tarfile.BLOCKSIZE:
+        raise tarfile.ReadError(f"it is cut at byte {end + len(marker):,}, before the mark of its end")
+    while block := file.read(1 << 20):
+        if any(block):
+            raise tarfile.ReadError(
+                f"more data than zeros after its end at byte {end:,}, as in archives joined by cat"
+            )
+    if file.tell() % tarfile.BLOCKSIZE:
+        raise tarfile.ReadError(f"it is cut at byte {file.tell():,}, inside a block of {tarfile.BLOCKSIZE}")
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+
 import numpy as np
 import pytest
 from huggingface_hub import errors
@@ -151,6 +153,50 @@ def test_half_an_archive_is_refused(tmp_path):
     path = write_set(tmp_path, LABELS) / "test" / "0.tar"
     path.write_bytes(path.read_bytes()[:1600])
     with pytest.raises(ValueError, match="0.tar is not a whole tar archive"):
+        read(tmp_path)
+
+
+def test_a_cut_at_any_byte_is_an_error_or_changes_nothing(tmp_path):
+    path = write_set(tmp_path, LABELS) / "test" / "0.tar"
+    whole, expected = path.read_bytes(), read(tmp_path)
+    with tarfile.open(path) as archive:
+        end = max(member.offset_data + 512 for member in archive)  # each of these files fills one block
+    blocks = range(0, len(whole), 512)
+    cuts = sorted({*blocks, *(at + odd for at in blocks for odd in (1, 255, 511))})
+    scored = []
+    for cut in cuts:
+        path.write_bytes(whole[:cut])
+        try:
+            items = read(tmp_path)
+        except ValueError as error:
+            assert "0.tar is not a whole tar archive" in str(error), cut
+        else:
+            assert items.rows["item"][:] == expected.rows["item"][:]
+            assert list(items.images["image"]) == list(expected.images["image"])
+            scored.append(cut)
+    # only zeros after the mark of its end were lost, and whole blocks of them, as some programs leave them out
+    assert len(whole) == 10240 and scored == list(range(end + 1024, len(whole), 512))
+
+
+def test_a_damaged_header_and_joined_archives_are_refused(tmp_path):
+    path = write_set(tmp_path, LABELS) / "test" / "0.tar"
+    whole = path.read_bytes()
+    with tarfile.open(path) as archive:
+        third = archive.getmembers()[2].offset
+    path.write_bytes(whole[:third] + b"?" + whole[third + 1 :])
+    with pytest.raises(
+        ValueError, match=rf"0.tar is not a whole tar archive \(no header of a file at byte {third:,}\)"
+    ):
+        read(tmp_path)
+    path.write_bytes(whole + whole)
+    with pytest.raises(ValueError, match=r"0.tar is not a whole tar archive \(more data .* joined by cat\)"):
+        read(tmp_path)
+
+
+def test_more_archives_than_their_number_says_are_refused(tmp_path):
+    write_set(tmp_path, LABELS)
+    (tmp_path / "test" / "nshards.txt").write_text("1")
+    with pytest.raises(ValueError, match=r"nshards.txt: found 1, but 1.tar is there too. Correct the number"):
         read(tmp_path)
 
 
