@@ -15,6 +15,7 @@ from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub import HfApi
 from huggingface_hub.errors import GatedRepoError
 
+from hfcomp.data.archives import COUNT, check_archive, numbered_archives
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import PooledImages, files_of
 from hfcomp.evaluation.spec import Benchmark, Data, Folders, Items, Origin, Unavailable
@@ -148,9 +149,19 @@ class HubData:
         """The items, when the folder holds such files."""
         if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
             return None
+        if self.files == "*.tar":
+            self._check_archives(folder)
         parts = {name: load_dataset(str(folder), **options) for name, options in self.subsets.items()}
         train = load_dataset(str(folder), **self.train) if self.train else None
         return self._items(parts, Origin(str(folder)), train, folders, folder)
+
+    def _check_archives(self, folder: Path) -> None:
+        patterns = {pattern for one in self.subsets.values() for pattern in one["data_files"].values()}
+        archives = sorted(path for pattern in patterns for path in folder.glob(pattern))
+        for place in sorted({path.parent for path in archives if (path.parent / COUNT).is_file()}):
+            numbered_archives(place)
+        for path in archives:
+            check_archive(path)
 
     def remote(self, folders: Folders) -> Items:
         """The items from the Hub."""

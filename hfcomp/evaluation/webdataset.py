@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -18,11 +18,11 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from numpy.typing import NDArray
 
+from hfcomp.data.archives import COUNT, check_end, not_whole, numbered_archives
 from hfcomp.evaluation.sources import gated, unreachable
 from hfcomp.evaluation.spec import Folders, Items, Origin, Unavailable
 
 TEST, TRAIN = "test", "train"
-COUNT = "nshards.txt"
 CLASSES = "classnames.txt"
 TEMPLATES = "zeroshot_classification_templates.txt"
 IMAGE_ENDINGS = ("webp", "jpg", "jpeg", "png")
@@ -98,7 +98,7 @@ class WebDatasetData:
         return Items(rows, origin, {"image": images}, classes=named, train=train)
 
     def _split(self, folder: Path, name: str, classes: int) -> tuple[_Samples, TarImages]:
-        samples, shards = _Samples(), _shards(folder / name)
+        samples, shards = _Samples(), numbered_archives(folder / name)
         for number, shard in enumerate(shards):
             for key, label, (start, size) in _samples(shard):
                 if not 0 <= label < classes:
@@ -152,25 +152,6 @@ class TarImages(Sequence[Any]):
         return self._place[:, 1] < 0
 
 
-def _shards(folder: Path) -> list[Path]:
-    count = folder / COUNT
-    if not count.is_file():
-        raise ValueError(f"{count} is missing: expected a file with the number of archives in {folder}.")
-    text = count.read_text(encoding="utf-8").strip()
-    if not text.isdigit() or not int(text):
-        raise ValueError(f"{count}: found {text!r}, expected the number of archives, 1 or more.")
-    shards = [folder / f"{number}.tar" for number in range(int(text))]
-    absent = [path.name for path in shards if not path.is_file()]
-    if absent:
-        raise ValueError(f"{folder}: {len(absent)} of {len(shards)} archives are missing, the first is {absent[0]}.")
-    more = [path.name for path in sorted(folder.glob("*.tar")) if path.stem.isdigit() and path not in shards]
-    if more:
-        raise ValueError(
-            f"{count}: found {text}, but {more[0]} is there too. Correct the number, or remove the archive."
-        )
-    return shards
-
-
 def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
     """Key, label, and the first byte and size of the image, of each sample in an archive."""
     labels: dict[str, str] = {}
@@ -188,38 +169,13 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
                 elif ending == "cls":
                     file.seek(member.offset_data)
                     labels[key] = file.read(member.size).decode("ascii", "replace").strip()
-            _check_end(file, archive.offset)
+            check_end(file, archive.offset)
     except tarfile.ReadError as error:
-        way_out = "Fetch it again; in a git clone, run `git lfs pull`."
-        raise ValueError(f"{shard} is not a whole tar archive ({error}). {way_out}") from error
+        raise ValueError(not_whole(shard, error)) from error
     for key in dict.fromkeys((*images, *labels)):
         if not labels.get(key, "").isdigit():
             raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected the number of a class.")
         yield key, int(labels[key]), images.get(key, (-1, 0))
-
-
-def _check_end(file: BinaryIO, end: int) -> None:
-    """Checks that an archive ends where `tarfile` stopped reading it.
-
-    After its first member `tarfile` takes whatever is no header for the end, without an error: the end of a file that
-    was cut between two members, a damaged header, the first of two archives that were joined.
-
-    Raises:
-        tarfile.ReadError: unless two blocks of zeros stand there, and nothing but zeros after them.
-    """
-    file.seek(end)
-    marker = file.read(2 * tarfile.BLOCKSIZE)
-    if any(marker):
-        raise tarfile.ReadError(f"no header of a file at byte {end:,}")
-    if len(marker) < 2 * tarfile.BLOCKSIZE:
-        raise tarfile.ReadError(f"it is cut at byte {end + len(marker):,}, before the mark of its end")
-    while block := file.read(1 << 20):
-        if any(block):
-            raise tarfile.ReadError(
-                f"more data than zeros after its end at byte {end:,}, as in archives joined by cat"
-            )
-    if file.tell() % tarfile.BLOCKSIZE:
-        raise tarfile.ReadError(f"it is cut at byte {file.tell():,}, inside a block of {tarfile.BLOCKSIZE}")
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:

@@ -189,7 +189,7 @@ def test_a_damaged_header_and_joined_archives_are_refused(tmp_path):
     ):
         read(tmp_path)
     path.write_bytes(whole + whole)
-    with pytest.raises(ValueError, match=r"0.tar is not a whole tar archive \(more data .* joined by cat\)"):
+    with pytest.raises(ValueError, match=r"0.tar is not a whole tar archive \(data after .* joined by cat\)"):
         read(tmp_path)
 
 

@@ -48,7 +48,15 @@ def listed(folder: Path, file: str) -> list[dict[str, Any]]:
 
 
 def lines(rows: Dataset) -> Dataset:
-    """Captions that stand in one text, a line each, as lists."""
+    """Captions that stand in one text, a line each, as lists.
+
+    Raises:
+        ValueError: for a sample without a text.
+    """
+    for row in (row for row, text in enumerate(rows["captions"]) if text is None):
+        raise ValueError(
+            f"the sample {rows['item'][row]!r} of the archives has no .txt with its captions. Add it, or remove it."
+        )
     captions = [text.split("\n") for text in rows["captions"]]
     return rows.remove_columns("captions").add_column("captions", captions)
 

@@ -55,18 +55,41 @@ def karpathy(benchmark, folder: Path, **changes) -> Path:
     return folder
 
 
-def archive(folder: Path) -> Path:
+def archive(folder: Path, *, without: str = "") -> Path:
     """A repository of clip-benchmark: one archive of images and lines, and a count of archives beside."""
-    (folder / "test").mkdir(parents=True)
+    (folder / "test").mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / "test" / "0.tar", "w") as tar:
         for number, texts in TRUTH.items():
             for ending, content in (("jpg", photo(number)), ("txt", "\n".join(texts).encode())):
                 member = tarfile.TarInfo(f"s{number:07}.{ending}")
                 member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
+                if member.name != without:
+                    tar.addfile(member, io.BytesIO(content))
     (folder / "test" / "nshards.txt").write_text("1")
     (folder / "dataset_type.txt").write_text("retrieval")
     return folder
+
+
+@BOTH
+def test_an_archive_that_is_cut_damaged_or_missing_is_refused(benchmark, tmp_path):
+    path = archive(tmp_path) / "test" / "0.tar"
+    whole = path.read_bytes()
+    with tarfile.open(path) as tar:
+        last = tar.getmembers()[-2].offset
+    for damaged in (whole[:last], whole[: last + 100], whole[:-9000], whole[:last] + b"?" + whole[last + 1 :], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="0.tar is not a whole tar archive"):
+            load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
+    (tmp_path / "test" / "nshards.txt").write_text("2")
+    with pytest.raises(ValueError, match=r"test: 1 of 2 archives are missing, the first is 1.tar"):
+        load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
+    number = max(TRUTH)
+    archive(tmp_path, without=f"s{number:07}.txt")
+    with pytest.raises(ValueError, match=f"the sample '.*s{number:07}' of the archives has no .txt with its captions"):
+        load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
+    archive(tmp_path, without=f"s{number:07}.jpg")
+    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: tmp_path})))
+    assert items.left_out == {NO_IMAGE: 1}
 
 
 def test_coco_2017_is_read_from_its_annotations(tmp_path):
