@@ -19,7 +19,8 @@ from datasets import (
     load_from_disk,
 )
 
-from hfcomp.data.unfinished import UNFINISHED
+from hfcomp.data.archives import check_tail
+from hfcomp.data.built_sets import checked_shards
 
 
 def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -34,15 +35,19 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
     Raises:
-        ValueError: when the data set has no such split, naming those that it has, or is an unfinished build.
+        ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
+            file that is damaged: a set of `hfcomp build` is checked against its manifest, a `.tar` for its end.
     """
     path = Path(name)
-    if (path / UNFINISHED).is_dir():
-        raise ValueError(
-            f"{name} is a build that was stopped: some of its rows are missing. Give the `hfcomp build` command "
-            "again, which goes on, and then load it."
-        )
-    if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
+    shards = checked_shards(path)
+    for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
+        check_tail(archive)
+    if shards and path.is_dir() and "data_files" not in kwargs:
+        if split.partition("[")[0] != "train":
+            raise ValueError(_no_split(name, split, ["train"]))
+        # by its files: the card of a built set, which `datasets` would go by, is not checked
+        loaded = load_dataset("parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
+    elif (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
     elif path.is_file():
         builder = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix)

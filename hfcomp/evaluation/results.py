@@ -17,6 +17,7 @@
 | `config` | what the recipe and the command line set |
 | `stages` | cost of each training run |
 | `notes` | what a reader of the numbers has to know |
+| `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.evaluation.summary.summarize`; `average` tells means over subsets from subsets |
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
@@ -41,12 +42,15 @@ import numpy as np
 import pandas as pd
 
 import hfcomp
+from hfcomp.data.checksums import read_checked, with_checksum
 from hfcomp.evaluation.summary import summarize
 
 __all__ = [
     "RESULTS_SCHEMA_VERSION",
     "items_hash",
     "package_versions",
+    "read_items",
+    "read_results",
     "summarize",
     "versions",
     "weights_hash",
@@ -114,11 +118,13 @@ def items_hash(items: pd.DataFrame) -> str:
 def _plain(column: pd.Series) -> pd.Series:
     """Numbers as float and all else as text, so that a table read back from Parquet is the same table."""
     column = column.reset_index(drop=True)
-    return column.astype(float) if column.name in NUMBERS else column.astype(str)
+    if column.name in NUMBERS:
+        return column.astype(float)
+    return column.astype(str).astype(object).mask(column.isna(), math.nan)  # None and NaN are one in Parquet
 
 
 def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
-    """Writes `results.json`, whole or not at all; `schema_version`, and `versions` where absent, are added.
+    """Writes `results.json`, whole or not at all, with `schema_version`, `checksum`, and `versions` where absent.
 
     Args:
         path: of the file.
@@ -129,8 +135,45 @@ def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     """
     whole = {"schema_version": RESULTS_SCHEMA_VERSION, "versions": results.get("versions") or versions()}
     whole |= {key: value for key, value in results.items() if key not in whole}
-    text = json.dumps(_for_json(whole), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(with_checksum(_for_json(whole)), indent=2, ensure_ascii=False, allow_nan=False)
     write_text(path, text + "\n")
+
+
+def read_results(path: Path, how_to_fix: str = "Evaluate again, or put the file back from a copy.") -> Any:
+    """What `write_results` wrote, without the checksum.
+
+    Args:
+        path: of the file.
+        how_to_fix: a sentence for errors.
+
+    Raises:
+        ValueError: naming the file, where it is no JSON or was changed since.
+    """
+    return read_checked(path, how_to_fix)
+
+
+def read_items(path: Path, expected: str | None) -> pd.DataFrame:
+    """The table that `write_items` wrote.
+
+    Args:
+        path: of the file.
+        expected: its `items_hash`; None where none is known.
+
+    Raises:
+        ValueError: naming the file, where it is no Parquet or holds another table.
+    """
+    try:
+        items = pd.read_parquet(path)
+        found = items_hash(items)
+    except Exception as error:  # a damaged file raises whatever its readers run into
+        said = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}: no Parquet file, or a damaged one ({said}). Evaluate again.") from error
+    if expected not in (None, found):
+        raise ValueError(
+            f"{path} is damaged, or of another evaluation than the results.json beside it: expected items of "
+            f"{expected}, found {found}. Evaluate again, or put the file back from a copy."
+        )
+    return items
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -13,6 +13,14 @@ from datasets import Dataset, Features
 from datasets.exceptions import DatasetsError
 from rich.console import Console
 
+from hfcomp.data.built_sets import (
+    MANIFEST,
+    SET_ASIDE_FILE,
+    check_no_others,
+    check_set_aside,
+    check_shard,
+    read_manifest,
+)
 from hfcomp.experiments.build_card import Source, count_sheets, source_license, write_card
 from hfcomp.experiments.build_concepts import captions_for_concepts, concept_features, concept_stages
 from hfcomp.experiments.build_negatives import negative_features, negative_stages, read_source
@@ -20,7 +28,6 @@ from hfcomp.experiments.build_neighbours import READS, neighbour_stages, with_fo
 from hfcomp.experiments.build_source import check_device, shown_features
 from hfcomp.experiments.neighbours import NEIGHBOURS_OF
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, terminal_table
-from hfcomp.generation.manifest import SET_ASIDE_FILE
 from hfcomp.generation.runner import ROWS_PER_SHARD, Build, Stage, StageError, run_stages
 from hfcomp.generation.text_negatives import CAPTIONS, GENERATORS
 from hfcomp.hub import without_local_paths
@@ -35,12 +42,15 @@ def main(arguments: Sequence[str]) -> None:
     """Runs the command.
 
     Args:
-        arguments: what to build, and options, see `parser`.
+        arguments: what to build, and options, see `parser`; or `verify` and a folder.
     """
     options = parser().parse_args(arguments)
     try:
-        check_device(options.device)
-        BUILDS[options.what](options)
+        if options.what == "verify":
+            verify_build(options.folder)
+        else:
+            check_device(options.device)
+            BUILDS[options.what](options)
     except StageError as error:
         traceback.print_exception(error)
         raise SystemExit(f"error: {error}\nWhat is done is kept: the same command goes on from there.") from None
@@ -87,6 +97,13 @@ def parser() -> argparse.ArgumentParser:
     neighbours.add_argument("--model", required=True, help="Hub id or folder whose embeddings are compared")
     neighbours.add_argument("--number", type=int, default=3, metavar="N", help="neighbours of an image (default: 3)")
     neighbours.add_argument("--by", choices=NEIGHBOURS_OF, default="image", help="what is compared (default: image)")
+    verify = kinds.add_parser(
+        "verify",
+        allow_abbrev=False,
+        help="check the files of a built set",
+        description="Checks every file of a built set against its manifest.json; ends with 1 at the first damaged.",
+    )
+    verify.add_argument("folder", type=Path, metavar="DIR", help="folder of the built set")
     return found
 
 
@@ -134,6 +151,29 @@ def build_concepts(options: argparse.Namespace) -> Build:
     stages = concept_stages(options)
     dataset = captions_for_concepts(options, print)
     return _build(options, dataset, stages, concept_features(dataset), ["caption"])
+
+
+def verify_build(folder: Path) -> None:
+    """Reads all files of a built set and prints a line for each that is as it was written.
+
+    Args:
+        folder: of the set.
+
+    Raises:
+        ValueError: for the first file that is missing, damaged or not of the build, or a folder of something else.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise ValueError(f"{folder} is not a set of `hfcomp build`: it has no {MANIFEST} of one.")
+    print(f"ok  {MANIFEST}")
+    check_no_others(folder, manifest)
+    for shard in manifest["shards"]:
+        check_shard(folder, shard)
+        print(f"ok  {shard['file']}  {shard['rows']:,} rows", flush=True)
+    check_set_aside(folder, manifest)
+    print(
+        f"ok  {SET_ASIDE_FILE}\n{manifest['rows']:,} rows in {len(manifest['shards']):,} files are as they were built"
+    )
 
 
 BUILDS = {"negatives": build_negatives, "concepts": build_concepts, "neighbours": build_neighbours}

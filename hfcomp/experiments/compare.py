@@ -14,7 +14,16 @@ import pandas as pd
 from hfcomp.evaluation.results import package_versions
 from hfcomp.evaluation.summary import TIE_RULES
 from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, print_evaluation, write_report
-from hfcomp.experiments.stored import Stored, benchmark_facts, benchmarks_of, commits, listed, model_facts, read_stored
+from hfcomp.experiments.stored import (
+    Stored,
+    benchmark_facts,
+    benchmarks_of,
+    commits,
+    listed,
+    model_facts,
+    read_stored,
+    stated_items,
+)
 
 if TYPE_CHECKING:  # it imports `datasets`, for which nobody should wait who mistyped a path
     from hfcomp.evaluation.spec import Average
@@ -107,7 +116,9 @@ def compare(
         ValueError: for a benchmark that a model lacks, versions or data that differ, or, unless `common`, items that
             differ.
     """
-    notes: list[str] = []
+    notes = [
+        f"{folder}: its results name no hash of the items, which are not checked" for folder in _unchecked(stored)
+    ]
     titles = _titles(stored, benchmarks, notes)
     stored = [replace(one, items=one.items[one.items["benchmark"].isin(titles)]) for one in stored]
     for title in titles:
@@ -124,6 +135,10 @@ def compare(
         notes=notes,
         versions=package_versions(),
     )
+
+
+def _unchecked(stored: Sequence[Stored]) -> list[Path]:
+    return list(dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None))
 
 
 def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:

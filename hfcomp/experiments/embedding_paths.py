@@ -6,7 +6,6 @@ zero-shot model to the middle and the end of training. Here a set of held-out ro
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Collection
@@ -24,7 +23,7 @@ from hfcomp.experiments.embedding_distances import BASE_STEP, Tables, distances
 from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.outcomes import FOLDER, read_stored, store
 from hfcomp.experiments.session import Session
-from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary
+from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class EmbeddingPaths:
         """Whether a finished run lacks a checkpoint that is not scored: it was asked for other rows since."""
         if not (folder / SUMMARY_FILE).is_file():
             return False
-        stamp, steps = self._stamp(identity(folder)), json.loads((folder / SUMMARY_FILE).read_text())["steps"]
+        stamp, steps = self._stamp(identity(folder)), read_summary(folder).steps
         return any(
             not (folder / f"checkpoint-{step}").is_dir()
             and read_stored(self._path(variant, step), stamp, self.session.tell) is None

@@ -14,15 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp import __version__
+from hfcomp.data.checksums import CHECKSUM, with_checksum
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.results import items_hash
 from hfcomp.experiments.evaluate import Evaluation
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 
 FOLDER = "evaluation"
 STAMP = b"hfcomp"
+WRITTEN = "written"
+"""The key of a stamp that holds the checksum of table and notes."""
 # Fields that say which items are scored, beside those that begin with "evaluation".
 FIELDS = ("dataset", "dataset_config")
 
@@ -76,23 +80,39 @@ def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
 
 
 def read_stored(path: Path, stamp: dict[str, Any], tell: Callable[[str], None]) -> pd.DataFrame | None:
-    """The outcomes in a file, if they are of these weights and this evaluation."""
+    """The outcomes in a file, if they are of these weights and this evaluation.
+
+    A file that is damaged is reported and scored anew, as if it were not there.
+    """
     if not path.is_file():
         return None
-    found = json.loads((pq.read_schema(path).metadata or {}).get(STAMP, b"{}"))
-    notes = found.pop("notes", [])
-    if found != stamp:
+    try:
+        found = json.loads((pq.read_schema(path).metadata or {}).get(STAMP, b"{}"))
+        written, notes = found.pop(WRITTEN, None), found.pop("notes", [])
+        if found != stamp or written is None:
+            return None
+        table = pq.read_table(path).to_pandas()
+        whole = written == _hash(table, notes)
+    except Exception:  # a damaged file raises whatever its readers run into
+        whole = False
+    if not whole:
+        tell(f"{path} is damaged: its outcomes are scored again")
         return None
     for note in notes:
         tell(note)
-    return pq.read_table(path).to_pandas()
+    return table
+
+
+def _hash(table: pd.DataFrame, notes: list[str]) -> str:
+    return with_checksum({"items": items_hash(table), "notes": notes})[CHECKSUM]
 
 
 def store(path: Path, table: pd.DataFrame, stamp: dict[str, Any]) -> None:
     """Writes outcomes and what they are of, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = pa.Table.from_pandas(table, preserve_index=False)
-    columns = columns.replace_schema_metadata({**columns.schema.metadata, STAMP: json.dumps(stamp).encode()})
+    written = json.dumps({**stamp, WRITTEN: _hash(table, stamp.get("notes", []))}).encode()
+    columns = columns.replace_schema_metadata({**columns.schema.metadata, STAMP: written})
     partial = path.with_name(f"{path.name}.part")
     pq.write_table(columns, partial)
     os.replace(partial, path)

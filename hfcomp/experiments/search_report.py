@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -96,9 +95,13 @@ def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> No
 
 
 def trials_written(folder: Path) -> int:
-    """How many trials have ended by a folder's `search.json`; without one 0."""
-    path = folder / RESULTS_FILE
-    return len(json.loads(path.read_text())["trials"]) if path.is_file() else 0
+    """How many trials have ended by a folder's `search.json`; without one 0.
+
+    Raises:
+        ValueError: where the file is damaged.
+    """
+    path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it goes on, and writes it anew."
+    return len(files.read_results(path, how_to_fix)["trials"]) if path.is_file() else 0
 
 
 def print_search(report: SearchReport, folder: Path, notes: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers import AutoProcessor, TrainerCallback
 
+from hfcomp.data.checksums import file_hash, read_checked, with_checksum
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import world_size
 from hfcomp.experiments.folders import write_atomically
@@ -22,7 +23,9 @@ from hfcomp.experiments.progress import show_progress
 
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
+HISTORY_HASH = "history_sha256"
 ELAPSED = "elapsed_seconds"
+TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage goes on from its last checkpoint, or anew."
 
 
 @dataclass
@@ -138,7 +141,7 @@ def train_stage(
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
-        return StageSummary(**json.loads(summary.read_text()))
+        return read_summary(folder)
     memory = PeakMemory()
     model, processor, dataset = build()
     config = _config(trainer_class, folder, arguments, batch_size)
@@ -150,9 +153,34 @@ def train_stage(
     result = _summarize(name, trainer, memory)
     if trainer.is_world_process_zero():
         write_atomically(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
-        write_atomically(summary, json.dumps(asdict(result), indent=2))
+        written = {**asdict(result), HISTORY_HASH: file_hash(folder / HISTORY_FILE)}
+        write_atomically(summary, json.dumps(with_checksum(written), indent=2))
     trainer.accelerator.wait_for_everyone()
     return result
+
+
+def read_summary(folder: Path) -> StageSummary:
+    """What a finished stage cost.
+
+    Raises:
+        ValueError: naming the file, where it is damaged.
+    """
+    content = read_checked(folder / SUMMARY_FILE, TRAIN_AGAIN)
+    content.pop(HISTORY_HASH, None)
+    return StageSummary(**content)
+
+
+def read_history(folder: Path) -> list[dict[str, float]]:
+    """Every line of a finished stage's log, checked against its summary where that lies beside it.
+
+    Raises:
+        ValueError: naming the file, where it or the summary is damaged.
+    """
+    path, summary = folder / HISTORY_FILE, folder / SUMMARY_FILE
+    expected = read_checked(summary, TRAIN_AGAIN).get(HISTORY_HASH) if summary.is_file() else None
+    if expected not in (None, file_hash(path)):
+        raise ValueError(f"{path} is damaged: expected sha256 {expected} as {SUMMARY_FILE} says. {TRAIN_AGAIN}")
+    return json.loads(path.read_text())
 
 
 def _config(trainer_class: type, folder: Path, arguments: dict[str, Any], batch_size: int) -> Any:

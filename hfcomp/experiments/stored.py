@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.results import RESULTS_SCHEMA_VERSION
+from hfcomp.evaluation.results import RESULTS_SCHEMA_VERSION, read_items, read_results
 from hfcomp.evaluation.summary import COLUMNS, STRATUM
 from hfcomp.experiments.evaluation_report import ITEMS_FILE, RESULTS_FILE
 
@@ -114,7 +113,7 @@ def read_evaluation(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         The table of items, with the columns that `summarize` takes, and what `results.json` holds.
 
     Raises:
-        ValueError: when a file is missing, is not what it should be, or was written by a later hfcomp.
+        ValueError: when a file is missing or damaged, is not what it should be, or was written by a later hfcomp.
     """
     folder = Path(path)
     for name in (ITEMS_FILE, RESULTS_FILE):
@@ -123,10 +122,7 @@ def read_evaluation(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
                 f"{folder}: found no {name}. Give a folder that hfcomp evaluate or a recipe wrote; for a model, run "
                 f"hfcomp evaluate {folder} --output_dir FOLDER first."
             )
-    try:
-        results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{folder / RESULTS_FILE}: no JSON ({error}). Evaluate again.") from error
+    results = read_results(folder / RESULTS_FILE)
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
         raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a file of hfcomp's results.")
@@ -135,14 +131,16 @@ def read_evaluation(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{folder / RESULTS_FILE}: found schema_version {version}, this hfcomp reads up to "
             f"{RESULTS_SCHEMA_VERSION}. Upgrade hfcomp, or evaluate again with this one."
         )
-    return _read_items(folder / ITEMS_FILE), results
+    return _read_items(folder / ITEMS_FILE, stated_items(results)), results
 
 
-def _read_items(path: Path) -> pd.DataFrame:
-    try:
-        items = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: no Parquet file ({error}). Evaluate again.") from error
+def stated_items(results: Mapping[str, Any]) -> str | None:
+    """The hash of the items that results were made from; an earlier hfcomp wrote none."""
+    return (results.get("data") or {}).get("items")
+
+
+def _read_items(path: Path, expected: str | None) -> pd.DataFrame:
+    items = read_items(path, expected)
     absent = [column for column in COLUMNS if column not in items]
     if absent:
         raise ValueError(f"{path}: found the columns {list(items.columns)}, expected {absent} too. Evaluate again.")

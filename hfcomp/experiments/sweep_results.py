@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pandas as pd
 
 from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test
 from hfcomp.experiments.comparison import HEADLINE_METRIC
-from hfcomp.experiments.stages import HISTORY_FILE
+from hfcomp.experiments.stages import read_history
 
 LINE = ["benchmark", "subset", "metric"]
 MEAN = "mean"
@@ -177,7 +176,7 @@ def _logged(folder: Path, plan: SweepPlan, setting: str, variant: str, metric: s
     values: list[float] = []
     steps: list[int] = []
     for seed in plan.seeds:
-        history, before = json.loads((folder / part_name(setting, seed, variant) / HISTORY_FILE).read_text()), 0
+        history, before = read_history(folder / part_name(setting, seed, variant)), 0
         for line in history:
             step = line.get("step", before + 1)
             if metric in line:

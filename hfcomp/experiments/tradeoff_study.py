@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import FOLDER, evaluation_settings, read_stored, store
 from hfcomp.experiments.program import base_model, load_rows, method_run, output_folder, prepare_base, run_facts
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary
+from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
 from hfcomp.experiments.tradeoff import Tradeoff
 from hfcomp.experiments.tradeoff_report import print_tradeoff, write_tradeoff
 from hfcomp.experiments.tradeoff_results import BASE, BASE_STEP, PLAIN, check_lines, summarize_tradeoff
@@ -124,7 +123,7 @@ class _Study:
         """Whether a finished run lacks a checkpoint that is to be scored: another evaluation was asked for since."""
         if not (folder / SUMMARY_FILE).is_file():
             return False
-        stamp, last = self._stamp(identity(folder)), json.loads((folder / SUMMARY_FILE).read_text())["steps"]
+        stamp, last = self._stamp(identity(folder)), read_summary(folder).steps
         return any(
             not (folder / f"checkpoint-{step}").is_dir()
             and read_stored(self._path(name, step), stamp, self.session.tell) is None

@@ -12,7 +12,6 @@ Nothing here holds a time, a path outside the folder or a number of processes: t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,16 +20,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.data.unfinished import UNFINISHED
+from hfcomp.data.built_sets import (
+    BUILD_ANEW,
+    DATA,
+    MANIFEST,
+    PLAN,
+    SET_ASIDE_FILE,
+    UNFINISHED,
+    lost_manifest,
+)
+from hfcomp.data.checksums import file_hash, read_checked, with_checksum
 
-MANIFEST = "manifest.json"
-SET_ASIDE_FILE = "set_aside.jsonl"
 STATE = UNFINISHED
-PLAN = "plan.json"
 LOCK = ".lock"
-DATA = "data"
 PART = ".part"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Plan = dict[str, Any]
 Record = dict[str, Any]
@@ -68,12 +72,6 @@ def put_in_place(part: Path, path: Path) -> None:
         os.close(folder)
 
 
-def file_hash(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     """Finds what an earlier process left of the same build, and removes what it left half-written.
 
@@ -86,10 +84,16 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         The records of the finished shards whose files are as the records say, by number.
 
     Raises:
-        ValueError: for a folder that holds a build of another plan, or files of something else.
+        ValueError: for a folder that holds a build of another plan or with a damaged or missing manifest or plan, or
+            files of something else.
     """
-    manifest = _read(folder / MANIFEST)
-    if manifest is not None and manifest.get("schema_version") != SCHEMA_VERSION:
+    try:
+        manifest = _read(folder / MANIFEST)
+    except ValueError:
+        if not (folder / SET_ASIDE_FILE).is_file():
+            _check_free(folder)  # a manifest of something else
+        raise
+    if manifest is not None and (not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION):
         raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
     before = manifest["plan"] if manifest else _read(folder / STATE / PLAN)
     if before is None:
@@ -105,7 +109,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     write_durably(folder / STATE / PLAN, _json(plan))  # before anything else: it says whose the folder is
     (folder / DATA).mkdir(exist_ok=True)
     records = _records_of_manifest(folder, manifest) if manifest else {}
-    records |= {index: one for index in range(shards) if (one := _read(record_file(folder, index)))}
+    records |= {index: one for index in range(shards) if (one := _read_record(record_file(folder, index)))}
     whole = {index: one for index, one in sorted(records.items()) if _is_whole(folder, index, shards, one)}
     for index, record in whole.items():
         write_record(folder, index, record)
@@ -141,6 +145,7 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "plan": plan,
+        "set_aside_sha256": file_hash(folder / SET_ASIDE_FILE),
         "rows": sum(record["rows"] for record in records),
         "counts": totals(record["counts"] for record in records),
         "set_aside": totals(record["set_aside"] for record in records),
@@ -176,6 +181,10 @@ def _short(value: Any) -> str:
 
 
 def _check_free(folder: Path) -> None:
+    if (folder / SET_ASIDE_FILE).is_file():
+        raise ValueError(lost_manifest(folder))
+    if (folder / STATE).is_dir() and any((folder / STATE).glob("[0-9]*.json")):
+        raise ValueError(f"{folder / STATE / PLAN} is missing: whose records lie beside it is unknown. {BUILD_ANEW}")
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK)
     ours = [path.name for path in (folder / STATE).iterdir()] if there == [STATE] else there
     other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
@@ -189,11 +198,12 @@ def _check_free(folder: Path) -> None:
 def _records_of_manifest(folder: Path, manifest: Record) -> dict[int, Record]:
     """A shard whose rows set aside are no longer all listed has no record: it is made again."""
     path = folder / SET_ASIDE_FILE
-    lines = [_parsed(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if path.is_file() else []
+    whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if whole else []
     found = {}
     for index, record in enumerate(manifest["shards"]):
         start, end = record["source_rows"]
-        own = [line for line in lines if isinstance(line, dict) and start <= line["row"] < end]
+        own = [line for line in lines if start <= line["row"] < end]
         if len(own) == sum(record["set_aside"].values()):
             found[index] = record | {"set_aside_rows": own}
     return found
@@ -204,17 +214,22 @@ def _is_whole(folder: Path, index: int, shards: int, record: Record) -> bool:
     return path.is_file() and file_hash(path) == record["sha256"]
 
 
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode("utf-8")
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return None
+def _json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(with_checksum(value), ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode("utf-8")
 
 
 def _read(path: Path) -> Any:
-    """The content of a JSON file, or None where there is none or it is damaged."""
-    return _parsed(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+    """The content of a JSON file, or None where there is none.
+
+    Raises:
+        ValueError: where it is damaged.
+    """
+    return read_checked(path, BUILD_ANEW) if path.is_file() else None
+
+
+def _read_record(path: Path) -> Record | None:
+    """A shard's record; one that is damaged is none, and the shard is made again."""
+    try:
+        return _read(path)
+    except ValueError:
+        return None

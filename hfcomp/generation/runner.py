@@ -78,8 +78,8 @@ def run_stages(
         stages: in their order.
         folder: a new one, an empty one, or one of the same build.
         features: of the columns that are written, in order: those that stages return, others from the source.
-        reads: the source's columns that stages see. The fingerprint that tells a changed source is of their content
-            and of the names and sizes of images.
+        reads: the source's columns that stages see. A changed source is told by their content and that of the columns
+            that are written, see `fingerprint`.
         rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
         num_workers: processes; they are spawned, so a script has to have its `if __name__ == "__main__":`. They change
             nothing in the result.
@@ -114,16 +114,19 @@ def run_stages(
     return Build(folder, manifest, kept, len(missing))
 
 
-def fingerprint(dataset: Dataset, reads: Sequence[str]) -> str:
-    """Tells a source from another: its features, the content of some columns, and its images' names and sizes.
+def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
+    """Tells a source from another: its features and the content of all columns that stages read or that are written.
+
+    Of an image the bytes count where the set holds them; of one that is a file its name and size, as reading all files
+    at each start would take as long as building.
 
     Args:
         dataset: its images undecoded.
-        reads: the columns whose content counts.
+        columns: whose content counts; names that the source does not have are those that stages make.
     """
     digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
     images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}
-    looked_at = [name for name in dataset.column_names if name in images or name in reads]
+    looked_at = [name for name in dataset.column_names if name in columns]
     for table in dataset.select_columns(looked_at).with_format("arrow").iter(_FINGERPRINT_ROWS):
         for name in looked_at:
             values = _image_facts(table.column(name)) if name in images else table.column(name).to_pylist()
@@ -132,12 +135,22 @@ def fingerprint(dataset: Dataset, reads: Sequence[str]) -> str:
 
 
 def _image_facts(images: pa.ChunkedArray) -> list[Any]:
-    sizes = pc.binary_length(pc.struct_field(images, "bytes")).to_pylist()
-    # The folder of a file may be another after a move.
-    names = [
-        path and path.replace("\\", "/").rpartition("/")[2] for path in pc.struct_field(images, "path").to_pylist()
+    contents, paths = pc.struct_field(images, "bytes"), pc.struct_field(images, "path").to_pylist()
+    buffers = [content.as_buffer() for content in contents]  # None where there are no bytes
+    facts = [
+        _file_size(path) if buffer is None else hashlib.sha256(buffer).hexdigest()
+        for buffer, path in zip(buffers, paths, strict=True)
     ]
-    return [sizes, names]
+    # The folder of a file may be another after a move.
+    return [facts, [path and path.replace("\\", "/").rpartition("/")[2] for path in paths]]
+
+
+def _file_size(path: str | None) -> int | None:
+    """None where there is no such file on this machine, as for a URL."""
+    try:
+        return None if path is None else os.path.getsize(path)
+    except (OSError, ValueError):  # a name with a zero byte is a ValueError
+        return None
 
 
 def _check(
@@ -168,7 +181,7 @@ def _check(
 def _plan(job: Job) -> Plan:
     plan = {
         "hfcomp_version": __version__,
-        "source": {"fingerprint": fingerprint(job.dataset, job.reads), "rows": len(job.dataset)},
+        "source": {"fingerprint": fingerprint(job.dataset, (*job.reads, *job.features)), "rows": len(job.dataset)},
         "stages": {f"{number} {stage.name}": stage.facts() for number, stage in enumerate(job.stages)},
         "rows_per_shard": job.rows_per_shard,
         "columns": job.features.to_dict(),

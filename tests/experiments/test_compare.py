@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hfcomp.evaluation.results import items_hash, read_results, write_items, write_results
 from hfcomp.experiments.compare import compare, main
-from hfcomp.experiments.stored import read_stored
+from hfcomp.experiments.stored import read_evaluation, read_stored
 from tests.experiments.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 
 
@@ -188,13 +190,17 @@ def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path
         results |= {"schema_version": 2, "data": {"evaluation": {"name": "own", "dataset": dataset}}}
         for line in results["results"]:
             del line["average"]
-        for key in ("benchmarks", "tie_rule", "skipped", "models"):
+        for key in ("benchmarks", "tie_rule", "skipped", "models", "checksum"):  # as an earlier hfcomp wrote it
             del results[key]
         (folder / "results.json").write_text(json.dumps(results))
         return folder
 
     one, two, three = run("one", "x/pairs"), run("two", "x/pairs"), run("three", "y/pairs")
-    assert len(compare(read_stored([str(one), str(two)]), reference="one").lines) == 1
+    report = compare(read_stored([str(one), str(two)]), reference="one")
+    assert len(report.lines) == 1
+    assert report.notes == [
+        f"{run}: its results name no hash of the items, which are not checked" for run in (one, two)
+    ]
     refused("own: evaluation own x/pairs in .*one, own y/pairs in .*three", one, three)
 
 
@@ -206,8 +212,48 @@ def test_mistakes_name_the_file_and_the_way_out(folders, tmp_path):
     refused("model 'clip' is asked for 2 times", base, f"{base}:clip")
     twice = stored(tmp_path / "twice", crepe("x", 0.5))
     items = pd.read_parquet(twice / "items.parquet")
-    pd.concat([items, items.iloc[:1]]).to_parquet(twice / "items.parquet")
+    items = pd.concat([items, items.iloc[:1]])
+    write_items(twice / "items.parquet", items)
+    results = {**read_results(twice / "results.json"), "data": {"items": items_hash(items)}}
+    write_results(twice / "results.json", results)
     refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is there twice", base, twice)
+
+
+@pytest.mark.parametrize("name", ["items.parquet", "results.json"])
+def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(tmp_path, name):
+    table = crepe("clip", 0.5)
+    folder = stored(
+        tmp_path, table.assign(stratum=table["subset"]), recall("clip", 0.6), benchmarks=benchmark_facts(), tie="half"
+    )
+    expected, (path, refused) = read_evaluation(folder), (folder / name, 0)
+    whole = path.read_bytes()
+    for place in random.Random(0).sample(range(8 * len(whole)), 250):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            items, results = read_evaluation(folder)
+        except ValueError as error:
+            assert str(path) in str(error), place
+            refused += 1
+        else:
+            pd.testing.assert_frame_equal(items, expected[0])
+            assert {key: results[key] for key in expected[1]} == expected[1], place
+    assert refused > 50
+
+
+def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_path):
+    base, tuned = folders
+    path = tuned / "items.parquet"
+    items = pd.read_parquet(path)
+    items.assign(value=1 - items["value"]).to_parquet(path)
+    refused(r"tuned.items\.parquet is damaged, or of another evaluation .*: expected items of sha256:\w{16}, found "
+            r"sha256:\w{16}\. Evaluate again", base, tuned)  # fmt: skip
+    path.write_bytes(path.read_bytes()[:99])
+    refused(r"tuned.items\.parquet: no Parquet file, or a damaged one .*Evaluate again", base, tuned)
+    results = base / "results.json"
+    results.write_text(results.read_text().replace('"tie_rule": "wrong"', '"tie_rule": "half"'))
+    refused(r"base.results\.json is damaged: expected content of sha256:\w{64}, found .*Evaluate again", base, tuned)
 
 
 def test_no_model_library_is_loaded():

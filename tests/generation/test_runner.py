@@ -178,6 +178,67 @@ def test_another_source_under_the_same_name_is_noticed(whole, tmp_path):
         build(folder, other)
 
 
+def test_every_column_that_is_written_tells_another_source(tmp_path):
+    columns = {"image_id": ["7"] * 10, "license": ["cc-by"] * 10, "other": ["x"] * 10}
+    source, features = builds.source(), {**builds.FEATURES, "image_id": Value("string"), "license": Value("string")}
+    for name, values in columns.items():
+        source = source.add_column(name, values)
+    options = {"features": Features(features)}
+    with pytest.raises(StageError):
+        build(
+            tmp_path, source, [*builds.stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})], **options
+        )
+    assert list((tmp_path / STATE).glob("0*.json"))  # a shard is there, to be kept by a build of the same source
+
+    def begun(changed: Dataset) -> None:
+        build(
+            tmp_path, changed, [*builds.stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})], **options
+        )
+
+    for name in ("image_id", "license"):
+        changed = source.remove_columns(name).add_column(name, ["another", *columns[name][1:]])
+        with pytest.raises(ValueError, match=r"other settings: source\.fingerprint"):
+            begun(changed.select_columns(source.column_names))
+    images = source["image"][:]
+    images[0] = {**images[0], "bytes": images[0]["bytes"][:-1] + b"?"}  # of the same size
+    changed = source.remove_columns("image").add_column("image", images, feature=Image(decode=False))
+    with pytest.raises(ValueError, match=r"other settings: source\.fingerprint"):
+        begun(changed.select_columns(source.column_names))
+    unwritten = source.remove_columns("other").add_column("other", ["y"] * 10)
+    with pytest.raises(StageError):  # goes on to the row that fails
+        begun(unwritten)
+
+
+def test_an_image_file_of_another_size_tells_another_source(tmp_path):
+    rows = builds.source(2).remove_columns("image")
+
+    def facts() -> str:
+        images = [{"bytes": None, "path": str(tmp_path / "0.png")}, {"bytes": None, "path": "https://x.org/1.png"}]
+        return runner.fingerprint(rows.add_column("image", images, feature=Image(decode=False)), ["image"])
+
+    (tmp_path / "0.png").write_bytes(b"0")
+    before = facts()
+    assert facts() == before
+    (tmp_path / "0.png").write_bytes(b"01")
+    assert facts() != before
+
+
+@pytest.mark.parametrize("place", [f"{STATE}/plan.json", f"{STATE}/00000.json"])
+def test_damage_in_an_unfinished_build_is_named_or_made_again(whole, tmp_path, place):
+    folder = tmp_path / "out"
+    with pytest.raises(StageError):
+        build(folder, stages=[Stage("loud", builds.make_failing, {"at": "caption 6"}, {"mark": "!"})])
+    (folder / place).write_text((folder / place).read_text().replace("4", "5", 1))
+    if place.endswith("plan.json"):
+        with pytest.raises(ValueError, match=r"plan\.json is damaged: expected content of sha256.* Delete the folder"):
+            build(folder)
+        (folder / place).unlink()
+        with pytest.raises(ValueError, match=r"plan\.json is missing: .* Delete the folder"):
+            build(folder)
+    else:
+        assert build(folder).made == 3
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match=r"holds files of something else \(thesis.tex\)"):

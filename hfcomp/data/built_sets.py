@@ -1,0 +1,149 @@
+"""Data sets that `hfcomp build` wrote: whether their files are those that `manifest.json` says."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from hfcomp.data.checksums import file_hash, read_checked
+
+MANIFEST = "manifest.json"
+SET_ASIDE_FILE = "set_aside.jsonl"
+PLAN = "plan.json"
+DATA = "data"
+UNFINISHED = ".build"
+"""In the folder of a build that is not finished; `hfcomp.generation` writes it."""
+BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
+MAKE_SHARD = "Remove it and give the `hfcomp build` command of its README.md again, which makes this file anew."
+# Hashing takes about a second a gigabyte; less needs no bar.
+BYTES_WITHOUT_A_BAR = 2**30
+THREADS = 4
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished build; None for a folder of something else.
+
+    Raises:
+        ValueError: for a build that is unfinished, or whose manifest is missing or damaged.
+    """
+    if (folder / UNFINISHED).is_dir():
+        raise ValueError(
+            f"{folder} is a build that was stopped: some of its rows are missing. Give the `hfcomp build` command "
+            "again, which goes on, and then load it."
+        )
+    path, ours = folder / MANIFEST, (folder / SET_ASIDE_FILE).is_file()
+    if not path.is_file():
+        if ours:
+            raise ValueError(lost_manifest(folder))
+        return None
+    try:
+        content = read_checked(path, BUILD_ANEW)
+    except ValueError:
+        if ours:
+            raise
+        return None  # other programs write files of this name too
+    if isinstance(content, dict) and {"plan", "shards"} <= content.keys():
+        return content
+    if ours:
+        raise ValueError(f"{path} is damaged: expected `plan` and `shards` in it. {BUILD_ANEW}")
+    return None
+
+
+def _is_build(folder: Path) -> bool:
+    return (folder / SET_ASIDE_FILE).is_file() or (folder / UNFINISHED / PLAN).is_file()
+
+
+def lost_manifest(folder: Path) -> str:
+    """What to say of a build without its manifest."""
+    return (
+        f"{folder / MANIFEST} is missing: this is a set of `hfcomp build`, and whether its rows are whole is in that "
+        f"file alone. Put it back from a copy. {BUILD_ANEW}"
+    )
+
+
+def checked_shards(path: Path) -> list[Path] | None:
+    """The files of a built set, in order, each checked against the manifest.
+
+    All bytes are read, once in a process while files keep their size and time, and in a launch of several processes
+    only by the first of a machine.
+
+    Args:
+        path: a folder or file of any data set.
+
+    Returns:
+        The shards in a folder, or one where `path` is a shard; None where it is no part of a built set.
+
+    Raises:
+        ValueError: naming the file that is missing, damaged or not of the build, and how to fix it.
+    """
+    inside = next((one.parent for one in (path, path.parent) if one.name == DATA and _is_build(one.parent)), None)
+    folder = inside or path
+    manifest = read_manifest(folder) if folder.is_dir() else None
+    if manifest is None:
+        return None
+    shards = [one for one in manifest["shards"] if path.is_dir() or folder / one["file"] == path]
+    if path.is_dir():
+        check_no_others(folder, manifest)
+    if int(os.environ.get("LOCAL_RANK", "0")) == 0:
+        _check_all(folder, shards)
+    return [folder / one["file"] for one in shards]
+
+
+def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
+    """Checks that all shards are there, and no others.
+
+    Raises:
+        ValueError: naming the first.
+    """
+    known = {folder / one["file"] for one in manifest["shards"]}
+    for path in sorted(known):
+        if not path.is_file():
+            raise ValueError(f"{path} is missing. Give the `hfcomp build` command again, which makes this file anew.")
+    for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
+        raise ValueError(f"{path} is not of this build: {MANIFEST} does not list it. Remove it.")
+
+
+def check_shard(folder: Path, shard: dict[str, Any]) -> None:
+    """Checks the bytes of one shard.
+
+    Raises:
+        ValueError: where they are not those that were written.
+    """
+    path = folder / shard["file"]
+    facts = path.stat()
+    found = _known_hash(path, facts.st_size, facts.st_mtime_ns)
+    if found != shard["sha256"]:
+        raise ValueError(
+            f"{path} is damaged: expected sha256 {shard['sha256']} as {MANIFEST} says, found {found}. {MAKE_SHARD}"
+        )
+
+
+def check_set_aside(folder: Path, manifest: dict[str, Any]) -> None:
+    """Checks the list of the rows that were set aside; what an earlier hfcomp built has no hash of it.
+
+    Raises:
+        ValueError: where it is missing, or its bytes are not those that were written.
+    """
+    path = folder / SET_ASIDE_FILE
+    expected = manifest.get("set_aside_sha256")
+    if expected and (not path.is_file() or file_hash(path) != expected):
+        raise ValueError(f"{path} is missing or damaged: expected sha256 {expected} as {MANIFEST} says. {MAKE_SHARD}")
+
+
+@lru_cache(maxsize=100_000)
+def _known_hash(path: Path, size: int, time: int) -> str:
+    return file_hash(path)
+
+
+def _check_all(folder: Path, shards: list[dict[str, Any]]) -> None:
+    sizes = [(folder / one["file"]).stat().st_size for one in shards]
+    hidden = None if sum(sizes) > BYTES_WITHOUT_A_BAR else True  # None: shown in a terminal alone
+    bar = tqdm(total=sum(sizes), desc=f"checking {folder.name}", unit="B", unit_scale=True, disable=hidden)
+    with bar, ThreadPoolExecutor(THREADS) as pool:
+        for size, _ in zip(sizes, pool.map(lambda one: check_shard(folder, one), shards), strict=True):
+            bar.update(size)

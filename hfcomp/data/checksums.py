@@ -1,0 +1,50 @@
+"""Checksums that tell a file as it was written from one that was damaged, or changed by hand, since."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+CHECKSUM = "checksum"
+"""The key of a JSON file that holds the sha256 of everything else in it."""
+
+
+def file_hash(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a JSON file with its checksum, which spaces and the order of keys do not change."""
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def read_checked(path: Path, how_to_fix: str) -> Any:
+    """The content of a JSON file without its checksum; one that has none, of an earlier hfcomp, is taken as it is.
+
+    Args:
+        path: of the file, which is there.
+        how_to_fix: a sentence for errors.
+
+    Raises:
+        ValueError: naming the file, where it is no JSON, or other content than its checksum is of.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: no JSON ({error}), so it is damaged. {how_to_fix}") from error
+    if not isinstance(content, dict) or CHECKSUM not in content:
+        return content
+    expected = content.pop(CHECKSUM)
+    found = _checksum(content)
+    if found != expected:
+        raise ValueError(f"{path} is damaged: expected content of {expected}, found {found}. {how_to_fix}")
+    return content
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return f"sha256:{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}"

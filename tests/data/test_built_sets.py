@@ -1,0 +1,155 @@
+"""Built sets on the way into training: damage anywhere is named, and the way that the error tells repairs it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from hfcomp.data import built_sets
+from hfcomp.data.loading import load_training_set
+from hfcomp.experiments import build_command
+from hfcomp.generation.runner import run_stages
+from tests.generation import builds
+
+SHARD = "data/train-00001-of-00003.parquet"
+
+
+def build(folder: Path, dataset: Dataset | None = None) -> Path:
+    dataset = builds.source() if dataset is None else dataset
+    run_stages(dataset, builds.stages(), folder, features=builds.FEATURES, rows_per_shard=4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """Never write into this folder."""
+    return build(tmp_path_factory.mktemp("whole") / "out")
+
+
+@pytest.fixture
+def folder(whole, tmp_path) -> Path:
+    return shutil.copytree(whole, tmp_path / "out")
+
+
+def flipped(path: Path, content: bytes, bit: int) -> None:
+    damaged = bytearray(content)
+    damaged[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(damaged)
+
+
+@pytest.mark.parametrize("name", [SHARD, built_sets.MANIFEST, built_sets.SET_ASIDE_FILE])
+def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder, name, monkeypatch):
+    built = load_training_set(str(folder))
+    rows = built.to_list()
+    monkeypatch.setattr("hfcomp.data.loading.load_dataset", lambda *_, **__: built)  # takes a second each time
+    path, refused = folder / name, 0
+    content = path.read_bytes()
+    for bit in random.Random(0).sample(range(8 * len(content)), 200):
+        flipped(path, content, bit)
+        try:
+            load_training_set(str(folder))
+            build_command.verify_build(folder)
+        except ValueError as error:
+            assert str(path) in str(error), bit
+            refused += 1
+        else:
+            assert name == built_sets.MANIFEST, bit  # the key of its checksum, or a space
+    assert refused == 200 if name != built_sets.MANIFEST else refused > 150
+    path.write_bytes(content)
+    assert load_training_set(str(folder)).to_list() == rows
+
+
+def test_what_the_error_says_makes_the_file_anew(folder, whole):
+    flipped(folder / SHARD, (folder / SHARD).read_bytes(), 999)
+    with pytest.raises(
+        ValueError, match=rf"{SHARD} is damaged: expected sha256 \w{{64}} as manifest.json .* Remove it"
+    ):
+        load_training_set(str(folder))
+    for inside in (folder / "data", folder / SHARD):
+        with pytest.raises(ValueError, match=f"{SHARD} is damaged"):
+            load_training_set(str(inside))
+    assert len(load_training_set(str(folder / "data/train-00000-of-00003.parquet"))) == 4
+    (folder / SHARD).unlink()
+    with pytest.raises(ValueError, match=rf"{SHARD} is missing\. Give the `hfcomp build` command again"):
+        load_training_set(str(folder))
+    build(folder)
+    assert builds.hashes(folder) == builds.hashes(whole)
+    shutil.copy(folder / SHARD, folder / "data" / "train-more.parquet")
+    with pytest.raises(ValueError, match=r"train-more.parquet is not of this build: .* Remove it\."):
+        load_training_set(str(folder))
+
+
+def test_a_lost_manifest_is_named_as_that(folder):
+    (folder / built_sets.MANIFEST).unlink()
+    lost = (
+        r"manifest\.json is missing: this is a set of `hfcomp build`, .* Put it back from a copy\. Delete the folder"
+    )
+    for use in (lambda: load_training_set(str(folder)), lambda: build_command.verify_build(folder)):
+        with pytest.raises(ValueError, match=lost):
+            use()
+    with pytest.raises(ValueError, match=lost):
+        build(folder)
+
+
+def test_a_damaged_manifest_is_no_build_of_other_settings(folder):
+    path = folder / built_sets.MANIFEST
+    path.write_text(path.read_text().replace('"mark": "!"', '"mark": "?"'))
+    for use in (load_training_set, lambda place: build(Path(place))):
+        with pytest.raises(ValueError, match=r"manifest\.json is damaged: expected content of sha256"):
+            use(str(folder))
+
+
+def test_a_manifest_of_something_else_is_none_of_ours(tmp_path):
+    builds.source().remove_columns("image").to_parquet(tmp_path / "rows.parquet")
+    for content in ('{"name": "a page", "icons": []}', "no JSON"):
+        (tmp_path / built_sets.MANIFEST).write_text(content)
+        assert len(load_training_set(str(tmp_path))) == 10
+        with pytest.raises(
+            ValueError, match=r"holds files of something else \(manifest.json|choose another|Choose an"
+        ):
+            build(tmp_path)
+        with pytest.raises(ValueError, match="is not a set of `hfcomp build`"):
+            build_command.verify_build(tmp_path)
+
+
+def test_files_are_read_once_and_again_when_they_change(folder, monkeypatch):
+    read = []
+    original = built_sets.file_hash
+    monkeypatch.setattr(built_sets, "file_hash", lambda path: read.append(path.name) or original(path))
+    built_sets.checked_shards(folder)
+    built_sets.checked_shards(folder)
+    assert len(read) == 3
+    content = (folder / SHARD).read_bytes()
+    (folder / SHARD).unlink()
+    (folder / SHARD).write_bytes(content)
+    built_sets.checked_shards(folder)
+    assert len(read) == 4
+    monkeypatch.setenv("LOCAL_RANK", "1")  # the first process of the machine has checked them
+    flipped(folder / SHARD, content, 5)
+    assert len(built_sets.checked_shards(folder)) == 3
+
+
+def test_verify_prints_a_line_a_file_and_ends_with_1_at_a_damaged_one(folder, capsys):
+    build_command.main(["verify", str(folder)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["ok  manifest.json", "ok  data/train-00000-of-00003.parquet  4 rows", f"ok  {SHARD}  3 rows"]
+    assert lines[-1] == "9 rows in 3 files are as they were built"
+    flipped(folder / SHARD, (folder / SHARD).read_bytes(), 77)
+    with pytest.raises(SystemExit, match=f"^error: .*{SHARD} is damaged: .*Remove it and give the `hfcomp build`"):
+        build_command.main(["verify", str(folder)])
+    assert capsys.readouterr().out.splitlines() == lines[:2]
+
+
+def test_an_archive_that_was_cut_is_not_loaded_as_fewer_rows(tmp_path):
+    from tests.evaluation.webdatasets import write_tar
+
+    write_tar(tmp_path / "0.tar", {f"s{row}.{kind}": b"x" * 700 for row in range(4) for kind in ("txt", "json")})
+    content = (tmp_path / "0.tar").read_bytes()
+    for cut in range(512, 8 * 1536, 512):
+        (tmp_path / "0.tar").write_bytes(content[:cut])
+        with pytest.raises(ValueError, match="0.tar is not a whole tar archive"):
+            load_training_set(str(tmp_path))
