@@ -70,7 +70,7 @@ def archive(folder: Path, *, without: str = "") -> Path:
     return folder
 
 
-@BOTH
+@EACH
 def test_an_archive_that_is_cut_damaged_or_missing_is_refused(benchmark, tmp_path):
     path = archive(tmp_path) / "test" / "0.tar"
     whole = path.read_bytes()
