@@ -24,6 +24,24 @@ def rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
+def check_world_size(counted: int) -> None:
+    """Checks that accelerate counts all processes; else each reads every row, and its batches hold the others' pairs.
+
+    Args:
+        counted: number of processes that accelerate reports.
+
+    Raises:
+        ValueError: with the commands that start them right.
+    """
+    if counted != world_size():
+        raise ValueError(
+            f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}: each would train "
+            "on all rows as if it were alone. Create no process group yourself and start the script with `torchrun "
+            "--nproc_per_node 2` or `accelerate launch --num_processes 2`; with processes on a CPU, or on an "
+            "accelerator that processes cannot share (Apple's), also set use_cpu=True (--use_cpu true)."
+        )
+
+
 class _Gather(torch.autograd.Function):
     """All tensors in one node: the collectives of backward then run in the same order on every process."""
 

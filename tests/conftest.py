@@ -10,6 +10,8 @@ from pathlib import Path
 # before datasets is imported, and for the processes that tests start
 CACHE = tempfile.TemporaryDirectory(prefix="hfcomp-tests-")
 os.environ["HF_DATASETS_CACHE"] = CACHE.name
+# tests pass no --use_cpu, as the README does not: they are of a machine without an accelerator, wherever they run
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import datasets
 import pytest

@@ -32,7 +32,7 @@ def small(clip, tmp_path, monkeypatch):
         for old, new in {
             "openai/clip-vit-base-patch32": str(clip),
             "runs/cement": str(tmp_path / "cement"),
-            "per_device_train_batch_size=256": "per_device_train_batch_size=8, use_cpu=True, max_steps=1",
+            "per_device_train_batch_size=256": "per_device_train_batch_size=8, max_steps=1",
         }.items():
             block = block.replace(old, new)
         return block
@@ -52,7 +52,7 @@ def test_the_objective_of_the_docs_trains(clip, tmp_path):
     (block,) = blocks("docs/adding_an_objective.md")
     names: dict = {"__name__": "my_module"}
     exec(block, names)
-    config = CompositionalConfig(str(tmp_path), use_cpu=True, max_steps=2, per_device_train_batch_size=4)
+    config = CompositionalConfig(str(tmp_path), max_steps=2, per_device_train_batch_size=4)
     trainer = names["MyTrainer"](clip, config, train_dataset=tiny.pairs(8))
     trainer.train()
     assert trainer.model.objective_state["temperature"].logarithm.item() != 0
@@ -79,7 +79,7 @@ def test_the_blocks_of_the_page_on_benchmarks_run(clip, tmp_path, capsys):
     assert set(report.items["subset"]) == {"a", "b"} and len(report.items) == 8
 
     small_sugarcrepe.write(tmp_path / "data", per_subset=1)
-    shorter = "per_device_train_batch_size=4, max_steps=2, use_cpu=True, eval_strategy"
+    shorter = "per_device_train_batch_size=4, max_steps=2, eval_strategy"
     for old, new in {
         "openai/clip-vit-base-patch32": str(clip),
         "runs/plain": str(tmp_path / "plain"),

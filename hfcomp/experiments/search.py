@@ -177,8 +177,7 @@ def _try_all(search: Search, run: TrialRun, report: SearchReport) -> None:
     store = SearchStore(run.folder, plan.direction, plan.seed) if state.is_main_process else None
     if store is not None:
         store.begin(_own_values(search, run.session), state.print)
-    use_cpu = bool(search.recipe.trainer_arguments.get("use_cpu"))
-    trainer = TrialTrainer(run, run.folder, use_cpu=use_cpu)
+    trainer = TrialTrainer(run, run.folder, use_cpu=state.device.type == "cpu")
     while True:
         if store is not None:
             report.update(store.ended(), store.best())

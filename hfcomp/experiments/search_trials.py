@@ -39,7 +39,7 @@ class TrialTrainer(Trainer):
     Args:
         run_trial: takes a trial and its values by field, trains, and returns the value of the measure or NaN.
         folder: that exists.
-        use_cpu: as the recipe has it.
+        use_cpu: as the session has it.
     """
 
     def __init__(self, run_trial: Callable[[Any, dict[str, Any]], float], folder: Path, *, use_cpu: bool) -> None:

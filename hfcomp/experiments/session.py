@@ -11,6 +11,8 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from hfcomp.distributed import check_world_size
+
 # Seconds that the other processes wait for the main one, which evaluates alone.
 DDP_TIMEOUT = 1800
 
@@ -45,9 +47,14 @@ def open_session(arguments: dict[str, Any]) -> Session:
 
     Args:
         arguments: of the trainer; `use_cpu` and `ddp_timeout` are read.
+
+    Raises:
+        ValueError: for several processes that accelerate takes for one.
     """
     wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
-    state = PartialState(cpu=bool(arguments.get("use_cpu")), timeout=wait)
+    on_cpu = bool(arguments.get("use_cpu")) or not torch.accelerator.is_available()
+    state = PartialState(cpu=on_cpu, timeout=wait)
+    check_world_size(state.num_processes)
     _use_all_cores(state)
     disable_progress_bar()  # of loading and writing weights; the stages show their own
     return Session(state)

@@ -19,11 +19,11 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
-from hfcomp.trainers.callbacks import LogBeforeSave, LogitScaleClamp
+from hfcomp.trainers.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
-from hfcomp.trainers.model_checks import align_special_tokens, check_trainable, refuse_data_parallel
+from hfcomp.trainers.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers.moved_share import MovedShare
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 
@@ -91,7 +91,7 @@ class CompositionalTrainer(Trainer):
         args = args if args is not None else self.config_class(output_dir="trainer_output")
         if not isinstance(args, self.config_class):
             raise TypeError(f"{type(self).__name__} takes a {self.config_class.__name__}, not {type(args).__name__}.")
-        refuse_data_parallel(args)
+        check_processes(args)
         # In the file's own half precision a small learning rate would move almost no weight.
         backbone = load_backbone(model, dtype=torch.float32)
         check_trainable(backbone)
@@ -132,6 +132,7 @@ class CompositionalTrainer(Trainer):
         self.moved = MovedShare(encoder)
         self._own_outputs: dict[str, torch.Tensor] = {}
         self.add_callback(LogBeforeSave())
+        self.add_callback(SizeAtStart())
         maximum = args.max_logit_scale
         if maximum is None:
             maximum = math.inf if backbone.config.model_type == "siglip" else 100.0

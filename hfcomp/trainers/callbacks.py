@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm
 from transformers import TrainerCallback
+from transformers.trainer_utils import has_length
 
 
 class LogitScaleClamp(TrainerCallback):
@@ -25,6 +27,34 @@ class LogitScaleClamp(TrainerCallback):
         """Clamps in place, on the device."""
         with torch.no_grad():
             self.parameter.clamp_(0, math.log(self.maximum))
+
+
+class SizeAtStart(TrainerCallback):
+    """Prints at every start how large a batch and an epoch are: there fewer processes than were meant show."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
+        """Prints the line, on the main process."""
+        if state.is_world_process_zero:
+            tqdm.write(size_line(args, state.train_batch_size, train_dataloader))  # above the progress bar
+
+
+def size_line(args: Any, batch_size: int, loader: Any) -> str:
+    """As `2 processes x 8 = 16 pairs, 96 rows, 6 steps an epoch, device cpu`; a stream has no number of rows.
+
+    Args:
+        args: a config of hfcomp.
+        batch_size: rows of a batch on each process.
+        loader: the training batches of this process.
+    """
+    processes = f"{args.world_size} process{'es' if args.world_size > 1 else ''}"
+    notes = f" ({', '.join(args.batch_notes())})" if args.batch_notes() else ""
+    if has_length(loader):
+        steps = math.ceil(len(loader) / args.gradient_accumulation_steps)
+        epoch = f"{len(loader.dataset):,} rows, {steps:,} step{'s' if steps > 1 else ''} an epoch"
+    else:
+        epoch = f"streamed rows, {args.max_steps:,} steps"
+    batch = f"{batch_size} = {args.world_size * batch_size} {args.batch_unit}{notes}"
+    return f"{processes} x {batch}, {epoch}, device {args.device.type}"
 
 
 class LogBeforeSave(TrainerCallback):

@@ -68,12 +68,15 @@ class CompositionalConfig(TrainingArguments):
     logging_steps: float = field(default=10, metadata={"help": "Steps between two lines of the log."})
     ddp_find_unused_parameters: bool | None = field(default=False, metadata={"help": "See the class."})
 
+    # What a row of a batch is, for the line at the start of a training.
+    batch_unit = "pairs"
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not torch.accelerator.is_available():
-            self.dataloader_pin_memory = False  # torch warns, and pins nothing
+            # else accelerate takes each of several processes on a CPU for the only one
+            self.use_cpu = True
+        super().__post_init__()
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
@@ -100,6 +103,13 @@ class CompositionalConfig(TrainingArguments):
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
         if unknown:
             raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
+
+    def batch_notes(self) -> list[str]:
+        """What the line at the start of a training says of a batch beside its size."""
+        notes = [] if self.mini_batch_size is None else [f"encoded {self.mini_batch_size} at a time"]
+        if self.gradient_accumulation_steps > 1:
+            notes.append(f"{self.gradient_accumulation_steps} such batches a step")
+        return notes
 
     def check_weights(self, *names: str) -> None:
         """Checks fields that are weights of an objective's terms.

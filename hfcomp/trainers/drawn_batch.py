@@ -42,6 +42,12 @@ class DrawnBatchConfig(CompositionalConfig):
         if self.draw_negatives and not self.num_negatives:
             raise ValueError("draw_negatives=True draws num_negatives of each row, which is 0. Set num_negatives.")
 
+    def batch_notes(self) -> list[str]:
+        """Also the rows that each row brings along."""
+        number = self.num_neighbours
+        brought = [f"each with {number} neighbour{'s' if number > 1 else ''}"] if number else []
+        return [*brought, *super().batch_notes()]
+
 
 class DrawnBatchTrainer(CompositionalTrainer):
     """Base of objectives whose batches can be drawn.

@@ -54,6 +54,10 @@ class GroupedConfig(CompositionalConfig):
             )
         self.per_device_train_batch_size = rows
 
+    def batch_notes(self) -> list[str]:
+        """Also the groups."""
+        return [f"{self.groups_per_batch} groups of {self.pairs_per_group}", *super().batch_notes()]
+
 
 class GroupedTrainer(CompositionalTrainer):
     """Base of objectives on batches of groups, in the order of [`hfcomp.data.groups.GroupOrder`].

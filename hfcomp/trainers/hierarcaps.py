@@ -55,6 +55,8 @@ class HierarCapsConfig(CompositionalConfig):
         default=10.0, metadata={"help": "Of the distance to the embeddings before training."}
     )
 
+    batch_unit = "chains"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_weights(*WEIGHTS)

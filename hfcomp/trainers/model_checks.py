@@ -9,15 +9,18 @@ from torch import nn
 from transformers import TrainingArguments
 from transformers.utils import logging
 
+from hfcomp.distributed import check_world_size
+
 logger = logging.get_logger(__name__)
 
 
-def refuse_data_parallel(args: TrainingArguments) -> None:
-    """Refuses several GPUs in one process.
+def check_processes(args: TrainingArguments) -> None:
+    """Refuses several GPUs in one process, and processes that accelerate takes for one.
 
     Raises:
         ValueError: with the command that uses them.
     """
+    check_world_size(args.world_size)
     if args.n_gpu > 1:
         raise ValueError(
             f"{args.n_gpu} GPUs are visible to one process, for which transformers would use nn.DataParallel: each "

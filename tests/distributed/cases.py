@@ -114,7 +114,6 @@ def config(config_class: type, folder: Path, **settings: Any) -> Any:
         "save_strategy": "no",
         "report_to": "none",
         "disable_tqdm": True,
-        "use_cpu": True,
         "ddp_timeout": 60,
         "dataloader_pin_memory": False,
     }

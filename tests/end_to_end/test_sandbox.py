@@ -13,7 +13,7 @@ from hfcomp.experiments.recipes import read_recipe
 @pytest.mark.slow
 def test_slipform_binds_attributes_where_its_controls_do_not(tmp_path):
     """Tolerances are wide; docs/sandbox.md has what was seen."""
-    fields = ["--output_dir", str(tmp_path / "run"), "--use_cpu", "true", "--disable_tqdm", "true", "--seed", "1"]
+    fields = ["--output_dir", str(tmp_path / "run"), "--disable_tqdm", "true", "--seed", "1"]
     results = json.loads((program.run(read_recipe("slipform", fields)) / "results.json").read_text())
     lines = {(line["benchmark"], line["metric"], line["subset"]): line for line in results["results"]}
 

@@ -99,8 +99,8 @@ def test_the_sandbox_draws_other_rows_of_the_same_kinds_without_noise(tmp_path):
     words = (
         "--dataset_rows 60 --num_negatives 3 --negative_kinds swap_att replace_obj --edit_noise 1 --caption_noise 1"
     )
-    recipe = read_recipe("ceclip", [*words.split(), "--use_cpu", "true"])
-    session = open_session({"use_cpu": True})
+    recipe = read_recipe("ceclip", [*words.split()])
+    session = open_session({})
     rows = held_out_rows(recipe, 30, seed=43, num_negatives=3, session=session)
     again = held_out_rows(recipe, 30, seed=44, num_negatives=3, session=session)
     assert len(rows) == 30 and all(name.startswith("sandbox-training-43-") for name in rows.names)
@@ -123,7 +123,7 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
         tmp_path / "rows"
     )
     words = f"--config slipform/vit_b32_coco --dataset {tmp_path / 'rows'} --evaluation own --evaluation_split"
-    session = open_session({"use_cpu": True})
+    session = open_session({})
 
     def found(split: str) -> HeldOutRows:
         recipe = read_recipe("slipform", [*words.split(), split])
@@ -170,7 +170,7 @@ def words(clip, tmp_path_factory) -> list[str]:
     rows = tiny.pairs(16)
     datasets.DatasetDict({"train": rows, "test": rows.select(range(9))}).save_to_disk(folder / "rows")
     fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 3"
-    machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
+    machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     machine += " --evaluation own --evaluation_split test"
     output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {written(folder)}"
     return f"{fields} {machine} {output} --output_dir {folder / 'run'}".split()

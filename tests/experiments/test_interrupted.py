@@ -31,7 +31,7 @@ from tests import tiny
 
 FIELDS = (
     "--batch_size 8 --max_steps 4 --save_steps 2 --logging_steps 3 --evaluation own "
-    "--controls plain --use_cpu true --disable_tqdm true"
+    "--controls plain --disable_tqdm true"
 )
 MODELS = ("base", "plain", "Slipform")
 
@@ -269,7 +269,7 @@ def test_the_folder_is_held_until_the_run_ends(tmp_path, monkeypatch):
 
 def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, tmp_path):
     shutil.copytree(clip, tmp_path / "model")
-    recipe = read_recipe("slipform", ["--use_cpu", "true", "--evaluation_items", "4"])
+    recipe = read_recipe("slipform", ["--evaluation_items", "4"])
     session, evaluated = Session(Terminal()), []
 
     def evaluate(embedder: Embedder) -> pd.DataFrame:

@@ -32,7 +32,7 @@ SMALL = {
 
 def run(folder: Path, *extra: str, **changes: object) -> Path:
     words = [word for key, value in {**SMALL, **changes}.items() for word in (f"--{key}", str(value))]
-    flags = ["--output_dir", str(folder), "--use_cpu", "true", "--disable_tqdm", "true"]
+    flags = ["--output_dir", str(folder), "--disable_tqdm", "true"]
     return program.run(read_recipe("slipform", [*words, *flags, *extra]))
 
 
@@ -151,7 +151,7 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
     rows = {name: tiny.pairs(8).map(lambda row: {"negative_image": None}) for name in ("train", "test")}
     datasets.DatasetDict(rows).save_to_disk(tmp_path / "rows")
     words = f"--config slipform/vit_b32_coco --model {clip} --dataset {tmp_path / 'rows'} --max_steps 1 --batch_size 4"
-    machine = "--mini_batch_size 4 --bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0"
+    machine = "--mini_batch_size 4 --bf16 false --disable_tqdm true --dataloader_num_workers 0"
     output = ["--output_dir", str(tmp_path / "run"), "--save_strategy", "no"]
     output += ["--evaluation", "own", "--evaluation_split", "test"]
     folder = program.run(read_recipe("slipform", [*words.split(), *machine.split(), *output]))
@@ -207,7 +207,7 @@ def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds)
     monkeypatch.setattr(session, "PartialState", state)
     with pytest.raises(Stop):
         program.run(read_recipe("slipform", words))
-    assert seen == [{"cpu": False, "timeout": timedelta(seconds=seconds)}]
+    assert seen == [{"cpu": not torch.accelerator.is_available(), "timeout": timedelta(seconds=seconds)}]
 
 
 def test_a_misspelt_field_ends_the_command_with_one_line():

@@ -122,7 +122,7 @@ def test_what_a_range_holds():
 )
 def test_a_wrong_search_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError) as caught:
-        read_search("slipform", ["--search", written(tmp_path, **changes), "--use_cpu", "true"])
+        read_search("slipform", ["--search", written(tmp_path, **changes)])
     assert message in str(caught.value)
 
 
@@ -144,7 +144,7 @@ def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(
     path = written(
         tmp_path, products={"batch_size": ["warmup_steps", "logging_steps"]}, only_in_search={"max_steps": 5}
     )
-    search = read_search("slipform", ["--search", path, "--logging_steps", "4", "--use_cpu", "true"])
+    search = read_search("slipform", ["--search", path, "--logging_steps", "4"])
     values = {"learning_rate": 1e-3, "margin": "none", "warmup_steps": 3}
     trial, result = search.trial(values), search.result(values)
     assert repr(trial.experiment.batch_size) == repr(result.experiment.batch_size) == "12"
@@ -156,7 +156,7 @@ def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_search_that_ships_fits_its_recipe(path):
     assert find_search(path.parent.name, path.stem) == path
-    search = read_search(path.parent.name, ["--search", path.stem, "--use_cpu", "true"])
+    search = read_search(path.parent.name, ["--search", path.stem])
     own = search.own_values()
     assert set(own) == set(search.plan.ranges) and None not in own.values()
 
@@ -191,7 +191,7 @@ def words(clip, tmp_path_factory) -> list[str]:
     rows = tiny.pairs(16).map(lambda row, index: {"image_id": f"{index}"}, with_indices=True)
     datasets.DatasetDict({"train": rows, "test": rows.select(range(12))}).save_to_disk(folder / "rows")
     fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 2"
-    machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0"
+    machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0"
     saved = "--save_strategy steps --save_steps 1 --mini_batch_size 8 --logging_steps 1"
     return f"{fields} {machine} {saved} --search {written(folder)}".split()
 

@@ -108,7 +108,7 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path):
 
 def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
     path = written(tmp_path, variants={"none": {}, "odd": {"margin": "odd"}}, reference="none")
-    sweep = read_sweep("slipform", ["--report", path, "--output_dir", str(tmp_path / "run"), "--use_cpu", "true"])
+    sweep = read_sweep("slipform", ["--report", path, "--output_dir", str(tmp_path / "run")])
     with pytest.raises(ValueError, match="slow/1/odd: margin='odd'"):
         run_sweep(sweep)
     assert not (tmp_path / "run").exists()
@@ -117,10 +117,10 @@ def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
 def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path, monkeypatch):
     variants = {"one": {"num_negatives": 1}, "three": {"num_negatives": 3}}
     path = written(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
-    words = ["--report", path, "--dataset_rows", "60", "--use_cpu", "true"]
+    words = ["--report", path, "--dataset_rows", "60"]
     found = []
     monkeypatch.setattr(Run, "train", lambda self, *_: found.append([len(t) for t in self.rows["negative_captions"]]))
-    session = open_session({"use_cpu": True})
+    session = open_session({})
     sweep_module._train(read_sweep("hard_negatives", words), "all", 1, tmp_path, {"base": "any"}, session)
     assert len(found) == 2 and found[0] == found[1] and set(found[0]) == {3}
 
@@ -197,7 +197,7 @@ def words(clip, tmp_path_factory) -> list[str]:
     rows = tiny.pairs(16).map(lambda row, index: {"image_id": f"{index}"}, with_indices=True)
     datasets.DatasetDict({"train": rows, "test": rows.select(range(12))}).save_to_disk(folder / "rows")
     fields = f"--config slipform/vit_b32_coco --model {clip} --dataset {folder / 'rows'} --batch_size 8 --max_steps 2"
-    machine = "--bf16 false --use_cpu true --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
+    machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     output = f"--mini_batch_size 8 --logging_steps 1 --report {written(folder)} --output_dir {folder / 'run'}"
     return f"{fields} {machine} {output}".split()
 

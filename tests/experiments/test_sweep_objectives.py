@@ -136,7 +136,7 @@ def test_neighbours_that_a_variant_does_not_read_are_refused(tmp_path):
 
 def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path, monkeypatch):
     """Also where one of them reads no negatives: rows are made for the one that reads most."""
-    trained, session = [], open_session({"use_cpu": True})
+    trained, session = [], open_session({})
 
     def train(self: Run, *_: object) -> object:
         trained.append(self)
@@ -161,7 +161,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path, mon
     values = {"settings": {"all": {}}, "variants": {"npc": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "40", recipe="c2lip", reference="npc", **values)
     assert sweep.plan.controls == {"spans": "random-spans"}
-    sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({"use_cpu": True}))
+    sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({}))
     npc, spans = trained
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
@@ -178,7 +178,7 @@ def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, m
     sweep = read(tmp_path, "--dataset_rows", "40", **values)
     models = {"base": "any"}
     for seed in (1, 2):
-        sweep_module._train(sweep, "all", seed, tmp_path, models, open_session({"use_cpu": True}))
+        sweep_module._train(sweep, "all", seed, tmp_path, models, open_session({}))
     starts = dict(trained)
     assert (
         starts["all/1/after_it"] == tmp_path / "all/1/cement" and starts["all/2/after_it"] == tmp_path / "all/2/cement"
@@ -195,7 +195,7 @@ def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
     align = {"objective": "hfcomp.trainers.text_alignment:TextAlignmentTrainer", "column_names": {}}
     values = {"settings": {"all": {}}, "variants": {"groups": {}, "more": {}, "align": align}, "reference": "groups"}
     sweep = read(tmp_path, "--dataset_rows", "40", recipe="clear_glass", **values)
-    rows = sweep_module._rows(sweep, "all", 1, open_session({"use_cpu": True}))
+    rows = sweep_module._rows(sweep, "all", 1, open_session({}))
     assert rows["groups"] is rows["more"] and rows["groups"]["image_id"][:] == rows["align"]["image_id"][:]
     assert rows["groups"]["caption"][:] == rows["align"]["generalised_caption"][:] != rows["align"]["caption"][:]
 
@@ -215,7 +215,7 @@ def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path, m
     values = {"settings": {"all": {}}, "variants": {"plain": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "40", reference="plain", **values)
     with pytest.raises(ValueError, match="all/1/spans: control random-spans says nothing here: .* reads no concepts"):
-        sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({"use_cpu": True}))
+        sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({}))
 
 
 MEASURE = {"value": 0.5, "lowest": 0.5, "highest": 0.5, "minus": {"value": 0.1, "low": -0.2, "high": 0.4, "p": 0.5}}

@@ -181,7 +181,7 @@ def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, 
 
 SMALL = [
     *("--dataset_rows", "120", "--batch_size", "8", "--num_train_epochs", "1", "--evaluation_items", "10"),
-    *("--use_cpu", "true", "--disable_tqdm", "true"),
+    *("--disable_tqdm", "true"),
 ]
 
 

@@ -17,7 +17,7 @@ from tests.trainers.group_rows import in_groups
 
 SMALL = [
     *("--dataset_rows", "64", "--batch_size", "8", "--max_steps", "2", "--evaluation_items", "5"),
-    *("--logging_steps", "1", "--save_strategy", "no", "--use_cpu", "true", "--disable_tqdm", "true"),
+    *("--logging_steps", "1", "--save_strategy", "no", "--disable_tqdm", "true"),
     *("--controls", "none"),
 ]
 RECIPES = {
@@ -68,7 +68,7 @@ def test_a_small_run_leaves_a_plain_model_and_its_results(name, logged, held_out
 @pytest.mark.parametrize("path", recipe_files(recipes_folder()), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_recipe_of_the_package_is_one_that_can_start(path: Path, monkeypatch, tmp_path):
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
-    recipe = read_recipe(str(path), ["--use_cpu", "true"])
+    recipe = read_recipe(str(path), [])
     method_run(recipe, None).check()
     assert set(yaml.safe_load(path.read_text())) <= set(recipe.given)
 

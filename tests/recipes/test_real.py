@@ -18,7 +18,7 @@ def folder(clip, tmp_path_factory):
     if "HFCOMP_REAL_DATA" not in os.environ:
         pytest.skip("HFCOMP_REAL_DATA is not set; it names a folder with COCO photographs and SugarCrepe")
     torch.set_num_threads(1)
-    fields = f"--model {clip} --max_steps 3 --logging_steps 1 --use_cpu true --disable_tqdm true"
+    fields = f"--model {clip} --max_steps 3 --logging_steps 1 --disable_tqdm true"
     output = tmp_path_factory.mktemp("real") / "run"
     return program.run(read_recipe("slipform/real", [*fields.split(), "--output_dir", str(output)]))
 

@@ -1,9 +1,11 @@
-"""The recipe as users start it: `accelerate launch` and two processes of `torchrun` do the same."""
+"""The recipe by the README's own commands: `accelerate launch` and two processes of `torchrun` do the same."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,27 +16,49 @@ from torch.testing import assert_close
 
 REPOSITORY = Path(__file__).parents[2]
 SMALL = "--dataset_rows 96 --batch_size 16 --max_steps 4 --save_steps 4 --learning_rate 1e-4"
-FIELDS = [*SMALL.split(), "--evaluation_items", "5", "--logging_steps", "2", "--use_cpu", "true"]
-LAUNCHERS = {
-    "accelerate": "accelerate.commands.launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no "
-    "--dynamo_backend no",
-    "torchrun": "torch.distributed.run --standalone --nproc_per_node 2",
-}
+FIELDS = [*SMALL.split(), "--evaluation_items", "5", "--logging_steps", "2"]
+LAUNCHERS = ("accelerate launch", "torchrun --nproc_per_node 2")
+SIZES = {1: "1 process x 16 = 16 pairs", 2: "2 processes x 8 = 16 pairs"}
+
+
+def readme_command(launcher: str) -> list[str]:
+    """The line of the README that starts the recipe by a launcher and sets nothing."""
+    (line,) = re.findall(
+        rf"^({launcher} recipes/slipform\.py) *#.*$", (REPOSITORY / "README.md").read_text(), re.MULTILINE
+    )
+    return shlex.split(line)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("recipes")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    for name, launcher in LAUNCHERS.items():
-        command = [sys.executable, "-m", *launcher.split(), "recipes/slipform.py", "--output_dir", str(folder / name)]
-        done = subprocess.run(
-            command + FIELDS, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
-        )
+    scripts = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": os.pathsep.join([str(scripts), os.environ["PATH"]]),
+        "HF_HOME": str(folder / "home"),  # no configuration of accelerate
+    }
+    found = {}
+    for launcher in LAUNCHERS:
+        wanted = folder / launcher.split()[0] / "run"
+        program, *words = readme_command(launcher)
+        command = [str(scripts / program), *words, "--output_dir", str(wanted), *FIELDS]
+        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
         # judged by what it wrote: an interpreter may abort at exit after all work is done
-        assert (folder / name / "results.json").exists(), done.stderr[-4000:]
-        (folder / name / "terminal.txt").write_text(done.stdout)
-    return {name: folder / name for name in LAUNCHERS}
+        assert (wanted / "results.json").exists(), done.stderr[-4000:]
+        (wanted / "terminal.txt").write_text(done.stdout)
+        found[launcher] = wanted
+    return found
+
+
+def test_processes_share_one_folder_and_say_how_many_they_are(runs):
+    for (number, size), folder in zip(SIZES.items(), runs.values(), strict=True):
+        assert [path.name for path in folder.parent.iterdir()] == ["run"]
+        shown = (folder / "terminal.txt").read_text().splitlines()
+        stages = json.loads((folder / "results.json").read_text())["stages"]
+        lines = [line for line in shown if " pairs, " in line]
+        assert len(lines) == len(stages) and f"{size}, 96 rows, 6 steps an epoch, device cpu" in lines, number
 
 
 @pytest.mark.parametrize("place", ["base", "controls/plain", "controls/shuffled", "controls/equal-images", "method"])

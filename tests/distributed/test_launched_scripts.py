@@ -1,0 +1,109 @@
+"""A user's own script, started as users start it: nothing in it says that there is no accelerator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+REPOSITORY = Path(__file__).parents[2]
+SCRIPT = """
+import json, sys
+from hfcomp import InfoNCEConfig, InfoNCETrainer
+from hfcomp.distributed import rank, world_size
+from tests import tiny
+
+model, folder, batch_size = sys.argv[1:]
+config = InfoNCEConfig(
+    folder, per_device_train_batch_size=int(batch_size), max_steps=3, logging_steps=1, learning_rate=0.1,
+    lr_scheduler_type="constant", optim="sgd", disable_tqdm=True,  # Adam makes a step of a gradient that is rounding
+)
+trainer = InfoNCETrainer(model, config, train_dataset=tiny.pairs(20))
+trainer.train()
+trainer.save_model()
+losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+facts = {"losses": losses, "processes": world_size(), "counted": config.world_size}
+with open(f"{folder}/facts-{rank()}.json", "w") as file:
+    json.dump(facts, file)
+trainer.accelerator.end_training()
+"""
+SPAWNED = """
+import sys
+import torch
+from hfcomp import InfoNCEConfig, InfoNCETrainer
+
+def work(rank, model, folder):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    try:
+        InfoNCETrainer(model, InfoNCEConfig(folder, disable_tqdm=True))
+    except ValueError as error:
+        open(f"{folder}/error-{rank}", "w").write(str(error))
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, sys.argv[1:], nprocs=2)
+"""
+
+
+def start(command: list[str], folder: Path) -> subprocess.CompletedProcess:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    scripts = Path(sys.executable).parent
+    command = [str(scripts / command[0]), *command[1:]]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def scripts(clip, tmp_path_factory) -> dict[int, tuple[Path, str]]:
+    """Of one and of two processes, what the script wrote and said."""
+    place = tmp_path_factory.mktemp("scripts")
+    (place / "train.py").write_text(SCRIPT)
+    found = {}
+    for processes, launcher in {1: "python", 2: "torchrun --nproc_per_node 2"}.items():
+        folder = place / str(processes)
+        folder.mkdir()
+        done = start([*launcher.split(), "train.py", str(clip), str(folder), str(16 // processes)], place)
+        # judged by what it wrote: an interpreter may abort at exit after all work is done
+        assert (folder / f"facts-{processes - 1}.json").exists(), done.stderr[-3000:]
+        found[processes] = folder, done.stdout
+    return found
+
+
+def test_a_script_on_two_processes_reads_each_row_once(scripts):
+    (one, _), (two, _) = scripts[1], scripts[2]
+    expected = json.loads((one / "facts-0.json").read_text())
+    for index in range(2):
+        found = json.loads((two / f"facts-{index}.json").read_text())
+        assert (found["processes"], found["counted"]) == (2, 2)
+        # two halves of 8 rows that hold one another's pairs as negatives differ by a hundredth
+        assert found["losses"] == pytest.approx(expected["losses"], abs=1e-4)
+
+
+def test_a_script_on_two_processes_trains_the_weights_of_one(scripts):
+    (one, _), (two, _) = scripts[1], scripts[2]
+    assert_close(load_file(two / "model.safetensors"), load_file(one / "model.safetensors"), rtol=0, atol=1e-5)
+
+
+def test_a_script_says_once_how_large_a_batch_and_an_epoch_are(scripts):
+    lines = {
+        number: [line for line in said.splitlines() if " pairs, " in line] for number, (_, said) in scripts.items()
+    }
+    assert lines == {
+        1: ["1 process x 16 = 16 pairs, 20 rows, 1 step an epoch, device cpu"],
+        2: ["2 processes x 8 = 16 pairs, 20 rows, 1 step an epoch, device cpu"],
+    }
+
+
+def test_processes_that_accelerate_does_not_count_are_refused(clip, tmp_path):
+    (tmp_path / "spawned.py").write_text(SPAWNED)
+    done = start(["python", "spawned.py", str(clip), str(tmp_path)], tmp_path)
+    for rank in range(2):
+        assert (tmp_path / f"error-{rank}").exists(), done.stderr[-3000:]
+        said = (tmp_path / f"error-{rank}").read_text()
+        assert "connects 2 processes, but accelerate counts 1" in said
+        assert "torchrun --nproc_per_node 2" in said and "use_cpu=True" in said
