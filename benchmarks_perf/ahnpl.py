@@ -281,7 +281,10 @@ def make_trainers(model, processor, rows: datasets.Dataset, folder: Path, args: 
 def make_forms(rows: datasets.Dataset, vocabulary: Path, folder: Path, args: argparse.Namespace):
     """The forms by name, the token that CLIP pads with, and the seconds that the frozen features took."""
     write_model(folder / "model", args.size, vocabulary)
-    model, processor = AutoModel.from_pretrained(folder / "model"), AutoProcessor.from_pretrained(folder / "model")
+    model, processor = (
+        AutoModel.from_pretrained(folder / "model", trust_remote_code=False),
+        AutoProcessor.from_pretrained(folder / "model", trust_remote_code=False),
+    )
     trainers = make_trainers(model, processor, rows, folder, args)
     start = now(trainers[FROZEN].args.device)
     batches = trainers[FROZEN].get_train_dataloader()

@@ -111,8 +111,8 @@ def main() -> None:
         folder = Path(folder)
         write_vit_b32(folder / "model", str(Path(data) / "clip_tokenizer"), seed=0)
         model, processor = (
-            AutoModel.from_pretrained(folder / "model").eval(),
-            AutoProcessor.from_pretrained(folder / "model"),
+            AutoModel.from_pretrained(folder / "model", trust_remote_code=False).eval(),
+            AutoProcessor.from_pretrained(folder / "model", trust_remote_code=False),
         )
         for repeat in range(args.repeats):
             start = time.perf_counter()

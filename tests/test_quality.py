@@ -1,6 +1,7 @@
 """The house rules: the lines of `make check`, and what no linter can say."""
 
 import ast
+import inspect
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from datasets import load_dataset
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "hfcomp"
@@ -203,6 +205,21 @@ def test_no_code_from_elsewhere_is_run():
         if name.partition(".")[0] in picklers
     ]
     assert not found
+
+
+def test_every_model_and_processor_is_loaded_without_code_of_its_author():
+    """Left out, `trust_remote_code` asks at the terminal; data sets' loading has no such parameter any more."""
+    scripts = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks_perf").rglob("*.py")}
+    unable = {"PeftConfig", "PeftModel"}  # adapters hold no code
+    loads = [
+        (place(path, node), {keyword.arg for keyword in node.keywords})
+        for path, tree in {**TREES, **scripts}.items()
+        for name, node in called(tree)
+        if name.endswith(".from_pretrained") and name.partition(".")[0] not in unable
+    ]
+    assert len(loads) > 8
+    assert not [where for where, given in loads if "trust_remote_code" not in given]
+    assert "trust_remote_code" not in inspect.signature(load_dataset).parameters
 
 
 def test_no_file_is_called_utils():

@@ -10,7 +10,6 @@ from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset
-from transformers import AutoProcessor
 
 from hfcomp import __version__
 from hfcomp.evaluation.cache import EmbeddingCache, default_folder
@@ -27,6 +26,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.modeling import load_config, load_processor
 from hfcomp.sandbox.bases import base_folder
 
 CAVEATS = {
@@ -81,6 +81,7 @@ def prepare_base(recipe: Recipe) -> None:
 
     Raises:
         FileNotFoundError: for a path, and no Hub id, that is no folder.
+        ValueError: for a model that is none of hfcomp's, or whose weights are not whole.
     """
     config = recipe.experiment
     if config.model and config.model.count("/") > 1 and not Path(config.model).is_dir():
@@ -89,7 +90,8 @@ def prepare_base(recipe: Recipe) -> None:
             "--model with a Hub id or a folder."
         )
     if config.model:
-        AutoProcessor.from_pretrained(config.model)
+        load_config(config.model)
+        load_processor(config.model, argument="--model")
     elif config.fresh_model not in SANDBOX_MODELS:
         check_vocabulary(config.clip_vocabulary)
 

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import nn
-from transformers import AutoModel, CLIPModel, SiglipModel, set_seed
+from transformers import CLIPModel, SiglipModel, set_seed
 
 from hfcomp.evaluation.results import versions, weights_hash
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.stages import StageSummary, train_stage
+from hfcomp.modeling import load_backbone
 from hfcomp.sandbox import pretraining_set, sandbox_clip_config, sandbox_processor
 from hfcomp.sandbox.bases import ARCHITECTURES, FACTS_FILE
 from hfcomp.sandbox.processor import sandbox_siglip_config, sandbox_siglip_processor
@@ -110,7 +111,7 @@ def make_base(architecture: str, folder: Path, *, seed: int, phases: Sequence[Ph
         place, name = work / f"phase-{number}", f"{architecture}, phase {number + 1} of {len(phases)}"
         arguments = phase.arguments(seed)
         costs.append(_train(name, model, processor, rows, place, arguments))
-        model = AutoModel.from_pretrained(place)
+        model = load_backbone(place)
     made = work / "base"
     model.half().save_pretrained(made)
     processor.save_pretrained(made)

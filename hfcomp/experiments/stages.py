@@ -110,7 +110,7 @@ class Run:
         """
 
         def build() -> tuple[Any, Any, Any]:
-            return str(base), AutoProcessor.from_pretrained(base), self.rows
+            return str(base), AutoProcessor.from_pretrained(base, trust_remote_code=False), self.rows
 
         return train_stage(
             self.name, self.trainer_class, build, folder, self.arguments, batch_size=self.batch_size, resume=True

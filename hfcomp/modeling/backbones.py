@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoProcessor
-from transformers.utils import cached_file, find_adapter_config_file
+from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
+from hfcomp.modeling.weight_checks import COPY_AGAIN, check_same, damage_named, no_report, read_tensors, refuse
+
+logger = logging.get_logger(__name__)
 
 SUPPORTED_MODEL_TYPES = ("clip", "metaclip_2", "siglip")
+# First parts of the names of a dual encoder's weights. Others, as of a classifier's head, are no part of it.
+OWN_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
 
 
 def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
@@ -25,7 +29,8 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
         kwargs: handed to `AutoModel.from_pretrained` (`revision`, `dtype`, `attn_implementation`, ...).
 
     Raises:
-        ValueError: for a model that is no dual encoder that hfcomp knows; NaFlex SigLIP 2 is refused by name.
+        ValueError: for a model that is no dual encoder that hfcomp knows, NaFlex SigLIP 2 by name; for weights that
+            are damaged, missing, of another shape or left over, naming them.
     """
     if isinstance(model, nn.parallel.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
@@ -43,15 +48,18 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
 
 
 def load_config(model: str | Path) -> Any:
-    """The configuration of a dual encoder by Hub id or folder, of an adapter the base model's, without its weights.
+    """The configuration of a dual encoder by Hub id or folder, of an adapter the base model's.
+
+    Names and shapes of its weights are checked, their values are not read.
 
     Raises:
-        ValueError: for a model that is no dual encoder that hfcomp knows; NaFlex SigLIP 2 is refused by name.
+        ValueError: as `load_backbone` does.
     """
     base = base_of_adapter(model)
     place, options = (base.place, {"revision": base.revision}) if base else (model, {})
-    config = AutoConfig.from_pretrained(place, **options)
+    config = AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
     check_model_type(config)
+    load_backbone(model, device_map="meta")
     return config
 
 
@@ -95,15 +103,52 @@ def check_model_type(config: Any) -> None:
 def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
     hub = {key: kwargs[key] for key in ("revision", "token", "cache_dir", "local_files_only") if key in kwargs}
     if find_adapter_config_file(str(model), **hub) is None:
-        return AutoModel.from_pretrained(model, **kwargs)
-    from peft import PeftConfig, PeftModel
+        return _whole_model(model, **kwargs)
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict, load_peft_weights
 
     adapter = PeftConfig.from_pretrained(str(model), **hub)
-    base = AutoModel.from_pretrained(
-        adapter.base_model_name_or_path, **{**kwargs, "revision": adapter.revision or "main"}
-    )
-    backbone = PeftModel.from_pretrained(base, str(model), is_trainable=True, config=adapter, **hub)
+    base = _whole_model(adapter.base_model_name_or_path, **{**kwargs, "revision": adapter.revision or "main"})
+    with damage_named(model):
+        found = load_peft_weights(str(model), device="cpu", **hub)
+    try:
+        backbone = PeftModel.from_pretrained(
+            base,
+            str(model),
+            is_trainable=True,
+            config=adapter,
+            ignore_mismatched_sizes=True,
+            low_cpu_mem_usage=base.device.type == "meta",
+            **hub,
+        )
+    except KeyError as error:  # of a whole module that was trained with the adapter
+        raise ValueError(f"{model}: the weights of the adapter miss {error}. {COPY_AGAIN}") from error
+    check_same(model, found, get_peft_model_state_dict(backbone))
     _restore_unfrozen(backbone, str(model), hub)
+    return backbone
+
+
+def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
+    """A model whose every weight was in its files; transformers only warns, and draws the others at random.
+
+    Raises:
+        ValueError: naming weights that are not there, not used or of another shape.
+    """
+    with damage_named(model), no_report():
+        backbone, info = AutoModel.from_pretrained(
+            model, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+        )
+    check_model_type(backbone.config)
+    unused = {name for name in info["unexpected_keys"] if not name.endswith(".position_ids")}
+    own = {name for name in unused if name.partition(".")[0] in OWN_PARTS}
+    # where some are missing, they may be there under names that nothing reads
+    refuse(
+        model,
+        missing=info["missing_keys"],
+        unused=unused if info["missing_keys"] else own,
+        shapes=info["mismatched_keys"],
+    )
+    if unused:
+        logger.warning_once(f"{model}: weights that no dual encoder has are not used: {sorted(unused)}")
     return backbone
 
 
@@ -113,10 +158,12 @@ def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> N
     if path is None:
         return
     prefix = "backbone."
-    state = {key.removeprefix(prefix): value for key, value in load_file(path).items() if key.startswith(prefix)}
-    backbone.load_state_dict(state, strict=False)
-    for name in state:
-        backbone.get_parameter(name).requires_grad_(True)
+    state = {key.removeprefix(prefix): value for key, value in read_tensors(path).items() if key.startswith(prefix)}
+    own = dict(backbone.named_parameters())
+    check_same(path, state, {name: own[name] for name in state if name in own})
+    for name, value in state.items():
+        own[name].data.copy_(value)
+        own[name].requires_grad_(True)
 
 
 def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
@@ -138,7 +185,7 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
     if not name:
         raise ValueError(f"the module does not say where it was loaded from, so it has no processor. {way_out}")
     try:
-        return AutoProcessor.from_pretrained(name)
+        return AutoProcessor.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"the module comes from {name!r}, where no processor can be loaded: {error} {way_out}"
@@ -147,12 +194,12 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
 
 def _processor_of(place: str | Path) -> Any:
     try:
-        return AutoProcessor.from_pretrained(place)
+        return AutoProcessor.from_pretrained(place, trust_remote_code=False)
     except (OSError, ValueError):
         base = base_of_adapter(place)
         if base is None:
             raise
-        return AutoProcessor.from_pretrained(base.place, revision=base.revision)
+        return AutoProcessor.from_pretrained(base.place, revision=base.revision, trust_remote_code=False)
 
 
 def _pooled(output: Any) -> torch.Tensor:

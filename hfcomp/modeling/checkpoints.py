@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
+
+from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
 
 if TYPE_CHECKING:
     from hfcomp.modeling.encoder import DualEncoder
@@ -57,12 +59,13 @@ def load(encoder: DualEncoder, folder: str | Path) -> None:
     path = folder / OBJECTIVE_STATE_FILE
     if not expected and not path.exists():
         return
-    state = load_file(path) if path.exists() else {}
+    state = read_tensors(path) if path.exists() else {}
     if set(state) != set(expected):
         raise ValueError(
             f"{path}: holds {sorted(state)}, but this objective expects {sorted(expected)}. "
             "Resume with the trainer that wrote the checkpoint."
         )
+    check_same(path, state, expected)
     encoder.load_state_dict(state, strict=False)
 
 
@@ -72,11 +75,9 @@ def _load_adapter(encoder: DualEncoder, folder: Path) -> None:
     adapter = encoder.backbone.active_adapter
     # PEFT writes an adapter of a name of its own into a folder of that name
     folder = folder if adapter == "default" else folder / adapter
-    state = load_peft_weights(str(folder), device="cpu")
-    expected = get_peft_model_state_dict(encoder.backbone, adapter_name=adapter)
-    missing, unexpected = sorted(set(expected) - set(state)), sorted(set(state) - set(expected))
-    if missing or unexpected:
-        raise ValueError(f"{folder}: the adapter misses {missing} and holds unexpected {unexpected}.")
+    with damage_named(folder):
+        state = load_peft_weights(str(folder), device="cpu")
+    check_same(folder, state, get_peft_model_state_dict(encoder.backbone, adapter_name=adapter))
     set_peft_model_state_dict(encoder.backbone, state, adapter_name=adapter)
 
 
@@ -84,14 +85,13 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     index = folder / "model.safetensors.index.json"
     if index.exists():
         names = set(json.loads(index.read_text())["weight_map"].values())
-        return {key: value for name in sorted(names) for key, value in load_file(folder / name).items()}
+        return {key: value for name in sorted(names) for key, value in read_tensors(folder / name).items()}
     path = folder / "model.safetensors"
     if not path.exists():
         raise ValueError(f"{folder}: no model.safetensors here; expected a folder that a trainer of hfcomp saved.")
-    return load_file(path)
+    return read_tensors(path)
 
 
 def _load_strictly(model: nn.Module, state: dict[str, torch.Tensor], folder: Path) -> None:
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    if missing or unexpected:
-        raise ValueError(f"{folder}: the weights miss {missing} and hold unexpected {unexpected}.")
+    check_same(folder, state, model.state_dict())
+    model.load_state_dict(state)

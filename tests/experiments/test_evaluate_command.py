@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp import cli
@@ -275,6 +277,20 @@ def test_texts_alone_are_scored_where_no_image_can_be_had(models, tmp_path):
     assert any(
         "COCO-Caption2017 cannot be read" in note and "--data val2017=FOLDER" in note for note in found["notes"]
     )
+
+
+def test_an_incomplete_model_ends_the_command_with_one_line(models, data, tmp_path):
+    broken = shutil.copytree(models["clip"], tmp_path / "broken")
+    state = load_file(broken / "model.safetensors")
+    del state["vision_model.encoder.layers.0.self_attn.q_proj.weight"], state["logit_scale"]
+    save_file(state, broken / "model.safetensors", metadata={"format": "pt"})
+    started = launched({"clip": models["clip"], "other": broken}, data, tmp_path)
+    said = started.communicate(timeout=120)[0]
+    assert started.returncode == 1
+    (line,) = [line for line in said.splitlines() if "q_proj" in line]
+    assert line.startswith(f"error: {broken}: the weights miss ['logit_scale', 'vision_model.encoder.layers.0.")
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("cache/**/*.safetensors")) and not (tmp_path / "out").exists()
 
 
 def launched(models, data, folder, *launcher: str) -> subprocess.Popen:

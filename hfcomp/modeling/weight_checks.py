@@ -1,0 +1,99 @@
+"""Whether the weights of a file are all of a model's, and no others: what is missing would be drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers.utils import logging
+
+SHOWN = 3
+COPY_AGAIN = "Download or copy it again, or save the model anew with save_pretrained."
+
+
+def check_same(where: str | Path, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
+    """Checks that two sets of tensors have the same names and shapes.
+
+    Args:
+        where: file or folder that errors name.
+        found: what it holds.
+        expected: what the model has.
+
+    Raises:
+        ValueError: naming the first keys that are missing, have no place or another shape, and how many they are.
+    """
+    shapes = [
+        (name, found[name].shape, value.shape)
+        for name, value in expected.items()
+        if name in found and found[name].shape != value.shape
+    ]
+    refuse(where, missing=set(expected) - set(found), unused=set(found) - set(expected), shapes=shapes)
+
+
+def refuse(
+    where: str | Path,
+    *,
+    missing: Sequence[str] | set[str] = (),
+    unused: Sequence[str] | set[str] = (),
+    shapes: Sequence[tuple[str, Sequence[int], Sequence[int]]] | set[tuple[str, Sequence[int], Sequence[int]]] = (),
+) -> None:
+    """Refuses weights unless there is nothing wrong with them.
+
+    Args:
+        where: file or folder that errors name.
+        missing: names of the model's weights that are not there.
+        unused: names of weights that the model does not have.
+        shapes: name, shape found and shape expected of weights of another shape.
+
+    Raises:
+        ValueError: naming the first keys of each kind, how many they are, and how to fix it.
+    """
+    other = [f"{name} {list(found)} in place of {list(expected)}" for name, found, expected in sorted(shapes)]
+    kinds = {"miss": sorted(missing), "hold unexpected": sorted(unused), "have another shape in": other}
+    parts = [f"{verb} {_first(names)}" for verb, names in kinds.items() if names]
+    if parts:
+        raise ValueError(
+            f"{where}: the weights {' and '.join(parts)}, so that they are not those of this model. {COPY_AGAIN}"
+        )
+
+
+def read_tensors(path: str | Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        ValueError: for a damaged one.
+    """
+    with damage_named(path):
+        return load_file(path)
+
+
+@contextmanager
+def damage_named(where: str | Path) -> Iterator[None]:
+    """Names what a damaged safetensors file belongs to.
+
+    Raises:
+        ValueError: for one.
+    """
+    try:
+        yield
+    except SafetensorError as error:
+        raise ValueError(f"{where}: the weights are damaged or cut short ({error}). {COPY_AGAIN}") from error
+
+
+@contextmanager
+def no_report() -> Iterator[None]:
+    """Keeps transformers' own report of a load from the terminal: an error or a line of hfcomp says it."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+def _first(names: Sequence[str]) -> str:
+    return f"{names[:SHOWN]}" + (f" ({len(names)} in all)" if len(names) > SHOWN else "")
