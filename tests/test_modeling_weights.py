@@ -14,6 +14,7 @@ from transformers import AutoModel, AutoProcessor, CLIPModel
 
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments import command
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, DualEncoder, load_backbone, load_config
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
@@ -127,6 +128,14 @@ def test_no_trainer_starts_from_it(clip, pairs, tmp_path):
     folder = changed(clip, tmp_path / "model", without(QUERY))
     with pytest.raises(ValueError, match="miss"):
         build(InfoNCETrainer, folder, pairs, tmp_path)
+
+
+def test_a_recipe_ends_with_one_line_before_it_takes_a_folder(clip, tmp_path):
+    folder = changed(clip, tmp_path / "model", without(QUERY))
+    words = ["--config", "slipform/vit_b32_coco", "--model", str(folder), "--dataset", "any"]
+    with pytest.raises(SystemExit, match="^error: .*model: the weights miss"):
+        command.main("slipform", [*words, "--output_dir", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hfcomp.experiments.help import recipe_help
-from hfcomp.experiments.program import run
-from hfcomp.experiments.recipes import read_recipe, split_options
+from hfcomp.experiments.program import prepare_base, run
+from hfcomp.experiments.recipes import Recipe, read_recipe, split_options
 from hfcomp.experiments.search import read_search, run_search
 from hfcomp.experiments.sweep import read_sweep, run_sweep
 from hfcomp.experiments.sweep_file import find_report, is_sweep
@@ -31,21 +31,24 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         if options.help:
             print(recipe_help(name, arguments))
             return
-        go = _read(name, arguments, options.report, options.search)
+        go, plan = _read(name, arguments, options.report, options.search)
+        prepare_base(plan if isinstance(plan, Recipe) else plan.recipe)
     except (ValueError, FileNotFoundError) as error:
         raise SystemExit(f"error: {error}") from error
-    go()
+    go(plan)
 
 
-def _read(name: str, arguments: list[str], report: str | None, search: str | None) -> Callable[[], Path]:
-    """What is to be run, all of it read and checked."""
+def _read(
+    name: str, arguments: list[str], report: str | None, search: str | None
+) -> tuple[Callable[[Any], Path], Any]:
+    """What runs and what is to be run, all of it read and checked."""
     if report is not None and search is not None:
         raise ValueError("command line: --report and --search are two things. Leave one of them out.")
     if search is not None:
-        return partial(run_search, read_search(name, arguments))
+        return run_search, read_search(name, arguments)
     if report is None:
-        return partial(run, read_recipe(name, arguments))
+        return run, read_recipe(name, arguments)
     path = find_report(name, report)
     if is_sweep(path):
-        return partial(run_sweep, read_sweep(name, arguments))
-    return partial(run_tradeoff, read_tradeoff(name, arguments, path))
+        return run_sweep, read_sweep(name, arguments)
+    return run_tradeoff, read_tradeoff(name, arguments, path)

@@ -86,13 +86,16 @@ def damage_named(where: str | Path) -> Iterator[None]:
 
 @contextmanager
 def no_report() -> Iterator[None]:
-    """Keeps transformers' own report of a load from the terminal: an error or a line of hfcomp says it."""
-    level = logging.get_verbosity()
+    """Keeps transformers' bar and report of a load from the terminal: an error or a line of hfcomp says it."""
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
 
 
 def _first(names: Sequence[str]) -> str:
