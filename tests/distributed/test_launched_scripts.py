@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
+
+from tests import tiny
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = """
@@ -55,7 +58,7 @@ def start(command: list[str], folder: Path) -> subprocess.CompletedProcess:
     environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     scripts = Path(sys.executable).parent
     command = [str(scripts / command[0]), *command[1:]]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +110,21 @@ def test_processes_that_accelerate_does_not_count_are_refused(clip, tmp_path):
         said = (tmp_path / f"error-{rank}").read_text()
         assert "connects 2 processes, but accelerate counts 1" in said
         assert "torchrun --nproc_per_node 2" in said and "use_cpu=True" in said
+
+
+def test_a_search_on_two_processes_trains_each_trial_once(clip, tmp_path):
+    pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
+    rows = tiny.pairs(16)
+    datasets.DatasetDict({"train": rows, "test": rows.select(range(8))}).save_to_disk(tmp_path / "rows")
+    ranges = {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
+    (tmp_path / "mine.yaml").write_text(json.dumps({"maximize": "own: *recall@1", "trials": 2, "ranges": ranges}))
+    words = f"--config slipform/vit_b32_coco --model {clip} --dataset {tmp_path / 'rows'} --batch_size 8 --max_steps 1"
+    words += " --mini_batch_size 4 --bf16 false --dataloader_num_workers 0 --save_strategy no --disable_tqdm true"
+    words += f" --evaluation own --evaluation_split test --search mine.yaml --output_dir {tmp_path / 'run'}"
+    launcher = ["torchrun", "--nproc_per_node", "2", str(REPOSITORY / "recipes" / "slipform.py")]
+    done = start([*launcher, *words.split()], tmp_path)
+    assert (tmp_path / "run" / "finished").exists(), done.stderr[-3000:]
+    assert [path.name for path in sorted((tmp_path / "run" / "trials").iterdir())] == ["0000", "0001"]
+    assert sorted(path.name for path in tmp_path.glob("run*")) == ["run"]
+    lines = [line for line in done.stdout.splitlines() if " pairs" in line and "device" in line]
+    assert len(lines) == 2 and all(line.startswith("2 processes x 4 = 8 pairs") for line in lines)

@@ -44,7 +44,7 @@ def runs(tmp_path_factory) -> dict[str, Path]:
         wanted = folder / launcher.split()[0] / "run"
         program, *words = readme_command(launcher)
         command = [str(scripts / program), *words, "--output_dir", str(wanted), *FIELDS]
-        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
         # judged by what it wrote: an interpreter may abort at exit after all work is done
         assert (wanted / "results.json").exists(), done.stderr[-4000:]
         (wanted / "terminal.txt").write_text(done.stdout)
