@@ -10,10 +10,12 @@ INSTALLED := $(VENV)/.installed
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help slipform real test test-all check format clean
+NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
+
+.PHONY: help slipform real test test-all test-numerics check format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  ARGS="--field value" goes to slipform, real and the tests; PYTHON= chooses the interpreter of .venv'
 
 # torch goes first and alone: resolved together with the rest, an index may offer another build of it
@@ -44,8 +46,13 @@ test test-all: export OMP_NUM_THREADS = 1
 test: $(INSTALLED)  ## the tests, without the slow ones
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-test-all: $(INSTALLED)  ## all tests
+test-all: $(INSTALLED)  ## all tests, then test-numerics
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "slow or not slow" $(ARGS)
+	@$(NUMERICS)
+
+# sums in other orders: a line for each capability of the CPU (default, avx2, avx512) and number of threads (1, 2)
+test-numerics: $(INSTALLED)  ## the numeric tests under every capability of the CPU
+	@$(NUMERICS) $(ARGS)
 
 check: $(INSTALLED)  ## lint, format, import layers, types; the tests run these lines too
 	$(PY) -m ruff check .

@@ -18,11 +18,18 @@ import pytest
 import torch
 import transformers
 
-from tests import tiny
+from tests import numerics, tiny
+
+# one, as workers of pytest-xdist share the cores; `make test-numerics` chooses others
+THREADS = int(os.environ.get("HFCOMP_TEST_THREADS", "1"))
+
+
+def pytest_report_header() -> str:
+    return numerics.header()
 
 
 def pytest_configure():
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
 

@@ -24,7 +24,8 @@ from transformers import (
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, USABLE_FIELDS, DualEncoder, Features, load_backbone
-from tests import tiny
+from tests import tiny, tolerances
+from tests.trainers.runs import assert_same_gradients
 
 LORA = {"r": 2, "target_modules": r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj"}
 ALL_OF_CLIP = tuple(name for name in USABLE_FIELDS if name not in ("logit_bias", "learned"))
@@ -146,10 +147,10 @@ def test_embeddings_equal_the_plain_models_on_the_processors_own_pixels(model_fo
     expected = plain(input_ids=inputs["input_ids"], pixel_values=inputs["pixel_values"])
     uses = ("image", "text", "logit_scale", *(("logit_bias",) if hasattr(plain, "logit_bias") else ()))
     found = encoder(model_folder, uses=uses)(input_ids=inputs["input_ids"], pixels=inputs["pixel_values"])
-    torch.testing.assert_close(found.image, expected.image_embeds, atol=1e-6, rtol=0)
-    torch.testing.assert_close(found.text, expected.text_embeds, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.image, expected.image_embeds, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(found.text, expected.text_embeds, atol=tolerances.embedding(), rtol=0)
     logits = found.text @ found.image.T * found.logit_scale + (found.logit_bias if "logit_bias" in found else 0)
-    torch.testing.assert_close(logits, expected.logits_per_text, atol=1e-4, rtol=0)
+    torch.testing.assert_close(logits, expected.logits_per_text, atol=tolerances.loss(), rtol=0)
     assert found.logit_scale.shape == ()
 
 
@@ -168,10 +169,12 @@ def test_uint8_pixels_normalised_in_the_model_equal_the_processors_output(model_
         rescale_factor=transform.rescale_factor,
     )
     assert batch["pixels"].pixels.dtype == torch.uint8
-    torch.testing.assert_close(model.normalize_pixels(batch["pixels"].pixels), pixel_values, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        model.normalize_pixels(batch["pixels"].pixels), pixel_values, atol=tolerances.normalized_pixels(), rtol=0
+    )
     found = model(input_ids=batch["input_ids"], pixels=batch["pixels"]).image
     expected = model(input_ids=batch["input_ids"], pixels=pixel_values).image
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found, expected, atol=tolerances.embedding(), rtol=0)
 
 
 @torch.no_grad()
@@ -195,18 +198,19 @@ def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pair
     # each negative alone, as a caption and as an image of its own
     plain = encoder(clip, uses=("image", "text"))
     collator = CompositionalCollator(AutoProcessor.from_pretrained(clip), plain.config)
+    allowed = {"atol": tolerances.embedding(), "rtol": 0}
     for row in range(6):
         texts = pairs[row]["negative_captions"]
         for slot, text in enumerate(texts):
             if text:
                 alone = collator([{"image": pairs[row]["negative_image"] or pairs[row]["image"], "caption": text}])
                 features = plain(input_ids=alone["input_ids"], pixels=alone["pixels"])
-                torch.testing.assert_close(found.negative_text[row, slot], features.text[0], atol=1e-5, rtol=0)
+                torch.testing.assert_close(found.negative_text[row, slot], features.text[0], **allowed)
                 if image_mask[row]:
-                    torch.testing.assert_close(found.negative_image[row], features.image[0], atol=1e-5, rtol=0)
+                    torch.testing.assert_close(found.negative_image[row], features.image[0], **allowed)
     concept = collator([{"image": tiny.image(0), "caption": pairs[1]["concepts"][1]}])
     text = plain(input_ids=concept["input_ids"], pixels=concept["pixels"]).text[0]
-    torch.testing.assert_close(found.concepts[3], text, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.concepts[3], text, **allowed)
 
 
 @pytest.mark.parametrize("uses", [("image",), ("text",), ("image", "text", "logit_scale"), ("text", "concepts")])
@@ -307,9 +311,7 @@ def test_activation_checkpointing_reaches_the_backbone(clip, pairs):
     model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
     assert model.is_activation_checkpointing
     found = gradients(model, batch_for(clip, pairs))
-    assert found.keys() == plain.keys()
-    for name, gradient in found.items():
-        torch.testing.assert_close(gradient, plain[name], atol=1e-6, rtol=1e-5)
+    assert_same_gradients(found, plain)
 
 
 def test_activation_checkpointing_gives_an_adapter_its_gradients(adapter, pairs, clip):
@@ -320,7 +322,7 @@ def test_activation_checkpointing_gives_an_adapter_its_gradients(adapter, pairs,
     assert found
     for name, gradient in found.items():
         assert gradient.abs().sum() > 0, name
-        torch.testing.assert_close(gradient, plain[name], atol=1e-6, rtol=1e-5)
+    assert_same_gradients(found, plain)
 
 
 def gradients(model, batch) -> dict[str, torch.Tensor]:

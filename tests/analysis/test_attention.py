@@ -29,7 +29,7 @@ from hfcomp.analysis.attention_figure import attention_maps, draw_attention
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.modeling import encode_image_tokens
-from tests import tiny
+from tests import tiny, tolerances
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 PHRASES = ["a red cube", "blue ball"]
@@ -49,10 +49,10 @@ def test_cosines_are_those_of_the_model_s_own_processor_in_reading_order(model_f
         output = model(input_ids=inputs["input_ids"], pixel_values=inputs["pixel_values"])
         tokens = encode_image_tokens(model, inputs["pixel_values"])[1][0]
     texts = unit(output.text_embeds)
-    assert found.pooled == pytest.approx((texts @ unit(output.image_embeds).T)[:, 0], abs=1e-5)
+    assert found.pooled == pytest.approx((texts @ unit(output.image_embeds).T)[:, 0], abs=tolerances.cosine())
     assert found.tokens.shape == (2, 2, 2) and np.ptp(found.tokens) > 0.01
     for token, place in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
-        assert found.tokens[:, *place] == pytest.approx(texts @ unit(tokens[token]), abs=1e-5)
+        assert found.tokens[:, *place] == pytest.approx(texts @ unit(tokens[token]), abs=tolerances.cosine())
     assert found.truncated == [False, False]
 
 

@@ -14,7 +14,7 @@ from transformers import AutoProcessor
 from hfcomp.data.collators import CompositionalCollator, TextTokenizer, texts_of_row
 from hfcomp.data.columns import BATCH_KEYS, KIND_IDS
 from hfcomp.modeling import encode_texts, load_backbone
-from tests import tiny
+from tests import tiny, tolerances
 
 SHORT, LONG = "a cube", "a red cube on a blue ball on a green cone"
 
@@ -70,14 +70,14 @@ def test_clip_is_padded_to_the_longest_of_the_batch(clip):
 def test_a_captions_features_do_not_depend_on_its_batch(name, request):
     folder = request.getfixturevalue(name)
     alone, together = features(folder, [SHORT]), features(folder, [LONG, SHORT, "a ring"])
-    torch.testing.assert_close(alone[0], together[1], atol=1e-6, rtol=0)
+    torch.testing.assert_close(alone[0], together[1], atol=tolerances.embedding(), rtol=0)
     processor = AutoProcessor.from_pretrained(folder)
     padded = processor.tokenizer(
         [SHORT, LONG], padding="max_length", max_length=tiny.TEXT_LENGTH, truncation=True, return_tensors="pt"
     )
     expected = encode_texts(load_backbone(folder).eval(), padded["input_ids"])
-    torch.testing.assert_close(alone[0], expected[0], atol=1e-6, rtol=0)
-    torch.testing.assert_close(together[0], expected[1], atol=1e-6, rtol=0)
+    torch.testing.assert_close(alone[0], expected[0], atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(together[0], expected[1], atol=tolerances.embedding(), rtol=0)
 
 
 @pytest.mark.parametrize("name", ["siglip", "siglip2"])

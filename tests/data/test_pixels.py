@@ -19,6 +19,7 @@ from transformers.trainer_pt_utils import find_batch_size as trainer_find_batch_
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.pixels import PixelBatch, PixelTransform
+from tests import tolerances
 
 
 def noise(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarray:
@@ -54,9 +55,11 @@ def test_pixels_equal_the_processors_own(name):
     assert pixels.dtype == torch.uint8 and pixels.is_contiguous()
     assert pixels.shape == (len(images), 3, *transform.size)
     own = processor(images=images, return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(transform.normalize(pixels), own.float(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(transform.normalize(pixels), own.float(), rtol=0, atol=tolerances.normalized_pixels())
     mean, std = (torch.tensor(values)[:, None, None] for values in (transform.mean, transform.std))
-    torch.testing.assert_close((pixels * transform.rescale_factor - mean) / std, own.float(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        (pixels * transform.rescale_factor - mean) / std, own.float(), rtol=0, atol=tolerances.normalized_pixels()
+    )
     assert len(transform.mean) == len(transform.std) == 3
 
 
@@ -70,7 +73,9 @@ def test_pixels_equal_those_of_the_torchvision_processors(name):
     transform = PixelTransform.from_processor(processor)
     images = pictures()
     own = processor(images=images, return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(transform.normalize(transform(images)), own, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        transform.normalize(transform(images)), own, rtol=0, atol=tolerances.normalized_pixels()
+    )
 
 
 @pytest.mark.parametrize("kind", ["CLIP", "Siglip"])
@@ -92,7 +97,9 @@ def test_an_old_preprocessor_config(kind, tmp_path):
     transform = PixelTransform.from_processor(processor)
     assert transform.size == (224, 224) and transform.mean == tuple(config["image_mean"])
     own = processor(images=pictures()[:2], return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(transform.normalize(transform(pictures()[:2])), own, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        transform.normalize(transform(pictures()[:2])), own, rtol=0, atol=tolerances.normalized_pixels()
+    )
 
 
 def test_a_processor_around_an_image_processor_will_do():

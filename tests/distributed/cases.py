@@ -106,7 +106,7 @@ def config(config_class: type, folder: Path, **settings: Any) -> Any:
         "max_steps": STEPS,
         "learning_rate": 1e-3,
         # a larger epsilon: Adam turns gradients that are nothing but rounding into steps of full length
-        "adam_epsilon": 1e-3,
+        "adam_epsilon": 1e-2,
         "lr_scheduler_type": "constant",
         # so high that nothing is clipped, which would hide a wrong factor; the norm is logged
         "max_grad_norm": 1e9,
@@ -156,7 +156,9 @@ def train(trainer: CompositionalTrainer) -> Found:
     ]
     trainable = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
     tensors = {**before, **observer.gradients, **weights_of(trainer.model)}
-    return tensors, {"log": log, "trainable": trainable}
+    args = trainer.args
+    adam = {"steps": trainer.state.global_step, "rate": args.learning_rate, "epsilon": args.adam_epsilon}
+    return tensors, {"log": log, "trainable": trainable, "adam": adam}
 
 
 def trainer_of(
@@ -244,8 +246,6 @@ def ahnpl_live(models: Path, folder: Path) -> Found:
 
 
 def ahnpl_run(models: Path, folder: Path, **settings: Any) -> Found:
-    # twice InfoNCE and more: its gradients, and what rounding leaves of those that are zero, are larger
-    settings |= {"adam_epsilon": 1e-2}
     trainer = trainer_of(AHNPLTrainer, models / "clip", folder, margin_start=0.9, **settings)
     tensors, facts = train(trainer)
     trainer.save_model(str(folder / "saved"))

@@ -71,14 +71,16 @@ def run(name: str, models: Path, folder: Path) -> None:
     # safetensors refuses tensors that share memory
     tensors = {key: value.detach().clone().contiguous() for key, value in tensors.items()}
     save_file(tensors, folder / f"tensors-{rank()}.safetensors")
-    (folder / f"facts-{rank()}.json").write_text(json.dumps({"world_size": world_size(), **facts}))
+    (folder / f"facts-{rank()}.json").write_text(
+        json.dumps({"world_size": world_size(), "threads": torch.get_num_threads(), **facts})
+    )
 
 
 def launch(processes: int, models: Path, folder: Path, names: list[str]) -> Results:
     """Runs cases on several processes, all of them in one launch."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command += ["-m", "tests.distributed.launch", str(models), str(folder), *names]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads()), "TOKENIZERS_PARALLELISM": "false"}
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.txt"
     with log.open("w") as stream:

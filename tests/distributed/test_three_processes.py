@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.distributed.cases import LOSSES
 from tests.distributed.compare import (
@@ -24,6 +25,7 @@ def three(models, tmp_path_factory) -> Results:
 
 def test_every_process_has_its_rows(three, one):
     assert [result.facts["world_size"] for result in three["uneven"]] == [3, 3, 3]
+    assert [result.facts["threads"] for result in three["uneven"]] == [torch.get_num_threads()] * 3
     assert [result.facts["rows"] for result in three["uneven"]] == SLICES
     assert one["uneven"][0].facts["rows"] == [0, 8]
 

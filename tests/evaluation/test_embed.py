@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoProcessor
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cells import Crop
 from hfcomp.evaluation.embed import Embedder
-from tests import tiny
+from tests import tiny, tolerances
 
 TEXTS = ["a red cube on a blue ball", "a green cone on a white ring with a black star", "a red cube on a blue ball"]
 
@@ -32,8 +32,8 @@ def test_embeddings_are_those_of_the_plain_model(folder):
     with torch.no_grad():
         expected = model(**inputs)
     embedder = Embedder(folder, batch_size=2, device="cpu")
-    np.testing.assert_allclose(embedder.images(images), expected.image_embeds, atol=2e-6)
-    np.testing.assert_allclose(embedder.texts(TEXTS).vectors, expected.text_embeds, atol=2e-6)
+    np.testing.assert_allclose(embedder.images(images), expected.image_embeds, atol=tolerances.embedding())
+    np.testing.assert_allclose(embedder.texts(TEXTS).vectors, expected.text_embeds, atol=tolerances.embedding())
 
 
 def test_equal_texts_get_equal_embeddings_to_the_last_bit(folder):
@@ -56,7 +56,7 @@ def test_equal_images_are_encoded_once_whatever_holds_them(folder, tmp_path):
     found = embedder.images([pictures[1], *files, *pixels, pictures[2], pictures[1]])
     assert embedder.encoded_images == 3 + 4  # the file and its pixels are not known to be the same before decoding
     assert (found[1:7] == found[1]).all() and (found[7] == found[8]).all() and (found[10] == found[0]).all()
-    np.testing.assert_allclose(found[[1, 7, 0, 9]], expected[[0, 0, 1, 2]], atol=2e-6)
+    np.testing.assert_allclose(found[[1, 7, 0, 9]], expected[[0, 0, 1, 2]], atol=tolerances.embedding())
 
 
 def test_a_column_of_a_data_set_will_do(clip):
@@ -72,7 +72,7 @@ def test_a_part_of_an_image_is_another_image(clip):
     box = (0, 16, 32, 48)
     found = embedder.images([picture, Crop(picture, box), Crop(picture, (0, 0, 64, 64)), picture.crop(box)])
     assert not np.allclose(found[0], found[1])
-    np.testing.assert_allclose(found[[1, 0]], found[[3, 2]], atol=2e-6)
+    np.testing.assert_allclose(found[[1, 0]], found[[3, 2]], atol=tolerances.embedding())
 
 
 def test_missing_images_have_no_vector(clip):
@@ -163,6 +163,6 @@ def test_an_adapter_is_its_base_with_the_adapter_whether_or_not_it_brings_a_proc
     one = Embedder(tmp_path / "adapter", device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
     two = Embedder(tmp_path / "merged", device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
     plain = Embedder(clip, device="cpu", cache=EmbeddingCache(tmp_path / "cache"))
-    np.testing.assert_allclose(one.images(pictures), two.images(pictures), atol=1e-6)
-    np.testing.assert_allclose(one.texts(TEXTS).vectors, two.texts(TEXTS).vectors, atol=1e-6)
+    np.testing.assert_allclose(one.images(pictures), two.images(pictures), atol=tolerances.embedding())
+    np.testing.assert_allclose(one.texts(TEXTS).vectors, two.texts(TEXTS).vectors, atol=tolerances.embedding())
     assert not np.allclose(plain.texts(TEXTS).vectors, one.texts(TEXTS).vectors, atol=1e-4)

@@ -11,6 +11,7 @@ from hfcomp.evaluation.protocols import level_choice as levels
 from hfcomp.evaluation.protocols import two_positive_choice as positives
 from hfcomp.evaluation.protocols import zero_shot as words
 from hfcomp.evaluation.protocols.level_candidates import Candidates, hard_images
+from tests import tolerances
 
 ITEMS = 4000
 
@@ -118,7 +119,7 @@ def test_zero_shot_by_the_mean_of_prompts(generator):
     label = generator.integers(8, size=ITEMS)
     prompts = np.concatenate([names, names])
     classes = words.class_embeddings(prompts, [*range(8), *range(8)])
-    assert classes == pytest.approx(names, abs=1e-6)
+    assert classes == pytest.approx(names, abs=tolerances.rounding(2 * 16))
     assert words.zero_shot(names[label], classes, label).accuracy == 1.0
     assert words.zero_shot(unit(generator, ITEMS, 16), classes, label).accuracy == pytest.approx(1 / 8, abs=0.02)
     constant = words.zero_shot(names[label], np.repeat(names[:1], 8, axis=0), label)

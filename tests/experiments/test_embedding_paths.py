@@ -25,7 +25,7 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.sweep import read_sweep, run_sweep
 from hfcomp.trainers.base import CompositionalTrainer
-from tests import tiny
+from tests import tiny, tolerances
 
 INFO_NCE = "hfcomp.trainers.info_nce:InfoNCETrainer"
 FOLLOWED = ("cement", "plain")
@@ -260,7 +260,7 @@ def test_distances_are_those_of_the_base_and_of_the_saved_checkpoint(swept, clip
     found = json.loads((folder / "embeddings.json").read_text())["variants"]["cement"]["points"]
     values, nearest = by_hand(clip if step == 0 else kept, tiny.pairs(6))
     assert [point["step"] for point in found] == [0, 1, 2, 3]
-    assert {name: found[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=1e-5)
+    assert {name: found[step][name]["value"] for name in PAIRS} == pytest.approx(values, abs=tolerances.cosine())
     assert found[step]["nearest"]["value"] == pytest.approx(nearest)
     assert found[0]["image, text"] != found[1]["image, text"]
     assert all(point[name]["low"] < point[name]["value"] < point[name]["high"] for point in found for name in PAIRS)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hfcomp.losses.contrast import contrast, log_sum_exp
+from tests import tolerances
 from tests.losses import reference
 from tests.losses.checks import scalar, unit
 
@@ -80,8 +81,15 @@ def test_equals_loops(chunk_size):
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 4])
 def test_chunked_equals_whole_in_float32(chunk_size):
     # 5 rows: every size but 1 leaves an uneven last chunk
-    for whole, chunked in zip(run(dtype=torch.float32), run(chunk_size, torch.float32), strict=True):
-        torch.testing.assert_close(tuple(chunked), tuple(whole), rtol=1e-6, atol=1e-6)
+    (whole, expected), (chunked, found) = (run(size, torch.float32) for size in (None, chunk_size))
+    width, rows, columns = 4, 5, 7
+    sizes = (10, width, columns)
+    for value, other in zip(chunked, whole, strict=True):
+        torch.testing.assert_close(value, other, rtol=0, atol=tolerances.log_sum_exp(*sizes))
+    # a key is in all rows and in its own column, each weighed by 1 or less; the scale is in all of them
+    terms = {"query": 10 * (1 + columns), "keys": 10 * (1 + rows), "scale": rows + columns, "additions": 2}
+    for own, gradient, other in zip(terms.values(), found, expected, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=0, atol=tolerances.softmax_gradient(own, *sizes))
 
 
 def test_tops_leave_out_given_positions_and_masked_entries():

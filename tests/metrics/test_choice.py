@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hfcomp.metrics.choice import ChoiceOutcome, all_higher, choose, credit, pair_scores
+from tests import tolerances
 from tests.metrics.scorers import unit
 
 
@@ -93,7 +94,9 @@ def test_equal_embeddings_score_equal_to_the_last_bit(size, width, kind):
     image, text = unit(size, width, seed=0), unit(size, width, seed=1).astype(kind)
     score = pair_scores(image, text)
     assert score.dtype == (np.float64 if kind == np.float64 else np.float32)
-    np.testing.assert_allclose(score, np.einsum("nd,nd->n", image, text.astype(np.float64)), atol=1e-5)
+    np.testing.assert_allclose(
+        score, np.einsum("nd,nd->n", image, text.astype(np.float64)), atol=tolerances.rounding(width)
+    )
     for others in (1, 3):
         assert (pair_scores(image, np.repeat(text[:, None], others, axis=1)) == score[:, None]).all()
     # neither the place in the batch nor the layout in memory has a say

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hfcomp.negatives.filters import has_same_words, is_false_negative, is_same_sentence
 from hfcomp.negatives.grammar import GrammarFilter
+from tests import tolerances
 from tests.negatives import language_models
 
 CAPTIONS = [
@@ -111,7 +112,8 @@ def test_uniform_model_gives_the_logarithm_of_its_vocabulary(tmp_path):
     size = len(AutoTokenizer.from_pretrained(tmp_path))
     losses = made.losses(STRANGE)
     assert math.isnan(losses[0])
-    assert losses[1:] == pytest.approx([math.log(size)] * (len(STRANGE) - 1), rel=1e-6)
+    allowed = tolerances.rounding(size) + tolerances.HIDDEN * language_models.EVEN
+    assert losses[1:] == pytest.approx([math.log(size)] * (len(STRANGE) - 1), abs=allowed)
 
 
 def test_losses_are_those_of_a_plain_loop(grammar, gpt2):
@@ -132,15 +134,17 @@ def test_losses_are_those_of_a_plain_loop(grammar, gpt2):
             total -= scores[ids[place]].item()
         return total / (len(ids) - 1) if len(ids) > 1 else math.nan
 
-    assert grammar.losses(STRANGE) == pytest.approx([loss(text) for text in STRANGE], rel=1e-4, nan_ok=True)
+    assert grammar.losses(STRANGE) == pytest.approx(
+        [loss(text) for text in STRANGE], rel=tolerances.network(), nan_ok=True
+    )
 
 
 def test_batches_and_order_change_nothing(grammar, gpt2):
     expected = grammar.losses(STRANGE)
     for batch_size in (1, 64):
         made = GrammarFilter(gpt2, batch_size=batch_size)
-        assert made.losses(STRANGE[::-1])[::-1] == pytest.approx(expected, rel=1e-5, nan_ok=True)
-    assert grammar.losses(["dog", "a", "dog"])[0] == pytest.approx(expected[1], rel=1e-5)
+        assert made.losses(STRANGE[::-1])[::-1] == pytest.approx(expected, rel=tolerances.network(), nan_ok=True)
+    assert grammar.losses(["dog", "a", "dog"])[0] == pytest.approx(expected[1], rel=tolerances.network())
     assert grammar.losses([]).shape == (0,)
     assert np.isfinite(grammar.losses(["the dog " * 150])).all()
 

@@ -10,6 +10,7 @@ from hfcomp.sandbox import sandbox_clip_config, sandbox_processor, training_set
 from hfcomp.sandbox.captions import PREFIXES, draw_caption, paraphrase, words
 from hfcomp.sandbox.negatives import applicable_kinds, draw_negative
 from hfcomp.sandbox.processor import MAX_TOKENS
+from tests import tolerances
 
 from .drawn import EVERYTHING, draw_scenes
 
@@ -120,7 +121,7 @@ def test_model_reads_what_the_processor_gives(processor, rows, tmp_path):
         alone = model(
             **processor(text=rows["caption"][:1], images=rows["image"][:1], return_tensors="pt")
         ).text_embeds[0]
-    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(together, alone, atol=tolerances.embedding(), rtol=0)
     model.save_pretrained(tmp_path)
     _, report = CLIPModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]

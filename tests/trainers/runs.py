@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hfcomp.trainers.base import CompositionalTrainer
+from tests import tolerances
 
 
 def arguments(trainer_class: type[CompositionalTrainer], folder: Path, **settings: Any) -> Any:
@@ -60,6 +61,17 @@ def loss_and_gradients(trainer: CompositionalTrainer, indices: Any) -> tuple[tor
     loss.backward()
     named = trainer.model.named_parameters()
     return loss.detach(), {name: parameter.grad.clone() for name, parameter in named if parameter.grad is not None}
+
+
+def assert_same_gradients(
+    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], scale: float = tolerances.SCALE
+) -> None:
+    """The same but for the order of sums."""
+    assert found.keys() == expected.keys()
+    allowed = tolerances.gradients(expected, scale)
+    for name, gradient in expected.items():
+        difference = (found[name] - gradient).abs().max().item()
+        assert difference <= allowed[name], f"{name}: {difference}, allowed {allowed[name]}"
 
 
 def history(trainer: CompositionalTrainer, name: str) -> list[float]:

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoProcessor, CLIPModel, SiglipModel
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from tests import tiny
+from tests import tiny, tolerances
 from tests.trainers.own_objective import OwnTrainer
 from tests.trainers.runs import assert_same_weights, batch_of, build, history, weights
 
@@ -49,8 +49,8 @@ def test_the_saved_folder_loads_plain_without_missing_or_unexpected_keys(model, 
     batch = trainer.data_collator([{"row": 0, "image": images[0], "caption": texts[0], "negative_captions": [""]}])
     trainer.model.eval()
     found = trainer.encode(trainer.model, batch)
-    torch.testing.assert_close(found.image, outputs.image_embeds, atol=1e-5, rtol=0)
-    torch.testing.assert_close(found.text, outputs.text_embeds, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.image, outputs.image_embeds, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(found.text, outputs.text_embeds, atol=tolerances.embedding(), rtol=0)
 
 
 @pytest.mark.parametrize("model", ["clip", "old_clip", "siglip"])
@@ -80,12 +80,12 @@ def test_an_old_repository_gives_the_embeddings_of_its_new_form(old_clip, clip, 
     for trainer in (one, other):
         trainer.model.eval()
     old, new = (trainer.encode(trainer.model, batch_of(trainer, range(4))) for trainer in (one, other))
-    torch.testing.assert_close(old.image, new.image, atol=1e-6, rtol=0)
+    torch.testing.assert_close(old.image, new.image, atol=tolerances.embedding(), rtol=0)
     ids = batch_of(one, range(4))["input_ids"]
     for row, end in enumerate(ids.argmax(dim=1).tolist()):
         cut = one.model.backbone.get_text_features(input_ids=ids[row : row + 1, : end + 1]).pooler_output
         cut = torch.nn.functional.normalize(cut, dim=-1)
-        torch.testing.assert_close(old.text[row : row + 1], cut, atol=1e-6, rtol=0)
+        torch.testing.assert_close(old.text[row : row + 1], cut, atol=tolerances.embedding(), rtol=0)
 
 
 def test_the_final_folder_holds_no_pickle(clip, pairs, tmp_path):

@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoProcessor
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests import tolerances
 from tests.trainers.own_objective import OwnTrainer
 from tests.trainers.runs import assert_same_weights, build, loss_and_gradients, weights
 
@@ -51,7 +52,7 @@ def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs
     ids = torch.tensor([[3, 4, 5, 6, 1]])
     found = plain.get_text_features(input_ids=ids).pooler_output
     expected = trainer.model.backbone.eval().get_text_features(input_ids=ids).pooler_output
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found, expected, atol=tolerances.embedding(), rtol=0)
     assert AutoProcessor.from_pretrained(tmp_path / "final") is not None
 
 

@@ -21,6 +21,7 @@ from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.trainers.info_nce import InfoNCEConfig
 from hfcomp.trainers.reference_text import FOLDER, ReferenceText, WithReferenceText
+from tests import tolerances
 from tests.trainers.runs import build, with_row
 
 COLUMNS = ["image", "caption", "negative_captions", "negative_kinds"]
@@ -80,7 +81,7 @@ def test_every_text_lies_in_its_place_whatever_its_length(name, request, pairs, 
         texts = [rows[index]["caption"], *rows[index]["negative_captions"]]
         for text, found in zip(texts, table[index], strict=True):
             expected = by_hand(model, text).numpy() if text else np.zeros_like(found)
-            np.testing.assert_allclose(found, expected, atol=1e-6)
+            np.testing.assert_allclose(found, expected, atol=tolerances.embedding())
     assert not table[3, 2].any() and np.count_nonzero(table.any(-1)) == 60 - 4
 
 
@@ -244,7 +245,7 @@ def test_an_own_collator_gets_the_features_of_its_rows(clip, pairs, tmp_path):
     (batch, *_) = trainer.get_train_dataloader()
     for number, row in enumerate(batch["row"].tolist()):
         found = batch["reference_text"][number]
-        torch.testing.assert_close(found, by_hand(clip, pairs[row]["caption"]), atol=1e-6, rtol=0)
+        torch.testing.assert_close(found, by_hand(clip, pairs[row]["caption"]), atol=tolerances.embedding(), rtol=0)
     trainer.train()
     assert isinstance(trainer.data_collator, Backwards)
 
@@ -255,7 +256,9 @@ def test_rows_with_negatives_of_others_have_features_of_these(clip, pairs, tmp_p
     batch = next(iter(trainer.get_eval_dataloader(rows)))
     partner = pairs[int(np.roll(np.arange(20), 1)[4])]["negative_captions"]
     for found, text in zip(batch["reference_negative_text"][4], partner, strict=True):
-        torch.testing.assert_close(found, by_hand(clip, text) if text else torch.zeros(16), atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            found, by_hand(clip, text) if text else torch.zeros(16), atol=tolerances.embedding(), rtol=0
+        )
     trainer.train()
 
 
