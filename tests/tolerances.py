@@ -71,15 +71,6 @@ def softmax(scale: float, width: int, length: int, dtype: torch.dtype = torch.fl
     return logit(scale, width, dtype) + log_sum_exp(scale, width, length, dtype) + rounding(2, dtype)
 
 
-def rounded_inputs(scale: float, width: int, length: int, dtype: torch.dtype) -> float:
-    """A cross-entropy in float32 of unit vectors that were rounded to `dtype`, against the same in float64, absolute.
-
-    Rounding both vectors changes their cosine by at most 2 u of `dtype`, the scale multiplies it, and a cross-entropy
-    changes by at most twice the largest change of a logit.
-    """
-    return 4 * scale * unit_roundoff(dtype) + 2 * log_sum_exp(scale, width, length)
-
-
 def softmax_gradient(terms: float, scale: float, width: int, length: int, dtype: torch.dtype = torch.float32) -> float:
     """A sum of up to `length` products with a softmax whose magnitudes add up to at most `terms`, absolute."""
     return terms * (softmax(scale, width, length, dtype) + rounding(length + 1, dtype))
