@@ -68,8 +68,9 @@ def run(capability: str, threads: int, arguments: list[str]) -> tuple[bool, str,
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     lines = done.stdout.strip().splitlines() or [""]
-    if f"torch: {capability}, {threads_of(threads)}" not in lines:
-        return False, "did not run with this capability and number of threads", done.stdout
+    wanted = f"torch: {capability}, {threads_of(threads)}"
+    if wanted not in lines:
+        return False, f"pytest's head does not say '{wanted}' (with -q it says nothing)", done.stdout
     return done.returncode == 0, lines[-1].strip("= "), done.stdout
 
 

@@ -38,7 +38,7 @@ def test_a_cell_fails_by_its_tests_and_by_running_on_something_else(monkeypatch)
     assert cell("torch: avx2, 2 threads\n== 1 failed, 6 passed in 1s ==\n", 1) == (False, "1 failed, 6 passed in 1s")
     for other in ("torch: avx512, 2 threads", "torch: avx2, 1 thread"):
         assert cell(f"{other}\n== 7 passed ==\n") == (
-            False, "did not run with this capability and number of threads"
+            False, "pytest's head does not say 'torch: avx2, 2 threads' (with -q it says nothing)"
         )  # fmt: skip
 
 
