@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -13,144 +12,10 @@ import numpy as np
 import torch
 
 from hfcomp.data.columns import LEFT_OUT, kind_id
-from hfcomp.data.concept_tokens import Concept, TokenPlaces, concept_id, tokens_of, with_spans, word_places
+from hfcomp.data.concept_tokens import Concept, concept_id, tokens_of, with_spans
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
-
-
-class TextTokenizer:
-    """Token ids as a dual encoder expects them, padded on the right, with the number of truncated texts.
-
-    CLIP is causal and pools at the end-of-text token, so that padding to the longest text of the batch is exact.
-    SigLIP attends to its padding and was trained at full length: it is always padded to `max_length`. SigLIP 2 was
-    trained on lower-cased text, which its Gemma tokenizer does not do by itself. The end-of-text token survives
-    truncation.
-
-    Args:
-        tokenizer: the processor's tokenizer.
-        model_type: `clip`, `metaclip_2` or `siglip`.
-        max_length: positions of the text tower.
-        eos_token_id: the text tower's; 2 is the legacy value that pools at the highest token id.
-
-    Raises:
-        ValueError: when tokenizer and text tower disagree about the end-of-text token, so that CLIP would pool a
-            wrong position.
-    """
-
-    def __init__(self, tokenizer: Any, *, model_type: str, max_length: int, eos_token_id: int | None = None) -> None:
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.pad_to_full = model_type == "siglip"
-        self.lower = self.pad_to_full and _is_case_sensitive(tokenizer)
-        if not self.pad_to_full:
-            _check_end_of_text(tokenizer, eos_token_id, legacy=model_type == "clip" and eos_token_id == 2)
-
-    @classmethod
-    def from_processor(cls, processor: Any, config: Any) -> TextTokenizer:
-        """The tokenizer of a model.
-
-        Args:
-            processor: the model's processor.
-            config: the model's configuration.
-        """
-        text_config = config.text_config
-        return cls(
-            processor.tokenizer,
-            model_type=config.model_type,
-            max_length=text_config.max_position_embeddings,
-            eos_token_id=getattr(text_config, "eos_token_id", None),
-        )
-
-    def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
-        """Token ids of each text, unpadded, and whether it was truncated."""
-        if not texts:
-            return [], []
-        texts = self._cased(texts)
-        ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
-        truncated = [len(row) > self.max_length for row in ids]
-        if any(truncated):
-            cut = self.tokenizer(
-                [text for text, is_cut in zip(texts, truncated, strict=True) if is_cut],
-                padding=False,
-                truncation=True,
-                max_length=self.max_length,
-            )["input_ids"]
-            replacement = iter(cut)
-            ids = [next(replacement) if is_cut else row for row, is_cut in zip(ids, truncated, strict=True)]
-        return ids, truncated
-
-    def places(self, texts: Sequence[str]) -> list[TokenPlaces]:
-        """Where the tokens of each text stand in it, in the order of their ids; special tokens stand nowhere.
-
-        Raises:
-            TypeError: for a tokenizer that knows neither offsets nor words.
-        """
-        if not self.tokenizer.is_fast:
-            return [word_places(self.tokenizer, text, self.max_length) for text in texts]
-        cased = self._cased(texts)
-        options = {"padding": False, "truncation": True, "max_length": self.max_length}
-        found = self.tokenizer(cased, return_offsets_mapping=True, **options)
-        special = {self.tokenizer.bos_token_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
-        places = []
-        for text, seen, encoding in zip(texts, cased, found.encodings, strict=True):
-            spans = zip(encoding.ids, encoding.offsets, strict=True)
-            tokens = [(0, 0) if one in special else span for one, span in spans]
-            reach = max(end for _, end in tokens) if encoding.overflowing else len(seen)
-            places.append(TokenPlaces(text, seen, tokens, reach))
-        return places
-
-    def _cased(self, texts: Sequence[str]) -> list[str]:
-        return [text.lower() for text in texts] if self.lower else list(texts)
-
-    def pad(self, rows: list[list[int]], length: int) -> torch.Tensor:
-        """`[n, length]` long, padded on the right; `[0, length]` for no rows."""
-        padding = [self.tokenizer.pad_token_id] * length
-        padded = [row + padding[len(row) :] for row in rows]
-        return torch.tensor(padded, dtype=torch.long).reshape(len(rows), length)
-
-    def length(self, rows: Iterable[list[int]]) -> int:
-        """The length to pad to."""
-        return self.max_length if self.pad_to_full else max(len(row) for row in rows)
-
-    def facts(self) -> dict[str, Any]:
-        """All that decides which token ids a text gets, to tell one tokenizer from another."""
-        return {
-            "class": type(self.tokenizer).__name__,
-            "vocabulary": vocabulary(self.tokenizer),
-            "max_length": self.max_length,
-            "full_length": self.pad_to_full,
-            "lower": self.lower,
-            "pad_token_id": self.tokenizer.pad_token_id,
-        }
-
-
-def vocabulary(tokenizer: Any) -> str:
-    """All that decides how a text is cut into tokens, as JSON; padding and truncation are left out."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        return json.dumps(tokenizer.get_vocab(), sort_keys=True)
-    rules = json.loads(backend.to_str())
-    return json.dumps({name: part for name, part in rules.items() if name not in ("padding", "truncation")})
-
-
-def _is_case_sensitive(tokenizer: Any) -> bool:
-    upper, lower = tokenizer(["A RED CUBE", "a red cube"])["input_ids"]
-    return upper != lower
-
-
-def _check_end_of_text(tokenizer: Any, eos_token_id: int | None, *, legacy: bool) -> None:
-    if legacy and tokenizer.eos_token_id < len(tokenizer) - 1:
-        raise ValueError(
-            f"the text tower's eos_token_id is 2, so that it pools at the highest token id, but the tokenizer's "
-            f"end-of-text token {tokenizer.eos_token_id} is not the highest of {len(tokenizer)}. Set "
-            f"model.config.text_config.eos_token_id = {tokenizer.eos_token_id} (not 2) and load the model again, or "
-            "use a tokenizer without added tokens."
-        )
-    if not legacy and eos_token_id is not None and tokenizer.eos_token_id != eos_token_id:
-        raise ValueError(
-            f"the text tower pools at token {eos_token_id}, but the tokenizer ends a text with "
-            f"{tokenizer.eos_token_id}: it would pool the first position instead. Use the model's own processor."
-        )
+from hfcomp.data.tokenizing import TextTokenizer
 
 
 class CompositionalCollator:

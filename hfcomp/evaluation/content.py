@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hfcomp.data.collators import vocabulary
 from hfcomp.data.images import decode_image
+from hfcomp.data.tokenizing import vocabulary
 from hfcomp.evaluation.cache import KEY_BYTES
 from hfcomp.evaluation.cells import Crop, box_digest
 

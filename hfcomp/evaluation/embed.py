@@ -18,9 +18,9 @@ from PIL import Image
 from torch import nn
 from tqdm.auto import tqdm
 
-from hfcomp.data.collators import TextTokenizer
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
+from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.distributed import gather_objects, rank, world_size
 from hfcomp.evaluation.cache import EmbeddingCache, VectorStore
 from hfcomp.evaluation.content import decoded, distinct, image_key, processor_facts, text_key

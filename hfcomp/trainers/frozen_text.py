@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hfcomp.data.collators import TextTokenizer
+from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.modeling import encode_texts
 
 # Raised when the same model and text would give other features.

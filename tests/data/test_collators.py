@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 from transformers import AutoProcessor
 
-from hfcomp.data.collators import CompositionalCollator, TextTokenizer, texts_of_row
+from hfcomp.data.collators import CompositionalCollator, texts_of_row
 from hfcomp.data.columns import BATCH_KEYS, KIND_IDS
+from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.modeling import encode_texts, load_backbone
 from tests import tiny, tolerances
 
