@@ -8,6 +8,9 @@ towers, of `logit_scale` and of every learned parameter equal those of one proce
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -153,10 +156,73 @@ def sum_over_processes(values: torch.Tensor) -> torch.Tensor:
     return total
 
 
+class OtherProcessFailed(RuntimeError):
+    """Another process failed while this one waited for it; see [`fail_together`]."""
+
+
 def gather_objects(value: Any) -> list[Any]:
-    """What each process holds, in the order of ranks, by pickle: for keys and results, not for a training step."""
+    """What each process holds, in the order of ranks, by pickle: for keys and results, not for a training step.
+
+    Raises:
+        OtherProcessFailed: when another process left a [`fail_together`] block by an error.
+    """
+    return _exchange(None, value)
+
+
+@contextmanager
+def fail_together() -> Iterator[None]:
+    """What one process raises inside, all raise: no process waits for one that failed.
+
+    The others raise [`OtherProcessFailed`] at their next [`gather_objects`], at the latest where the block ends. All
+    processes have to enter the block, and no other collective may be called inside. Blocks may be nested.
+    """
+    try:
+        yield
+    except OtherProcessFailed:
+        raise
+    except Exception as error:
+        if not _is_known(error):
+            _exchange(f"{type(error).__name__}: {error}", None)
+            error.known_to_all_processes = True  # type: ignore[attr-defined]  # a block around this one says no more
+        raise
+    gather_objects(None)
+
+
+@contextmanager
+def first_process_first() -> Iterator[None]:
+    """The first process of each machine runs the block, then the others; they find what it downloaded or cached.
+
+    An error in one process is raised on all, as by [`fail_together`].
+    """
+    first = int(os.environ.get("LOCAL_RANK", rank())) == 0
+    with fail_together():
+        if not first:
+            gather_objects(None)
+        yield
+        if first:
+            gather_objects(None)
+
+
+def _exchange(failure: str | None, value: Any) -> list[Any]:
     if world_size() == 1:
         return [value]
     found: list[Any] = [None] * world_size()
-    dist.all_gather_object(found, value)
-    return found
+    try:
+        dist.all_gather_object(found, (failure, value))
+    except RuntimeError as error:  # the connection is gone: there is nobody left to report it to
+        error.known_to_all_processes = True  # type: ignore[attr-defined]
+        raise
+    if failure is None:
+        for number, (message, _) in enumerate(found):
+            if message is not None:
+                raise OtherProcessFailed(f"process {number} failed: {message}")
+    return [own for _, own in found]
+
+
+def _is_known(error: BaseException | None) -> bool:
+    """Whether an error, or the one that it was raised from, was sent to the other processes."""
+    while error is not None:
+        if isinstance(error, OtherProcessFailed) or getattr(error, "known_to_all_processes", False):
+            return True
+        error = error.__cause__
+    return False

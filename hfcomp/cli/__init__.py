@@ -27,6 +27,8 @@ USAGE = """usage: hfcomp COMMAND ...
       the noun phrases of captions, for C2LIP
   hfcomp build neighbours --source DATASET --model MODEL --output DIR
       each image's nearest others, for NegCLIP
+  hfcomp cache [clear] [--model NAME] [--older_than DAYS]
+      the embeddings that are kept for later runs: what there is, and clearing it
   hfcomp push-metrics --namespace NAME
       the `evaluate` modules as Spaces"""
 
@@ -37,6 +39,7 @@ COMMANDS = {
     "attention": "hfcomp.experiments.attention_command",
     "levels": "hfcomp.experiments.levels_command",
     "build": "hfcomp.experiments.build_command",
+    "cache": "hfcomp.experiments.cache_command",
     "push-metrics": "hfcomp.experiments.push_metrics",
 }
 

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import ftfy
 import torch
 
+from hfcomp.data.cleaning import clean, places_before
 from hfcomp.data.concept_tokens import TokenPlaces, word_places
 
 
@@ -15,9 +17,10 @@ class TextTokenizer:
     """Token ids as a dual encoder expects them, padded on the right, with the number of truncated texts.
 
     CLIP is causal and pools at the end-of-text token, so that padding to the longest text of the batch is exact.
-    SigLIP attends to its padding and was trained at full length: it is always padded to `max_length`. SigLIP 2 was
-    trained on lower-cased text, which its Gemma tokenizer does not do by itself. The end-of-text token survives
-    truncation.
+    SigLIP attends to its padding and was trained at full length: it is always padded to `max_length`. Texts are
+    prepared as their model saw them in its own training, which the tokenizers of transformers do not do: CLIP's are
+    cleaned by [`clean`], SigLIP 2's are lower-cased. MetaCLIP 2 was trained with its tokenizer as it is. The
+    end-of-text token survives truncation.
 
     Args:
         tokenizer: the processor's tokenizer.
@@ -35,6 +38,7 @@ class TextTokenizer:
         self.max_length = max_length
         self.pad_to_full = model_type == "siglip"
         self.lower = self.pad_to_full and _is_case_sensitive(tokenizer)
+        self.clean = model_type == "clip"
         if not self.pad_to_full:
             _check_end_of_text(tokenizer, eos_token_id, legacy=model_type == "clip" and eos_token_id == 2)
 
@@ -58,7 +62,7 @@ class TextTokenizer:
         """Token ids of each text, unpadded, and whether it was truncated."""
         if not texts:
             return [], []
-        texts = self._cased(texts)
+        texts = self._prepared(texts)
         ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
         truncated = [len(row) > self.max_length for row in ids]
         if any(truncated):
@@ -80,19 +84,30 @@ class TextTokenizer:
         """
         if not self.tokenizer.is_fast:
             return [word_places(self.tokenizer, text, self.max_length) for text in texts]
-        cased = self._cased(texts)
+        prepared = self._prepared(texts)
         options = {"padding": False, "truncation": True, "max_length": self.max_length}
-        found = self.tokenizer(cased, return_offsets_mapping=True, **options)
+        found = self.tokenizer(prepared, return_offsets_mapping=True, **options)
         special = {self.tokenizer.bos_token_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
         places = []
-        for text, seen, encoding in zip(texts, cased, found.encodings, strict=True):
+        for text, seen, encoding in zip(texts, prepared, found.encodings, strict=True):
             spans = zip(encoding.ids, encoding.offsets, strict=True)
             tokens = [(0, 0) if one in special else span for one, span in spans]
+            if self.clean and seen != text:
+                seen, tokens = text, places_before(text, seen, tokens)
             reach = max(end for _, end in tokens) if encoding.overflowing else len(seen)
             places.append(TokenPlaces(text, seen, tokens, reach))
         return places
 
-    def _cased(self, texts: Sequence[str]) -> list[str]:
+    @property
+    def preparation(self) -> str:
+        """What is done to a text before the tokenizer reads it, in words."""
+        if self.clean:
+            return f"cleaned by ftfy {ftfy.__version__} and HTML unescape, as by CLIP's own tokenizer"
+        return "lower-cased" if self.lower else "as written"
+
+    def _prepared(self, texts: Sequence[str]) -> list[str]:
+        if self.clean:
+            return [clean(text) for text in texts]
         return [text.lower() for text in texts] if self.lower else list(texts)
 
     def pad(self, rows: list[list[int]], length: int) -> torch.Tensor:
@@ -113,6 +128,7 @@ class TextTokenizer:
             "max_length": self.max_length,
             "full_length": self.pad_to_full,
             "lower": self.lower,
+            "clean": self.clean,
             "pad_token_id": self.tokenizer.pad_token_id,
         }
 

@@ -4,6 +4,10 @@ On disk, every model and preprocessing has a folder, which holds `fingerprint.js
 `*.safetensors`, each with the keys, vectors and flags of some items. Files are written whole under another name and
 then renamed, and never changed afterwards: a killed process leaves nothing half-written under a name that is read, and
 two processes that encode the same things at once write the same vectors twice, no more.
+
+The name of a file is the hash of its content. It is checked whenever vectors are read, and so are their shapes, that
+they are finite and of length 1: a file that fails is removed, and what it held is encoded again. A folder that cannot
+be written to costs no result: embeddings are then kept in memory. Both are counted in `EmbeddingCache.notes`.
 """
 
 from __future__ import annotations
@@ -11,29 +15,38 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
+
+from hfcomp.evaluation.cache_files import (
+    FINGERPRINT,
+    LIMIT_VARIABLE,
+    default_limit,
+    evict,
+    mark_used,
+    remove,
+    remove_partial_files,
+    size_text,
+    vector_files,
+    write_whole,
+)
 
 logger = logging.getLogger(__name__)
 
 KEY_BYTES = 16
 FLUSH_VECTORS = 8192
 FLUSH_SECONDS = 30.0
+LENGTH_TOLERANCE = 1e-3  # of vectors that were normalised in fp32, whose length is off by 1e-6 at most
 
-
-def default_folder() -> Path:
-    """Where the commands keep embeddings: `$HF_HOME/hfcomp/embeddings`."""
-    return Path(HF_HOME) / "hfcomp" / "embeddings"
+Vectors = NDArray[np.float32]
+Flags = NDArray[np.bool_]
 
 
 class EmbeddingCache:
@@ -41,31 +54,95 @@ class EmbeddingCache:
 
     Args:
         folder: where they are kept for later runs; without one they are kept in memory while this object lives.
+        limit: bytes that the folder may take; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB. Beyond it, files that were
+            not used for longest are removed, never one that was used since this object was made.
+
+    Raises:
+        ValueError: when `$HFCOMP_CACHE_LIMIT` is no size.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, *, limit: int | None = None) -> None:
         self.folder = None if folder is None else Path(folder)
+        self.limit = default_limit() if limit is None and folder is not None else limit or 0
         self._stores: dict[str, VectorStore] = {}
+        self._opened = time.time() - 1  # a file's time may lag behind the clock
+        self._unwritable = ""
+        self._damaged: dict[Path, int] = {}
+        self._evicted = (0, 0)
+        self._size = 0
 
-    def store(self, fingerprint: Mapping[str, Any]) -> VectorStore:
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the results has to know: damaged files, a folder that cannot be written to, its limit."""
+        found = []
+        if self._damaged:
+            entries = sum(self._damaged.values())
+            found.append(
+                f"embedding cache: {len(self._damaged):,} damaged files ({entries:,} readable keys) were found and "
+                "removed; what was asked of them was encoded again"
+            )
+        if self._unwritable:
+            found.append(f"embedding cache: {self._unwritable}; what was encoded is not kept for later runs")
+        if self._evicted[0]:
+            number, size = self._evicted
+            found.append(
+                f"embedding cache: {number:,} files ({size_text(size)}) that were not used for longest were removed, "
+                f"to stay within {size_text(self.limit)} ({LIMIT_VARIABLE})"
+            )
+        if self._size > self.limit:
+            found.append(
+                f"embedding cache: this run's own embeddings take {size_text(self._size)}, over the limit of "
+                f"{size_text(self.limit)} ({LIMIT_VARIABLE}); the next run removes what it does not use"
+            )
+        return found
+
+    def store(self, fingerprint: Mapping[str, Any], model: str = "") -> VectorStore:
         """The vectors of one model and preprocessing.
 
         Args:
             fingerprint: everything that vectors depend on beside the content, as JSON.
+            model: its name, for `hfcomp cache`.
         """
-        text, name = _text(fingerprint), _name(fingerprint)
+        name = _name(fingerprint)
         if name not in self._stores:
-            folder = None if self.folder is None else self.folder / name
-            if folder is not None and not (folder / "fingerprint.json").is_file():
-                folder.mkdir(parents=True, exist_ok=True)
-                _write_whole(folder / "fingerprint.json", lambda path: path.write_text(text + "\n", encoding="utf-8"))
-            self._stores[name] = VectorStore(folder)
+            store = VectorStore(None if self.folder is None else self.folder / name, cache=self)
+            if store.folder is not None:
+                remove_partial_files(store.folder)
+                self.write(store.folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
+            self._stores[name] = store
         return self._stores[name]
 
     def release(self, fingerprint: Mapping[str, Any]) -> None:
         """Forgets the vectors of one model and preprocessing, if they are on disk."""
         if self.folder is not None:
             self._stores.pop(_name(fingerprint), None)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Writes a file, whole or not at all. After one that cannot be written no other is tried."""
+        if self._unwritable:
+            return
+        try:
+            write_whole(path, content)
+        except OSError as error:
+            self._unwritable = f"{self.folder} cannot be written to ({error.strerror or error})"
+            logger.warning(f"{self._unwritable}: embeddings are kept in memory only.")
+
+    def damaged(self, path: Path, entries: int, reason: Exception) -> None:
+        """Counts a file that cannot be used, and removes it unless the disk or its permissions are at fault."""
+        if not self._damaged:
+            logger.warning(f"{path} is damaged ({reason}): what it holds is encoded again, as of further such files.")
+        self._damaged[path] = entries
+        if not isinstance(reason, OSError):
+            remove(path)
+
+    def trim(self) -> None:
+        """Removes files until the folder is within its limit."""
+        if self.folder is None:
+            return
+        number, size, self._size = evict(self.folder, self.limit, since=self._opened)
+        self._evicted = (self._evicted[0] + number, self._evicted[1] + size)
+        if number:
+            logger.warning(f"{self.folder} was over {size_text(self.limit)}: {number} old files were removed.")
 
 
 def _name(fingerprint: Mapping[str, Any]) -> str:
@@ -81,26 +158,24 @@ class VectorStore:
 
     Args:
         folder: of the files; `None` keeps everything in memory.
-
-    Attributes:
-        unreadable: files that could not be read, which count as absent.
+        cache: writes files, and counts what is wrong with them.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, cache: EmbeddingCache | None = None) -> None:
         self.folder = folder
-        self.unreadable: list[Path] = []
+        self._cache = cache or EmbeddingCache(folder)
         # vectors on disk stay there until they are looked up
-        self._parts: list[tuple[NDArray[np.float32] | Path, NDArray[np.bool_]]] = []
+        self._parts: list[tuple[Vectors, Flags] | Path] = []
         self._place: dict[bytes, tuple[int, int]] = {}
-        self._pending: list[tuple[list[bytes], NDArray[np.float32], NDArray[np.bool_]]] = []
+        self._pending: list[tuple[list[bytes], Vectors, Flags]] = []
         self._flushed = time.monotonic()
-        for path in sorted(folder.glob("*.safetensors")) if folder else ():
-            self._read(path)
+        for path in vector_files(folder) if folder else ():
+            self._read_keys(path)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._place
 
-    def add(self, keys: Sequence[bytes], vectors: NDArray[np.float32], flags: NDArray[np.bool_], *, own: bool) -> None:
+    def add(self, keys: Sequence[bytes], vectors: Vectors, flags: Flags, *, own: bool) -> None:
         """Adds vectors.
 
         Args:
@@ -109,60 +184,99 @@ class VectorStore:
             flags: `[n]`.
             own: whether this process computed them, and so is the one to write them down.
         """
-        self._take(keys, vectors, flags)
+        self._take(keys, (vectors, flags))
         if own and self.folder is not None and len(keys):
             self._pending.append((list(keys), vectors, flags))
             waiting = sum(len(part[0]) for part in self._pending)
             if waiting >= FLUSH_VECTORS or time.monotonic() - self._flushed > FLUSH_SECONDS:
                 self.flush()
 
-    def look_up(self, keys: Sequence[bytes], width: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Vectors `[n, width]` and flags `[n]` of keys that are there.
-
-        Raises:
-            KeyError: for one that is not.
-        """
-        vectors, flags = np.empty((len(keys), width), dtype=np.float32), np.empty(len(keys), dtype=bool)
-        places = np.array([self._place[key] for key in keys], dtype=np.int64).reshape(-1, 2)
-        for number in np.unique(places[:, 0]):
+    def look_up(self, keys: Sequence[bytes], width: int) -> tuple[Vectors, Flags, Flags]:
+        """Vectors `[n, width]`, flags `[n]`, and which keys are there `[n]`: with a file that proves whole."""
+        vectors, flags = np.zeros((len(keys), width), dtype=np.float32), np.zeros(len(keys), dtype=bool)
+        nowhere = (-1, -1)
+        places = np.array([self._place.get(key, nowhere) for key in keys], dtype=np.int64).reshape(-1, 2)
+        there = places[:, 0] >= 0
+        for number in np.unique(places[there, 0]):
             chosen = np.flatnonzero(places[:, 0] == number)
-            part, part_flags = self._parts[number]
-            part_vectors = load_file(part)["vectors"] if isinstance(part, Path) else part
-            vectors[chosen], flags[chosen] = part_vectors[places[chosen, 1]], part_flags[places[chosen, 1]]
-        return vectors, flags
+            part = self._whole(int(number), width)
+            if part is None:
+                there[chosen] = False
+            else:
+                vectors[chosen], flags[chosen] = part[0][places[chosen, 1]], part[1][places[chosen, 1]]
+        return vectors, flags, there
 
     def flush(self) -> None:
         """Writes what has been added since the last time."""
         self._flushed = time.monotonic()
-        if not self._pending or self.folder is None:
+        pending, self._pending = self._pending, []
+        if not pending or self.folder is None:
             return
-        keys = np.frombuffer(b"".join(key for part in self._pending for key in part[0]), dtype=np.uint8)
+        keys = np.frombuffer(b"".join(key for part in pending for key in part[0]), dtype=np.uint8)
         tensors = {
             "keys": keys.reshape(-1, KEY_BYTES),
-            "vectors": np.concatenate([part[1] for part in self._pending]),
-            "flags": np.concatenate([part[2] for part in self._pending]),
+            "vectors": np.concatenate([part[1] for part in pending]),
+            "flags": np.concatenate([part[2] for part in pending]),
         }
-        _write_whole(self.folder / f"{uuid.uuid4().hex}.safetensors", lambda path: save_file(tensors, path))
-        self._pending = []
+        content = save(tensors)
+        self._cache.write(self.folder / f"{_checksum(content)}.safetensors", content)
+        self._cache.trim()
 
-    def _read(self, path: Path) -> None:
+    def _read_keys(self, path: Path) -> None:
         try:
             with safe_open(path, framework="numpy") as file:
-                content, flags = file.get_tensor("keys").tobytes(), file.get_tensor("flags").astype(bool)
-        except (OSError, SafetensorError) as error:
-            logger.warning(f"{path} cannot be read and counts as absent: {error}")
-            self.unreadable.append(path)
+                keys = file.get_tensor("keys")
+            if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
+                raise ValueError(f"keys of shape {list(keys.shape)}")
+        except FileNotFoundError:  # removed by another process
             return
-        self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], path, flags)
+        except (OSError, SafetensorError, ValueError) as error:
+            self._cache.damaged(path, 0, error)
+            return
+        content = keys.tobytes()
+        self._take([content[at : at + KEY_BYTES] for at in range(0, len(content), KEY_BYTES)], path)
 
-    def _take(self, keys: Sequence[bytes], vectors: NDArray[np.float32] | Path, flags: NDArray[np.bool_]) -> None:
-        number = len(self._parts)
-        self._parts.append((vectors, flags))
+    def _whole(self, number: int, width: int) -> tuple[Vectors, Flags] | None:
+        """Vectors and flags of a part; `None`, and the part is forgotten, where its file is not what was written."""
+        part = self._parts[number]
+        if not isinstance(part, Path):
+            return part
+        try:
+            found = _read_checked(part, width)
+        except FileNotFoundError:  # removed by another process
+            pass
+        except (OSError, SafetensorError, ValueError) as error:
+            self._cache.damaged(part, sum(own == number for own, _ in self._place.values()), error)
+        else:
+            mark_used(part)
+            return found
+        self._place = {key: place for key, place in self._place.items() if place[0] != number}
+        return None
+
+    def _take(self, keys: Sequence[bytes], part: tuple[Vectors, Flags] | Path) -> None:
+        self._parts.append(part)
         for row, key in enumerate(keys):
-            self._place.setdefault(key, (number, row))
+            self._place.setdefault(key, (len(self._parts) - 1, row))
 
 
-def _write_whole(path: Path, write: Any) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    write(partial)
-    os.replace(partial, path)
+def _checksum(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _read_checked(path: Path, width: int) -> tuple[Vectors, Flags]:
+    """Vectors and flags of a file.
+
+    Raises:
+        ValueError: where it is not what was written, or its vectors are none of a model's.
+    """
+    content = path.read_bytes()
+    if _checksum(content) != path.stem:
+        raise ValueError("its content does not have the checksum that is its name")
+    tensors = load(content)
+    keys, vectors, flags = (tensors.get(name, np.empty(0)) for name in ("keys", "vectors", "flags"))
+    if vectors.dtype != np.float32 or vectors.shape != (len(keys), width) or flags.shape != (len(keys),):
+        raise ValueError(f"vectors of shape {list(vectors.shape)} for {len(keys)} keys, expected {width} columns")
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    if not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # NaN is not within it either
+        raise ValueError("vectors that are not finite or not of length 1")
+    return vectors, flags.astype(bool)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from transformers import Trainer, TrainerCallback
 
-from hfcomp.distributed import gather_objects
+from hfcomp.distributed import fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
@@ -110,11 +110,11 @@ class EvaluateBenchmarks(TrainerCallback):
         self.at_start = at_start
         self.details = details
         self.save_items = save_items
-        self._processor = self._found_processor(processing_class)
-        self._embedder()  # whether model and processor fit is said now rather than after some training
-        self.benchmarks = _found(benchmarks)
-        places = _folders(folders)
-        with trainer.args.main_process_first(desc="loading benchmarks"):
+        with first_process_first():  # the others find what it downloaded
+            self._processor = self._found_processor(processing_class)
+            self._embedder()  # whether model and processor fit is said now rather than after some training
+            self.benchmarks = _found(benchmarks)
+            places = _folders(folders)
             self._items = [_loaded(benchmark, places) for benchmark in self.benchmarks]
         if trainer.is_world_process_zero():
             for benchmark, items in zip(self.benchmarks, self._items, strict=True):
@@ -219,7 +219,8 @@ class EvaluateBenchmarks(TrainerCallback):
         """The values of the weights as they are, scored and logged once between two steps."""
         if self._values is not None:
             return self._values
-        values = self._score()
+        with fail_together():  # scoring and writing are the main process's alone
+            values = self._score()
         self.trainer.log(dict(values))
         if self.trainer.is_in_train:
             self._values = values

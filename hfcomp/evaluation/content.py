@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +49,29 @@ def digest(content: Any) -> bytes:
     return hashlib.sha256(content).digest()[:KEY_BYTES]
 
 
-def text_key(text: Any, row: int) -> bytes:
-    """What tells that two texts are the same.
+def check_text(text: Any, row: int) -> str:
+    """A text that is one.
 
     Raises:
-        TypeError: for what is no text, with its row.
+        TypeError: for what is not a text, with its row.
     """
     if not isinstance(text, str):
         raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Leave such entries out.")
-    return digest(text.encode("utf-8", "surrogatepass"))
+    return text
+
+
+def text_key(text: Any, row: int) -> bytes:
+    """What tells that two texts are the same as written.
+
+    Raises:
+        TypeError: for what is not a text, with its row.
+    """
+    return digest(check_text(text, row).encode("utf-8", "surrogatepass"))
+
+
+def tokens_key(ids: Sequence[int]) -> bytes:
+    """What tells that a model sees two texts alike: their token ids."""
+    return digest(np.asarray(ids, dtype=np.int64).tobytes())
 
 
 def decoded(value: Any, where: str) -> Image.Image:

@@ -6,13 +6,16 @@ import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import PIL
 import torch
+import transformers
 from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
@@ -21,13 +24,13 @@ from tqdm.auto import tqdm
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
-from hfcomp.distributed import gather_objects, rank, world_size
+from hfcomp.distributed import fail_together, gather_objects, rank, world_size
 from hfcomp.evaluation.cache import EmbeddingCache, VectorStore
-from hfcomp.evaluation.content import decoded, distinct, image_key, processor_facts, text_key
+from hfcomp.evaluation.content import check_text, decoded, distinct, image_key, processor_facts, tokens_key
 from hfcomp.evaluation.identity import identity
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
-ENCODING_VERSION = 2
+ENCODING_VERSION = 3
 """Raised when the same model, image or text would get another vector; older cached vectors are then not read."""
 
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
@@ -169,7 +172,7 @@ class Embedder:
         return found.take(slice(None))
 
     def texts(self, texts: Sequence[str], *, progress: bool = False) -> TextEmbeddings:
-        """Embeddings of texts; equal texts are encoded once.
+        """Embeddings of texts; those of equal tokens are encoded once, and have the same vector to the last bit.
 
         Raises:
             TypeError: for one text instead of a list of them, or an entry that is no text.
@@ -182,6 +185,25 @@ class Embedder:
 
         No more than two batches of images are in memory at a time.
         """
+        with self._together():
+            return self._index_images(images, column, progress)
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        """As `texts`, with one vector for all texts that the tokenizer makes the same tokens of.
+
+        `flagged` counts distinct texts all the same.
+        """
+        if isinstance(texts, str):
+            raise TypeError(
+                f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
+            )
+        with self._together():
+            return self._index_texts(texts, progress)
+
+    def _together(self) -> AbstractContextManager[None]:
+        return fail_together() if self.split else nullcontext()
+
+    def _index_images(self, images: Sequence[Any], column: str, progress: bool) -> Indexed:
         keys, index, first = distinct(
             image_key(value, f"column '{column}', row {row}") for row, value in enumerate(images)
         )
@@ -196,28 +218,19 @@ class Embedder:
             pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
             return encode_images(self.backbone, pixels).float().cpu().numpy()
 
-        store = self._store("images")
-        missing = self._missing(store, keys)
+        store, found, missing = self._found("images", keys)
         bar = tqdm(total=len(missing), desc="images", disable=not progress or not missing, leave=False, unit="img")
         with bar, ThreadPoolExecutor(max_workers=_workers()) as pool:
-            batches = _loaded_ahead(pool, load, self._own_batches(missing))
-            self._fill(store, keys, missing, batches, encode, bar)
-        return self._indexed(store, keys, index, len(missing))
+            self._fill(store, found, missing, _loaded_ahead(pool, load, self._own_batches(missing)), encode, bar)
+        return Indexed(found.vectors, index, int(found.flags.sum()), len(missing))
 
-    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        """As `texts`, with one vector for each distinct text."""
-        if isinstance(texts, str):
-            raise TypeError(
-                f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
-            )
-        keys, index, first = distinct(text_key(text, row) for row, text in enumerate(texts))
-        store = self._store("texts")
-        missing = self._missing(store, keys)
-        ids, truncated = self.tokenizer([texts[first[number]] for number in missing])
+    def _index_texts(self, texts: Sequence[str], progress: bool) -> Indexed:
+        number = {text: place for place, text in enumerate(dict.fromkeys(map(check_text, texts, count())))}
+        ids, cut = self.tokenizer(list(number))
+        keys, index, first = distinct(map(tokens_key, ids))
+        store, found, missing = self._found("texts", keys)
         # texts of one length together: little padding
-        order = sorted(range(len(missing)), key=lambda place: (len(ids[place]), keys[missing[place]]))
-        missing = [missing[place] for place in order]
-        tokens = {missing[rank]: (ids[place], truncated[place]) for rank, place in enumerate(order)}
+        missing.sort(key=lambda place: (len(ids[first[place]]), keys[place]))
 
         def encode(rows: list[tuple[list[int], bool]]) -> NDArray[np.float32]:
             self.encoded_texts += len(rows)
@@ -225,20 +238,22 @@ class Embedder:
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
             return encode_texts(self.backbone, padded).float().cpu().numpy()
 
-        batches = ((batch, [tokens[number] for number in batch]) for batch in self._own_batches(missing))
+        batches = ((batch, [(ids[first[at]], cut[first[at]]) for at in batch]) for batch in self._own_batches(missing))
         with tqdm(total=len(missing), desc="texts", disable=not progress or not missing, leave=False) as bar:
-            self._fill(store, keys, missing, batches, encode, bar)
-        return self._indexed(store, keys, index, len(missing))
+            self._fill(store, found, missing, batches, encode, bar)
+        return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing))
 
-    def _store(self, kind: str) -> VectorStore:
-        return VectorStore() if self.cache is None else self.cache.store(self._fingerprints[kind])
-
-    def _missing(self, store: VectorStore, keys: list[bytes]) -> list[int]:
-        """Which keys have to be encoded: what any process lacks, so that all agree."""
-        absent = {key for key in keys if key not in store}
+    def _found(self, kind: str, keys: list[bytes]) -> tuple[VectorStore, _Found, list[int]]:
+        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
+        if self.cache is None:
+            store = VectorStore()
+        else:
+            store = self.cache.store(self._fingerprints[kind], str(self._model) if self.cache.folder else "")
+        vectors, flags, there = store.look_up(keys, self._width())
+        absent = {keys[number] for number in np.flatnonzero(~there)}
         if self.split:
             absent = set().union(*gather_objects(absent))
-        return [number for number, key in enumerate(keys) if key in absent]
+        return store, _Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
 
     def _own_batches(self, missing: list[int]) -> list[list[int]]:
         """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
@@ -248,7 +263,7 @@ class Embedder:
     def _fill(
         self,
         store: VectorStore,
-        keys: list[bytes],
+        found: _Found,
         missing: list[int],
         batches: Iterable[tuple[list[int], list[Any]]],
         encode: Callable[[list[Any]], NDArray[np.float32]],
@@ -257,39 +272,23 @@ class Embedder:
         """Encodes this process's batches into the store, then takes over what the other processes encoded."""
         if not missing:
             return
-        done: list[Any] = []
-        failure: Exception | None = None
+        done = []
         try:
             with _eval_mode(self.backbone), torch.inference_mode():
                 for batch, loaded in batches:
                     vectors = encode(loaded)
                     if not np.isfinite(vectors).all():
                         raise ValueError(NOT_FINITE)
-                    part = [keys[number] for number in batch], vectors, np.array([flag for _, flag in loaded])
-                    store.add(*part, own=True)
-                    done.append(part)
+                    done.append((batch, vectors, np.array([flag for _, flag in loaded])))
+                    store.add([found.keys[number] for number in batch], *done[-1][1:], own=True)
                     bar.update(len(batch))
-        except Exception as error:  # the other processes wait: they have to hear of it before it is raised
-            failure = error
-        except KeyboardInterrupt:
+        finally:  # what was encoded is kept, whatever stopped it
             store.flush()
-            raise
-        try:
-            store.flush()
-        except OSError as error:
-            failure = failure or error
-        if self.split and world_size() > 1:
-            for other, (parts, message) in enumerate(gather_objects((done, failure and str(failure)))):
-                if message is not None and failure is None:
-                    failure = RuntimeError(f"process {other} could not encode its part: {message}")
-                for part in parts if other != rank() else ():
-                    store.add(*part, own=False)
-        if failure is not None:
-            raise failure
-
-    def _indexed(self, store: VectorStore, keys: list[bytes], index: NDArray[np.int64], computed: int) -> Indexed:
-        vectors, flags = store.look_up(keys, self._width())
-        return Indexed(vectors, index, int(flags.sum()), computed)
+        for other, parts in enumerate(gather_objects(done) if self.split else [done]):
+            for batch, vectors, flags in parts:
+                found.vectors[batch], found.flags[batch] = vectors, flags
+                if self.split and other != rank():
+                    store.add([found.keys[number] for number in batch], vectors, flags, own=False)
 
     def _width(self) -> int:
         return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
@@ -298,14 +297,24 @@ class Embedder:
         weights = f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
         shared = {"weights": weights, "device": self.device.type, "dtype": precision, "encoding": ENCODING_VERSION}
+        shared |= {"torch": torch.__version__, "transformers": transformers.__version__}
         facts = processor_facts(processor)
         tokenizer = {
             **facts["tokenizer"],
             "max_length": self.tokenizer.max_length,
             "full_length": self.tokenizer.pad_to_full,
-            "lower": self.tokenizer.lower,
+            "pad_token_id": processor.tokenizer.pad_token_id,
         }
-        return {"images": {**shared, "pixels": facts["pixels"]}, "texts": {**shared, "tokenizer": tokenizer}}
+        pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
+        return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
+
+
+class _Found(NamedTuple):
+    """Vectors `[m, D]` and flags `[m]` of distinct keys; of those that have to be encoded, zeros until they are."""
+
+    keys: list[bytes]
+    vectors: NDArray[np.float32]
+    flags: NDArray[np.bool_]
 
 
 def _placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:

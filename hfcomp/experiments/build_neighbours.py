@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from datasets import Dataset
 
-from hfcomp.evaluation.cache import EmbeddingCache, default_folder
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.experiments.build_source import Tell, kept_columns, model_facts, read_rows
 from hfcomp.experiments.neighbours import FEATURES, with_neighbours
 from hfcomp.generation.shards import Batch, Stage

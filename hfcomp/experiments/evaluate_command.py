@@ -20,11 +20,12 @@ import pandas as pd
 import torch
 from accelerate import PartialState
 
-from hfcomp.distributed import gather_objects
+from hfcomp.distributed import OtherProcessFailed, fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import benchmarks as all_benchmarks
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
 from hfcomp.evaluation.blind import BLIND
-from hfcomp.evaluation.cache import EmbeddingCache, default_folder
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder, parse_size
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder, Report, checked, run_benchmark
 from hfcomp.evaluation.identity import identity
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str]) -> None:
             print("\n".join(benchmark_list(named)))
             return
         failed = evaluate(options)
-    except ValueError as error:
+    except (ValueError, OSError, OtherProcessFailed) as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
         print("interrupted; what was encoded is cached: the same command goes on from there", file=sys.stderr)
@@ -109,6 +110,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--overwrite", action="store_true", help="replace results that lie in the output folder")
     found.add_argument("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
     found.add_argument("--no_cache", action="store_true", help="encode everything anew and keep nothing")
+    limit = f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})"
+    found.add_argument("--cache_limit", metavar="SIZE", help=limit)
     found.add_argument("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
     found.add_argument("--list", action="store_true", help="list the benchmarks, or tell all about those named")
@@ -138,15 +141,36 @@ def evaluate(options: argparse.Namespace) -> bool:
     blind = _blind(options.blind)
     on_cpu = _check_device(options.device) == "cpu"
     session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE})
-    place = None if options.no_cache else options.cache or default_folder()
-    cache = EmbeddingCache(None if place is None else _made(place, "--cache"))
+    with fail_together():  # a process that fails alone ends all of them
+        found = _evaluate(options, chosen, models, blind, reference, folder, session)
+    session.close()
+    if not found.tables and session.state.is_main_process:
+        raise SystemExit("error: no benchmark could be scored.")
+    return any(one["reason"].startswith(FAILED) for one in found.skipped)
+
+
+def _evaluate(
+    options: argparse.Namespace,
+    chosen: Sequence[Benchmark],
+    models: dict[str, str],
+    blind: dict[str, Encoder],
+    reference: str,
+    folder: Path,
+    session: Session,
+) -> Outcome:
+    """Scores all models; of collectives, nothing but `gather_objects` may be called in here."""
+    cache = _cache(options)
     encoders = {name: _encoder(place, options, cache) for name, place in models.items()}
+    for preparation in dict.fromkeys(one.tokenizer.preparation for one in encoders.values()):
+        named = [name for name, one in encoders.items() if one.tokenizer.preparation == preparation]
+        session.tell(f"texts are {preparation}: {', '.join(named)}")
     found = Outcome()
     folders = data_folders(options.data, options.data_dir, option="--data")
     items = _load(chosen, folders, found, session)
     _check_folders(folders, found, session)
-    fresh = not folder.exists()
-    _made(folder, "--output_dir")
+    main, fresh = session.state.is_main_process, not folder.exists()
+    if main:
+        _made(folder, "--output_dir")
     for name, encoder in {**encoders, **blind}.items():
         found.seconds[name] = {}
         for benchmark in chosen:
@@ -154,16 +178,23 @@ def evaluate(options: argparse.Namespace) -> bool:
                 _run(name, encoder, benchmark, items[benchmark.name], found, session)
         if isinstance(encoder, Embedder):
             encoder.release()
-    if session.state.is_main_process:
-        facts = {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()}
+    for note in (note for notes in gather_objects(cache.notes) for note in notes):
+        session.tell(note)
+    if main:
+        facts = {
+            name: {"path": str(place), "weights": identity(place), "texts": encoders[name].tokenizer.preparation}
+            for name, place in models.items()
+        }
         facts |= {name: {"path": BLIND_PATH, "weights": BLIND[name][0]} for name in blind}
         _report(folder, chosen, facts, reference, found, session, options)
         if fresh and not any(folder.iterdir()):
             folder.rmdir()
-    session.close()
-    if not found.tables and session.state.is_main_process:
-        raise SystemExit("error: no benchmark could be scored.")
-    return any(one["reason"].startswith(FAILED) for one in found.skipped)
+    return found
+
+
+def _cache(options: argparse.Namespace) -> EmbeddingCache:
+    limit = None if options.cache_limit is None else parse_size(options.cache_limit, "--cache_limit")
+    return EmbeddingCache(None if options.no_cache else options.cache or default_folder(), limit=limit)
 
 
 def _split(text: str) -> list[str]:
@@ -267,14 +298,8 @@ def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session
     """The items of each benchmark that can be had; what is wrong with data shows before anything is encoded."""
     items: dict[str, Items] = {}
     for benchmark in chosen:
-        wrong: ValueError | None = None
-        with session.state.main_process_first():  # the others find what it downloaded
-            try:
-                one, reason = _items(benchmark, folders)
-            except ValueError as error:  # raised out here: the others wait where this block ends
-                wrong = error
-        if wrong is not None:
-            raise wrong
+        with first_process_first():  # the others find what it downloaded
+            one, reason = _items(benchmark, folders)
         reasons = [told for told in gather_objects(reason) if told is not None]  # all processes do the same
         if reasons:
             found.skip(benchmark.name, *reasons[0])
@@ -294,7 +319,8 @@ def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found:
     start = time.perf_counter()
     main = session.state.is_main_process
     try:
-        report = run_benchmark(benchmark, items, encoder, progress=main and sys.stderr.isatty(), score=main)
+        with fail_together():
+            report = run_benchmark(benchmark, items, encoder, progress=main and sys.stderr.isatty(), score=main)
     except Exception as error:  # the results of other models and benchmarks are not to be lost
         traceback.print_exc(file=sys.stderr)
         found.skip(benchmark.name, f"{FAILED}{name}: {error}", "See the error above; the other benchmarks went on.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import NEIGHBOURS
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
 
@@ -103,12 +103,23 @@ def _stored(
         return neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
     asked = hashlib.sha256(json.dumps([number, ids]).encode())
     asked.update(vectors.tobytes() + same.tobytes())
-    path = cache.folder / "neighbours" / f"{asked.hexdigest()[:32]}.json"
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    partial.write_text(json.dumps(near), encoding="utf-8")
-    os.replace(partial, path)
+    path = cache.folder / NEIGHBOURS / f"{asked.hexdigest()[:32]}.json"
+    near = _read(path)
+    if near is None:
+        near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
+        text = json.dumps(near)
+        cache.write(path, f"{_checksum(text)}\n{text}".encode())
     return near
+
+
+def _read(path: Path) -> list[list[str]] | None:
+    """Stored neighbours; `None` where there are none or the file is not what was written."""
+    try:
+        checksum, _, text = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeError):
+        return None
+    return json.loads(text) if checksum == _checksum(text) else None
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

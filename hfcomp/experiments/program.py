@@ -12,7 +12,8 @@ from accelerate import PartialState
 from datasets import Dataset
 
 from hfcomp import __version__
-from hfcomp.evaluation.cache import EmbeddingCache, default_folder
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.results import items_hash, summarize
 from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable

@@ -24,7 +24,7 @@ def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):
     assert called == [("slipform/real", ["--max_steps", "3"])]
 
 
-@pytest.mark.parametrize("name", ["evaluate", "compare", "attention", "build", "push-metrics"])
+@pytest.mark.parametrize("name", ["evaluate", "compare", "attention", "build", "cache", "push-metrics"])
 def test_the_other_commands_get_their_words(name, monkeypatch):
     called = []
     module = import_module(cli.COMMANDS[name])

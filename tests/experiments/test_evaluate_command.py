@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -103,6 +104,29 @@ def test_a_second_run_encodes_nothing_and_finds_the_same(models, data, tmp_path,
     assert "20 images and 55 texts, 75 of them cached" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_damaged_cache_gives_the_same_outcomes_and_is_reported(models, data, tmp_path, capsys):
+    main(words(models, data, tmp_path))
+    first = pd.read_parquet(tmp_path / "out" / "items.parquet")
+    assert not any("embedding cache" in note for note in results(tmp_path / "out")["notes"])
+    files = sorted((tmp_path / "cache").glob("*/*.safetensors"))
+    for path in files[::2]:
+        tensors = load_file(path)
+        tensors["vectors"][:5] = np.nan
+        save_file(tensors, path)
+    main(words(models, data, tmp_path, "--overwrite"))
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "items.parquet"), first)
+    (note,) = [note for note in results(tmp_path / "out")["notes"] if "embedding cache" in note]
+    assert f"{len(files[::2])} damaged files" in note and "encoded again" in note
+    assert note in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_done_to_texts_is_written_down(done):
+    found = results(done)["models"]
+    assert "ftfy" in found["clip"]["texts"] and found["siglip"]["texts"] == "as written"
+    notes = [note for note in results(done)["notes"] if note.startswith("texts are")]
+    assert notes[0].endswith("as by CLIP's own tokenizer: clip, other") and notes[1] == "texts are as written: siglip"
+
+
 def test_results_are_not_replaced_unasked(models, data, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "results.json").write_text("{}")
@@ -164,7 +188,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["extra=nowhere/model"], "nowhere/model is no folder here, and as an id of the Hub:"),
         (["--batch_size", "0"], "--batch_size: found 0"),
         (["--device", "nothing"], "--device: 'nothing' cannot be used here"),
-        (["--cache", "/proc/none"], "--cache: /proc/none cannot be written to"),
+        (["--cache_limit", "much"], "--cache_limit: found 'much', expected a size such as 20GB"),
         (["--output_dir", "/proc/none"], "--output_dir: /proc/none cannot be written to"),
     ],
 )

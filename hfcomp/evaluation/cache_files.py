@@ -1,0 +1,244 @@
+"""The files of the cache of embeddings: how large they are, whose they are, and which were not used for longest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.constants import HF_HOME
+from safetensors import SafetensorError, safe_open
+
+DEFAULT_LIMIT = "20GB"
+LIMIT_VARIABLE = "HFCOMP_CACHE_LIMIT"
+FINGERPRINT = "fingerprint.json"
+NEIGHBOURS = "neighbours"
+DAY = 24 * 3600.0
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
+# only what the cache itself has written is ever removed, whatever folder a user names
+_FOLDER = re.compile(r"[0-9a-f]{16}")
+_FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
+_PARTIAL = re.compile(r"\.([0-9a-f]{32}\.(safetensors|json)|fingerprint\.json)\.\d+")
+
+
+def default_folder() -> Path:
+    """Where the commands keep embeddings: `$HF_HOME/hfcomp/embeddings`."""
+    return Path(HF_HOME) / "hfcomp" / "embeddings"
+
+
+def default_limit() -> int:
+    """Bytes that the cache may take: `$HFCOMP_CACHE_LIMIT`, else 20 GB."""
+    return parse_size(os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT, LIMIT_VARIABLE)
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes of a size such as `20GB`, `500 MB` or `0`.
+
+    Raises:
+        ValueError: for another text, naming the option.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{option}: found {text!r}, expected a size such as 20GB or 500MB.")
+    return round(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as a user reads it, such as `1.2 GB`."""
+    power = min(4, (len(str(size)) - 1) // 3)
+    number = size / 1000**power
+    return f"{number:.{int(power > 0)}f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """A file of the cache.
+
+    Attributes:
+        path: of the file.
+        size: in bytes.
+        used: when it was last used, in seconds since 1970.
+    """
+
+    path: Path
+    size: int
+    used: float
+
+
+@dataclass(frozen=True)
+class CachedModel:
+    """What the cache holds of one model and preprocessing.
+
+    Attributes:
+        folder: of its files.
+        model: the name it was encoded by; of an older hfcomp, or where `fingerprint.json` is damaged, `unknown`.
+        kind: `images`, `texts`, or `neighbours` for stored searches.
+        versions: of the packages that it was encoded with.
+        files: of vectors.
+        used: when it was last used, in seconds since 1970.
+    """
+
+    folder: Path
+    model: str
+    kind: str
+    versions: dict[str, str]
+    files: list[CachedFile]
+    used: float
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def entries(self) -> int:
+        """Images or texts; a file that cannot be read counts none."""
+        return sum(_entries(file.path) for file in self.files)
+
+
+def cached_models(folder: Path) -> list[CachedModel]:
+    """What a cache holds, the last used first; nothing for a folder that does not exist or cannot be read."""
+    found = []
+    for place in _folders(folder):
+        files = list(_files(place, _FILE))
+        facts = _facts(place / FINGERPRINT)
+        neighbours = place.name == NEIGHBOURS
+        versions = {name: str(facts[name]) for name in ("torch", "transformers", "pillow") if name in facts}
+        kind = NEIGHBOURS if neighbours else "images" if "pixels" in facts else "texts" if facts else "unknown"
+        used = max([file.used for file in files], default=0.0)
+        with contextlib.suppress(OSError):
+            used = max(used, (place / FINGERPRINT).stat().st_mtime)
+        model = "of all models" if neighbours else str(facts.get("model", "unknown"))
+        found.append(CachedModel(place, model, kind, versions, files, used))
+    return sorted(found, key=lambda one: -one.used)
+
+
+def evict(folder: Path, limit: int, *, since: float) -> tuple[int, int, int]:
+    """Removes the files that were not used for longest until the cache is within its limit.
+
+    Args:
+        folder: of the cache.
+        limit: in bytes.
+        since: files that were used since then, in seconds since 1970, are never removed.
+
+    Returns:
+        Number of files that were removed, their bytes, and the bytes that are left.
+    """
+    every = [file for place in _folders(folder) for file in _files(place, _FILE)]
+    size, number, removed = sum(file.size for file in every), 0, 0
+    for file in sorted(every, key=lambda one: one.used):
+        if size <= limit or file.used >= since:
+            break
+        size -= file.size
+        if remove(file.path):
+            number, removed = number + 1, removed + file.size
+    return number, removed, size
+
+
+def clear(models: Iterable[CachedModel]) -> int:
+    """Removes all files of some models and returns the bytes that were freed.
+
+    Raises:
+        OSError: for a file that cannot be removed.
+    """
+    freed = 0
+    for model in models:
+        for file in model.files:
+            file.path.unlink(missing_ok=True)
+            freed += file.size
+        for file in _files(model.folder, _PARTIAL):
+            file.path.unlink(missing_ok=True)
+        (model.folder / FINGERPRINT).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a user's own file lies in it
+            model.folder.rmdir()
+    return freed
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Removes what killed processes left half-written, a day after."""
+    for file in _files(folder, _PARTIAL):
+        if file.used < time.time() - DAY:
+            remove(file.path)
+
+
+def remove(path: Path) -> bool:
+    """Removes a file where that is possible, and returns whether this process did."""
+    try:
+        path.unlink()
+    except OSError:  # another process was faster, or the folder is read-only
+        return False
+    return True
+
+
+def mark_used(path: Path) -> None:
+    """Notes that a file is used now; a read-only cache goes without."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file that is there whole or not at all.
+
+    Raises:
+        OSError: where it cannot be written; nothing is left then.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    except OSError:
+        remove(partial)
+        raise
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
+    return [folder / name for name in sorted(names) if _FOLDER.fullmatch(name) or name == NEIGHBOURS]
+
+
+def vector_files(folder: Path) -> list[Path]:
+    """The files of vectors in a model's folder; none where it cannot be read."""
+    return sorted(file.path for file in _files(folder, _FILE) if file.path.suffix == ".safetensors")
+
+
+def _files(folder: Path, names: re.Pattern[str]) -> Iterator[CachedFile]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if names.fullmatch(entry.name)]
+    except OSError:
+        return
+    for entry in found:
+        with contextlib.suppress(OSError):  # removed by another process
+            facts = entry.stat()
+            yield CachedFile(Path(entry.path), facts.st_size, facts.st_mtime)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _entries(path: Path) -> int:
+    if path.suffix != ".safetensors":
+        return 1
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return int(file.get_slice("keys").get_shape()[0])
+    except (OSError, SafetensorError, IndexError):
+        return 0

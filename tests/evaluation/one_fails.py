@@ -1,0 +1,121 @@
+"""One of two processes with one fault after another, and what comes of it in both.
+
+`python -m tests.evaluation.one_fails MODEL DATA FOLDER CASE ...` in each of the processes, which no launcher watches.
+That both come to the next case shows that none waits for the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+from accelerate import PartialState
+
+from hfcomp import cli
+from hfcomp.distributed import rank
+from hfcomp.evaluation import callback, embed, engine
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
+from hfcomp.experiments import evaluate_command
+from hfcomp.experiments.session import Session
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests import tiny
+from tests.trainers.runs import build
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def breaks(*_, **__):
+    raise RuntimeError("a fault of this process alone")
+
+
+# where each fault lies, what it is, and the process that has it
+FAULTS = {
+    "model": (evaluate_command.Embedder, "__init__", full_disk, 1),
+    "data": (evaluate_command, "load_items", full_disk, 1),
+    "prompts": (CaptionChoice, "prompts", breaks, 1),
+    "image_file": (embed, "image_key", full_disk, 1),
+    "image": (embed, "decoded", breaks, 1),
+    "tokenizer": (embed.TextTokenizer, "__call__", breaks, 1),
+    "items": (engine.TextTable, "add", breaks, 1),
+    "look_up": (embed.VectorStore, "look_up", breaks, 0),
+    "score": (CaptionChoice, "score", breaks, 0),
+    "results": (evaluate_command, "write_evaluation", full_disk, 0),
+    "data_of_callback": (callback, "load_items", breaks, 0),
+    "score_of_callback": (CaptionChoice, "score", breaks, 0),
+    "file_of_callback": (embed, "image_key", breaks, 1),
+    "items_of_callback": (callback, "write_items", full_disk, 0),
+}
+
+
+@contextlib.contextmanager
+def disk_that_fills() -> Iterator[None]:
+    """Once the second process has its folder of embeddings, it can write no file, as on a full disk."""
+    before, opened = resource.getrlimit(resource.RLIMIT_FSIZE), EmbeddingCache.store
+
+    def store(*words, **options):
+        found = opened(*words, **options)
+        if rank() == 1:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        return found
+
+    with mock.patch.object(EmbeddingCache, "store", store):
+        yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def with_fault(case: str) -> contextlib.AbstractContextManager:
+    if case == "disk_fills":
+        return disk_that_fills()
+    owner, name, fault, process = FAULTS.get(case, (None, "", None, None))
+    return mock.patch.object(owner, name, fault) if rank() == process else contextlib.nullcontext()
+
+
+def evaluate(case: str, model: str, data: str, folder: Path) -> None:
+    cache = folder / "file" / "cache" if case == "no_folder" else folder / "cache"
+    shared = ["--benchmarks", "sugarcrepe", "--data_dir", data, "--device", "cpu", "--batch_size", "8"]
+    cli.main(["evaluate", f"m={model}", *shared, "--output_dir", str(folder / "out"), "--cache", str(cache)])
+
+
+def train(model: str, data: str, folder: Path) -> None:
+    trainer = build(InfoNCETrainer, model, tiny.pairs(16), folder, max_steps=1)
+    scoring = callback.EvaluateBenchmarks(trainer, ["sugarcrepe"], folders=data, steps=1, save_items=True)
+    trainer.add_callback(scoring)
+    trainer.train()
+
+
+def run(case: str, model: str, data: str, folder: Path) -> str:
+    """How the case ended: with nothing, or with an error in words."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "file").write_text("in the way of a folder")
+    try:
+        with with_fault(case):
+            if case.endswith("of_callback"):
+                train(model, data, folder)
+            else:
+                evaluate(case, model, data, folder)
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+if __name__ == "__main__":
+    PartialState(cpu=True)
+    model, data, folder, *cases = sys.argv[1:]
+    Session.close = lambda self: self.state.wait_for_everyone()  # the group is used again
+    for case in cases:
+        print(f"case {case}", flush=True)
+        outcome = run(case, model, data, Path(folder) / case)
+        (Path(folder) / f"{case}-{os.environ['RANK']}.json").write_text(json.dumps(outcome))
+    PartialState().destroy_process_group()

@@ -1,0 +1,103 @@
+"""Of two processes one fails: the other one ends too, or both go on (about 15 s, nearly all of it imports)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.evaluation import small_sugarcrepe
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 240
+GO_ON = ("disk_fills", "no_folder")
+END = {"model": 1, "data": 1, "results": 0}
+LEAVE_OUT = ("prompts", "image_file", "image", "tokenizer", "items", "look_up", "score")
+STOP_TRAINING = {"data_of_callback": 0, "score_of_callback": 0, "file_of_callback": 1, "items_of_callback": 0}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def run(*words: str) -> None:
+    """Two processes that nobody but themselves ends: torchrun would end the second one."""
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    shared |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.evaluation.one_fails", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [
+        subprocess.Popen(command, cwd=ROOT, env=os.environ | shared | {"RANK": rank, "LOCAL_RANK": rank}, **pipes)
+        for rank in "01"
+    ]
+    said = []
+    try:
+        for one in started:
+            said.append(one.communicate(timeout=TIMEOUT)[0])
+    except subprocess.TimeoutExpired:
+        for one in started:
+            one.kill()
+        said = [one.communicate()[0] for one in started]
+        last = [[line for line in text.splitlines() if line.startswith("case ")][-1:] for text in said]
+        pytest.fail(f"a process waits for one that has failed; they are in {last}")
+    assert [one.returncode for one in started] == [0, 0], "\n".join(text[-3000:] for text in said)
+
+
+@pytest.fixture(scope="module")
+def folder(clip, tmp_path_factory) -> Path:
+    """Of each case, `<case>-<process>.json` with the error that it ended with, and its files."""
+    folder = tmp_path_factory.mktemp("cases")
+    data = small_sugarcrepe.write(folder / "data")
+    run(str(clip), str(data), str(folder), "none", *GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, "again")
+    return folder
+
+
+def outcomes(folder: Path, case: str) -> list[str]:
+    return [json.loads((folder / f"{case}-{rank}.json").read_text()) for rank in range(2)]
+
+
+def items(folder: Path, case: str) -> pd.DataFrame:
+    return pd.read_parquet(folder / case / "out" / "items.parquet")
+
+
+def test_without_a_fault_both_end_well_before_and_after_all_others(folder):
+    assert outcomes(folder, "none") == outcomes(folder, "again") == ["", ""]
+    pd.testing.assert_frame_equal(items(folder, "none"), items(folder, "again"))
+
+
+@pytest.mark.parametrize("case", GO_ON)
+def test_without_a_cache_that_can_be_written_the_outcomes_are_the_same(folder, case):
+    assert outcomes(folder, case) == ["", ""]
+    pd.testing.assert_frame_equal(items(folder, case), items(folder, "none"))
+    out = folder / case / "out"
+    notes = [note for note in json.loads((out / "results.json").read_text())["notes"] if "embedding cache" in note]
+    assert len(notes) == 1 and "cannot be written to" in notes[0] and "not kept for later runs" in notes[0]
+    assert notes[0] in " ".join((out / "report.md").read_text().split())
+
+
+@pytest.mark.parametrize(("case", "process"), END.items())
+def test_what_stops_one_process_stops_both(folder, case, process):
+    found = outcomes(folder, case)
+    assert all(one.startswith("SystemExit: error: ") and "No space left on device" in one for one in found)
+    assert f"process {process} failed: " in found[1 - process]
+
+
+@pytest.mark.parametrize("case", LEAVE_OUT)
+def test_a_benchmark_that_fails_in_one_process_is_left_out_in_both(folder, case):
+    assert outcomes(folder, case)[0] == "SystemExit: error: no benchmark could be scored."
+    assert not (folder / case / "out").exists()
+
+
+@pytest.mark.parametrize(("case", "process"), STOP_TRAINING.items())
+def test_training_stops_in_both_where_one_cannot_score(folder, case, process):
+    found = outcomes(folder, case)
+    assert "of this process alone" in found[process] or "No space left" in found[process]
+    assert found[1 - process].startswith(f"OtherProcessFailed: process {process} failed: ")

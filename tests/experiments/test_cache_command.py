@@ -1,0 +1,103 @@
+"""`hfcomp cache`: what is kept is shown, and nothing else is removed than what was asked for."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from hfcomp import cli
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
+from tests import tiny
+
+TEXTS = tiny.captions()[:7]
+
+
+@pytest.fixture
+def folder(clip, siglip, tmp_path):
+    """Two images and seven texts of a CLIP, used today; five texts of a SigLIP, used ten days ago."""
+    folder = tmp_path / "cache"
+    one = Embedder(clip, device="cpu", cache=EmbeddingCache(folder))
+    one.images([tiny.image(0), tiny.image(1)]), one.texts(TEXTS)
+    before = set(folder.iterdir())
+    Embedder(siglip, device="cpu", cache=EmbeddingCache(folder)).texts(TEXTS[:5])
+    for place in set(folder.iterdir()) - before:
+        for path in place.iterdir():
+            os.utime(path, (time.time() - 10 * 24 * 3600,) * 2)
+    return folder
+
+
+def shown(capsys, *words) -> str:
+    capsys.readouterr()
+    cli.main(["cache", *map(str, words)])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_kept_is_shown_by_model(folder, clip, siglip, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "5GB")
+    found = shown(capsys, "--cache", folder)
+    size = sum(path.stat().st_size for path in folder.glob("*/*.safetensors"))
+    assert found.startswith(f"{folder}: {size / 1000:.1f} kB of at most 5.0 GB (HFCOMP_CACHE_LIMIT)")
+    for name, kind, entries in ((clip, "images", 2), (clip, "texts", 7), (siglip, "texts", 5)):
+        assert f"{name} {kind} {entries} " in found
+    assert time.strftime("%Y-%m-%d") in found and "torch 2" in found and "transformers" in found
+    assert str(siglip) not in shown(capsys, "show", "--cache", folder, "--model", clip)
+
+
+def test_an_empty_cache_is_said_to_be_empty(tmp_path, capsys):
+    assert "no embeddings" in shown(capsys, "--cache", tmp_path)
+    assert "nothing to clear" in shown(capsys, "clear", "--cache", tmp_path)
+
+
+def test_clear_removes_all_or_one_model_or_what_is_old(folder, clip, siglip, capsys):
+    (folder / "own.txt").write_text("a user's own")
+    assert "nothing to clear" in shown(capsys, "clear", "--cache", folder, "--older_than", "11", "--yes")
+    assert "removed" in shown(capsys, "clear", "--cache", folder, "--older_than", "9", "--yes")
+    assert str(siglip) not in shown(capsys, "--cache", folder)
+    Embedder(siglip, device="cpu", cache=EmbeddingCache(folder)).texts(TEXTS)
+    shown(capsys, "clear", "--cache", folder, "--model", clip, "--yes")
+    again = Embedder(siglip, device="cpu", cache=EmbeddingCache(folder))
+    again.texts(TEXTS)
+    assert again.encoded_texts == 0 and len(list(folder.glob("*/*.safetensors"))) == 1
+    shown(capsys, "clear", "--cache", folder, "--yes")
+    assert [path.name for path in folder.iterdir()] == ["own.txt"]
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", 0), ("no", 3), ("", 3), (KeyboardInterrupt, 3), (EOFError, 3)])
+def test_it_asks_before_it_removes(answer, left, folder, capsys, monkeypatch):
+    def say(question):
+        assert "Remove " in question and str(folder) in question
+        if not isinstance(answer, str):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", say)
+    cli.main(["cache", "clear", "--cache", str(folder)])
+    assert len(list(folder.glob("*/*.safetensors"))) == left
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["clear"], "would be removed. Pass --yes"),
+        (["clear", "--model", "clop", "--yes"], "--model: .* has nothing of 'clop'; it has "),
+        (["--older_than", "-1"], "--older_than: found -1.0, expected a number of days"),
+        (["--older_than", "nan"], "--older_than: found nan"),
+    ],
+)
+def test_mistakes_are_named(words, message, folder):
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        cli.main(["cache", *words, "--cache", str(folder)])
+    assert len(list(folder.glob("*/*.safetensors"))) == 3
+
+
+def test_a_folder_that_is_not_there_and_a_limit_that_is_no_size_are_named(tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match="error: --cache: .*nowhere is not a folder"):
+        cli.main(["cache", "--cache", str(tmp_path / "nowhere")])
+    monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "lots")
+    with pytest.raises(SystemExit, match="error: HFCOMP_CACHE_LIMIT: found 'lots'"):
+        cli.main(["cache", "--cache", str(tmp_path)])
