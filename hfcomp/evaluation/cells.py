@@ -27,6 +27,19 @@ class Crop:
     box: Box
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A whole image, resized into the middle of a white square.
+
+    Attributes:
+        cell: the image, as `decode_image` takes it.
+        side: of the square, in pixels.
+    """
+
+    cell: Any
+    side: int
+
+
 class PooledImages(Sequence[Any]):
     """Cells of a column by row; `None` where the row is."""
 
@@ -57,6 +70,21 @@ class Crops(Sequence[Any]):
         return None if is_missing(cell) else Crop(cell, self._boxes[index])
 
 
+class FittedImages(Sequence[Any]):
+    """Cells that are each fitted into a white square."""
+
+    def __init__(self, cells: Sequence[Any], side: int) -> None:
+        self._cells = cells
+        self._side = side
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, index: Any) -> Any:
+        cell = self._cells[index]
+        return None if is_missing(cell) else Fitted(cell, self._side)
+
+
 def files_of(folder: Path, names: Sequence[str]) -> list[str | None]:
     """Paths of files by name, `None` for one that is not there."""
     there = {path.name for path in folder.iterdir()}
@@ -65,7 +93,7 @@ def files_of(folder: Path, names: Sequence[str]) -> list[str | None]:
 
 def is_missing(cell: Any) -> bool:
     """Whether a cell holds no image: nothing, an empty cell of a data set, or a path without a file."""
-    if isinstance(cell, Crop):
+    if isinstance(cell, Crop | Fitted):
         return is_missing(cell.cell)
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.tokenizing import vocabulary
 from hfcomp.evaluation.cache import KEY_BYTES
-from hfcomp.evaluation.cells import Crop, box_digest
+from hfcomp.evaluation.cells import Crop, Fitted, box_digest
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:
@@ -75,9 +75,13 @@ def tokens_key(ids: Sequence[int]) -> bytes:
 
 
 def decoded(value: Any, where: str) -> Image.Image:
-    """The image of a cell, or the part of it that is meant."""
+    """The image of a cell, or the part of it that is meant, or all of it in a square."""
     if isinstance(value, Crop):
         return decode_image(value.cell, where=where).crop(value.box)
+    if isinstance(value, Fitted):
+        # of Pillow's filters the one that comes nearest to the files of HierarCaps' authors
+        image, side = decode_image(value.cell, where=where), (value.side, value.side)
+        return ImageOps.pad(image, side, Image.Resampling.HAMMING, color="white")
     return decode_image(value, where=where)
 
 
@@ -85,6 +89,9 @@ def image_key(value: Any, where: str) -> bytes | None:
     """What tells that two images are the same: the bytes of a file, else the pixels; of a part, its box too."""
     if isinstance(value, Crop):
         return box_digest(image_key(value.cell, where), value.box)
+    if isinstance(value, Fitted):
+        own = image_key(value.cell, where)
+        return None if own is None else digest(own + b"fitted %d" % value.side)
     if isinstance(value, dict):
         value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
     if value is None:

@@ -13,7 +13,7 @@ import pandas as pd
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.cells import Crop, PooledImages, is_missing
+from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.spec import ASPECTS, Benchmark, Items, Measured
 from hfcomp.evaluation.summary import STRATUM
@@ -42,7 +42,7 @@ class Report:
         items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
             `value`, `tie`, `stratum`.
         images: distinct images.
-        texts: distinct texts.
+        texts: distinct texts, as the model's tokenizer tells them apart.
         truncated: distinct texts that were longer than the text tower.
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
@@ -319,7 +319,7 @@ def _photographs(cells: Sequence[Any]) -> list[str | None]:
     """What tells the photograph of each cell: its file's name, or its bytes where files of one name differ."""
     names, marks = [], []
     for cell in cells:
-        cell = cell.cell if isinstance(cell, Crop) else cell
+        cell = cell.cell if isinstance(cell, Crop | Fitted) else cell
         path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
         names.append(Path(path).name if isinstance(path, str) else None)
         marks.append(path if content is None else hashlib.sha256(content).hexdigest()[:16])

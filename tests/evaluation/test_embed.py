@@ -8,8 +8,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
+from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cells import Crop
+from hfcomp.evaluation.cells import Crop, Fitted
 from hfcomp.evaluation.embed import Embedder
 from tests import tiny, tolerances
 
@@ -39,6 +40,42 @@ def test_embeddings_are_those_of_the_plain_model(folder):
 def test_equal_texts_get_equal_embeddings_to_the_last_bit(folder):
     vectors = Embedder(folder, batch_size=2, device="cpu").texts(TEXTS).vectors
     assert (vectors[0] == vectors[2]).all()
+
+
+def test_texts_of_equal_tokens_are_one_text_and_tie(clip):
+    """Upper case and white space are nothing to CLIP; in other batches such texts differed in the last bits."""
+    plain = tiny.captions()[:30]
+    loud = [f" {text.upper()}  " for text in plain]
+    embedder = Embedder(clip, batch_size=4, device="cpu", cache=EmbeddingCache())
+    found = embedder.index_texts([*plain, *loud, f"{plain[0]}&#32;"])
+    vectors = found.take(slice(None))
+    assert (vectors[:30] == vectors[30:60]).all() and (vectors[0] == vectors[60]).all()
+    assert embedder.encoded_texts == len(found.vectors) == 30
+    embedder.texts(loud)
+    assert embedder.encoded_texts == 30
+
+
+def test_texts_that_are_cut_to_the_same_tokens_are_counted_one_by_one(clip):
+    long = " and ".join([TEXTS[1]] * 9)
+    found = Embedder(clip, device="cpu").index_texts([f"{long} one", f"{long} two", f"{long} two", TEXTS[0]])
+    assert len(found.vectors) == 2 and found.flagged == 2
+
+
+def test_each_text_is_tokenized_once(clip, monkeypatch):
+    embedder, seen = Embedder(clip, device="cpu"), []
+    tokenize = TextTokenizer.__call__
+    monkeypatch.setattr(TextTokenizer, "__call__", lambda self, texts: seen.extend(texts) or tokenize(self, texts))
+    embedder.texts(TEXTS)
+    assert sorted(seen) == sorted(set(TEXTS))
+
+
+def test_a_whole_image_in_a_square_is_another_image(clip):
+    picture = tiny.image(0, (64, 32))
+    found = Embedder(clip, device="cpu").images(
+        [picture, Fitted(picture, 64), Fitted(picture, 32), Fitted(picture, 64)]
+    )
+    assert (found[1] == found[3]).all() and not np.allclose(found[0], found[1], atol=1e-3)
+    assert not np.allclose(found[1], found[2], atol=1e-6)
 
 
 def test_equal_images_are_encoded_once_whatever_holds_them(folder, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
+from hfcomp.evaluation.cells import FittedImages
 from hfcomp.evaluation.protocols import level_choice as level
 from hfcomp.evaluation.protocols.hierarchy import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
@@ -19,6 +20,8 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items
 from hfcomp.metrics.hierarchy import LEVELS
 
 FILE = "hierarcaps_test.csv"
+COMMIT = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
+SIDE = 256  # pixels of the authors' own images
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -46,6 +49,11 @@ def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
     return [{**row, "image": str(folder / "test_imgs" / f"COCO_val2014_{row['image']}")} for row in rows(folder)]
 
 
+def fitted(items: Items, folders: Folders, beside: Path | None) -> Items:
+    """The same items with COCO's images as in the authors' own copies: whole, in a white square of 256 pixels."""
+    return replace(items, images={"image": FittedImages(items.images["image"], SIDE)})
+
+
 def as_levels(items: Items, folders: Folders, beside: Path | None) -> Items:
     """The same items with a column for each text: level 1 the most specific, level 4 the most general."""
     texts, found = items.rows["captions"][:], items.rows.remove_columns("captions")
@@ -65,17 +73,21 @@ HIERARCAPS = Benchmark(
             read=rows_beside_images,
             layout=f"{FILE} (data/) and test_imgs/ (assets/) of github.com/TAU-VAILab/hierarcaps",
         ),
-        RawFiles(
-            marks=(FILE,),
-            read=rows,
-            layout=f"{FILE} of github.com/TAU-VAILab/hierarcaps and a folder val2017/ with COCO's images",
-            pool=COCO_VAL2017,
-            web="https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/ba22b8914db10973e38d2c03f08bb4dce7ba118e/data",
+        Adapted(
+            RawFiles(
+                marks=(FILE,),
+                read=rows,
+                layout=f"{FILE} of github.com/TAU-VAILab/hierarcaps and a folder val2017/ with COCO's images",
+                pool=COCO_VAL2017,
+                web=f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{COMMIT}/data",
+            ),
+            fitted,
         ),
     ),
     paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
     licence="not stated; images of COCO",
     obtain="It comes by itself, with COCO val2017 from the Hub.",
+    version=2,
 )
 
 HIERARCAPS_LEVELS = Benchmark(
@@ -89,4 +101,5 @@ HIERARCAPS_LEVELS = Benchmark(
     obtain=HIERARCAPS.obtain,
     folder=HIERARCAPS.name,
     in_suites=False,
+    version=2,
 )

@@ -61,6 +61,7 @@ def _benchmark(name: str, title: str, parts: Sequence[str]) -> Benchmark:
             "https://google.github.io/docci, and in Meta's SA-1B, for which one registers (DCI_Test). Pass a folder "
             f"with them and the texts as --data {name}=FOLDER."
         ),
+        version=2,
     )
 
 

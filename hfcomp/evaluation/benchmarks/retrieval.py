@@ -96,6 +96,7 @@ FLICKR30K = Benchmark(
     paper="Young et al. 2014, TACL 2; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
     licence="not stated on the Hub; Flickr30k is for research and teaching only",
     obtain="It comes by itself from the Hub.",
+    version=2,
 )
 COCO_RETRIEVAL = Benchmark(
     name="coco_retrieval",
@@ -106,6 +107,7 @@ COCO_RETRIEVAL = Benchmark(
     paper="Chen et al. 2015, arXiv:1504.00325; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
     obtain="It comes by itself from the Hub.",
+    version=2,
 )
 COCO2017_RETRIEVAL = Benchmark(
     name="coco2017_retrieval",
@@ -117,4 +119,5 @@ COCO2017_RETRIEVAL = Benchmark(
     paper="Chen et al. 2015, arXiv:1504.00325; on val2017: Rösch et al. 2024, arXiv:2403.02875, section 5.1",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
     obtain="It comes by itself from the Hub.",
+    version=2,
 )

@@ -12,6 +12,7 @@ import datasets
 import numpy as np
 
 from hfcomp.evaluation import sources
+from hfcomp.evaluation.cells import Fitted
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Report, checked, run_benchmark
 from hfcomp.evaluation.sources import load_items
@@ -29,6 +30,7 @@ def photo(number: int) -> bytes:
 
 def content(cell: Any) -> bytes:
     """The file behind a cell."""
+    cell = cell.cell if isinstance(cell, Fitted) else cell
     if isinstance(cell, dict):
         cell = cell["bytes"] or cell["path"]
     return cell if isinstance(cell, bytes) else Path(cell).read_bytes()

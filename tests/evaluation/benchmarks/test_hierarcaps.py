@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from hfcomp.evaluation import sources
 from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, HIERARCAPS_LEVELS, rows
+from hfcomp.evaluation.content import decoded
 from hfcomp.evaluation.engine import NO_IMAGE, checked
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
@@ -97,6 +99,22 @@ def test_images_of_val2017_by_number_give_the_same(folder, tmp_path):
     pooled = run(HIERARCAPS, alone, random(IMAGES), val2017=pool).items
     assert pooled.equals(beside)
     assert pooled["image_id"][7] == "000000000007.jpg" and pooled["item"][7] == "7"
+
+
+def test_images_of_val2017_are_whole_in_a_white_square_as_the_authors_own(tmp_path):
+    alone, pool = write(tmp_path / "alone"), tmp_path / "val2017"
+    pool.mkdir()
+    for number in range(IMAGES):
+        size = (640, 320) if number else (100, 200)
+        Image.new("RGB", size, (200, 0, 0)).save(pool / f"{number:012}.jpg", quality=100)
+    for benchmark in (HIERARCAPS, HIERARCAPS_LEVELS):
+        folders = Folders(own={benchmark.name: alone, "val2017": pool})
+        items = checked(benchmark, load_items(benchmark, folders))
+        tall, wide = (np.asarray(decoded(items.images["image"][row], "")).astype(int) for row in (0, 1))
+        assert wide.shape == tall.shape == (256, 256, 3) and benchmark.version == 2
+        red, white = np.array([200, 0, 0]), np.array([255, 255, 255])
+        assert np.abs(wide[66:190] - red).max() < 12 and (wide[:63] == white).all() and (wide[193:] == white).all()
+        assert np.abs(tall[:, 66:190] - red).max() < 12 and (tall[:, :63] == white).all()
 
 
 def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):

@@ -74,4 +74,4 @@ def test_from_the_hub_with_a_real_model(tmp_path, monkeypatch, clip):
     hub = oracle.HubOnDisk(monkeypatch, **{"phiyodr/InpaintCOCO": on_hub(tmp_path / "i")})
     report = run_benchmark(INPAINTCOCO, items(INPAINTCOCO, None), Embedder(clip))
     assert hub.asked == [("phiyodr/InpaintCOCO", {"split": "test", "revision": None})]
-    assert report.images == 8 and report.texts == 8
+    assert report.images == 8 and report.texts == 1  # the tiny tokenizer knows none of their words
