@@ -16,6 +16,7 @@ from tests.evaluation import small_sugarcrepe
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 240
+SCORES = "nothing_of_callback"
 GO_ON = ("disk_fills", "no_folder")
 END = {"model": 1, "data": 1, "results": 0}
 LEAVE_OUT = ("prompts", "image_file", "image", "tokenizer", "items", "look_up", "score")
@@ -56,7 +57,7 @@ def folder(clip, tmp_path_factory) -> Path:
     """Of each case, `<case>-<process>.json` with the error that it ended with, and its files."""
     folder = tmp_path_factory.mktemp("cases")
     data = small_sugarcrepe.write(folder / "data")
-    run(str(clip), str(data), str(folder), "none", *GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, "again")
+    run(str(clip), str(data), str(folder), "none", *GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, "again", SCORES)
     return folder
 
 
@@ -69,7 +70,7 @@ def items(folder: Path, case: str) -> pd.DataFrame:
 
 
 def test_without_a_fault_both_end_well_before_and_after_all_others(folder):
-    assert outcomes(folder, "none") == outcomes(folder, "again") == ["", ""]
+    assert outcomes(folder, "none") == outcomes(folder, "again") == outcomes(folder, SCORES) == ["", ""]
     pd.testing.assert_frame_equal(items(folder, "none"), items(folder, "again"))
 
 
