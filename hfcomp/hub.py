@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -41,7 +42,7 @@ def write_model_card(
         folder: of the run.
         report: the text of `report.md`.
         facts: `method`, `config` (what the recipe and the command line set), `hfcomp_version`, and where known
-            `models` (name to place, or to a mapping with `path`).
+            `models` (name to place, or to a mapping with `path`) and `overlap` (a list with a `note` each).
         lines: as `hfcomp.evaluation.results` makes them; the last model's shares become `model-index`.
         method_folder: of the plain model, inside `folder`.
     """
@@ -50,6 +51,7 @@ def write_model_card(
     values = yaml.safe_dump(config, sort_keys=True, allow_unicode=True).strip()
     report = without_local_paths(report, known=_local_places(facts)).strip()
     rest = ["## Use", "A plain model, without code of hfcomp:", USE, "## Training"]
+    rest += [html.escape(without_local_paths(found["note"]), quote=False) for found in facts.get("overlap", ())]
     rest += [f"Trained with hfcomp {facts['hfcomp_version']}; the recipe:", fenced(values, "yaml")]
     for place in (folder, folder / method_folder):
         picture = _figure(folder / FIGURE, place)

@@ -16,6 +16,7 @@
 | `seconds` | what scoring took: model to benchmark to seconds |
 | `config` | what the recipe and the command line set |
 | `stages` | cost of each training run |
+| `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted |
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.evaluation.summary.summarize`; `average` tells means over subsets from subsets |

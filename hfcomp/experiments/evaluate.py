@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,25 +13,45 @@ from numpy.typing import NDArray
 
 from hfcomp.data.columns import nearest, rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.overlap import ScoredImages
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.protocols import caption_choice as choice
 from hfcomp.evaluation.remarks import remarks
+from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Items, Unavailable
 from hfcomp.experiments.benchmark_data import check_used, data_folders
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
+from hfcomp.experiments.overlap import check_own_split
 from hfcomp.experiments.sandbox_concepts import SandboxConcepts
 from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation, retrieval_rows
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
 
-Evaluation = Callable[[Embedder], pd.DataFrame]
-ConceptEvaluation = Callable[[Embedder, str, bool], pd.DataFrame]
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A function from an embedder (and for concepts more) to outcomes, and the images that it scores.
+
+    Attributes:
+        score: the function.
+        images: other than the sandbox's own scenes, which are held out of its training sets by how they are drawn.
+    """
+
+    score: Callable[..., pd.DataFrame]
+    images: list[ScoredImages] = field(default_factory=list)
+
+    def __call__(self, *arguments: Any) -> pd.DataFrame:
+        """One row per item and metric."""
+        return self.score(*arguments)
+
+
+ConceptEvaluation = Evaluation
 
 
 def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluation:
@@ -44,24 +64,27 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
         tell: receives what was left out.
 
     Returns:
-        A function from an embedder to one row per item and metric, with the columns of `item_table`.
+        A function from an embedder to one row per item and metric, with the columns of `item_table`, and the images
+        that it scores.
     """
     parts: list[Evaluation] = []
     if config.evaluation == "own":
+        check_own_split(config, tell)
         parts.append(_own(config, column_names, tell))
     if config.evaluation.startswith(SANDBOX):
         parts += _sandbox(config, seed)
     if config.evaluation.endswith("benchmarks"):
         parts.append(_benchmarks(config, tell))
-    return lambda embedder: pd.concat([evaluate(embedder) for evaluate in parts], ignore_index=True)
+    images = [one for part in parts for one in part.images]
+    return Evaluation(lambda embedder: pd.concat([part(embedder) for part in parts], ignore_index=True), images)
 
 
 def _sandbox(config: ExperimentConfig, seed: int) -> list[Evaluation]:
     """The sandbox's sets, and where its rows have keyword negatives those of the keywords."""
-    parts: list[Evaluation] = [SandboxEvaluation(config.evaluation_items, seed)]
+    parts = [Evaluation(SandboxEvaluation(config.evaluation_items, seed))]
     if config.dataset == SANDBOX and config.keyword_negatives:
         keywords = _sandbox_concepts(config, seed)
-        parts.append(lambda embedder: keywords.keywords(embedder, config.keyword_negatives))
+        parts.append(Evaluation(lambda embedder: keywords.keywords(embedder, config.keyword_negatives)))
     return parts
 
 
@@ -87,7 +110,7 @@ def prepare_concepts(
     if config.evaluation == SANDBOX:
         asked = _sandbox_concepts(config, seed)
         asked.check(concepts)
-        return lambda embedder, concept, brief: asked(embedder, concept, brief=brief)
+        return Evaluation(lambda embedder, concept, brief: asked(embedder, concept, brief=brief))
     if config.evaluation != "benchmarks":
         raise ValueError(
             f"evaluation={config.evaluation!r} has no concepts. Use sandbox, or benchmarks with keywords_*."
@@ -97,7 +120,9 @@ def prepare_concepts(
         if name not in titles:
             raise ValueError(f"{name!r} is none of evaluation_benchmarks: {'; '.join(titles)}.{nearest(name, titles)}")
     evaluate = _benchmarks(config, tell, main)
-    return lambda embedder, concept, brief: evaluate(embedder, main if brief else None, concept)
+    return Evaluation(
+        lambda embedder, concept, brief: evaluate(embedder, main if brief else None, concept), evaluate.images
+    )
 
 
 def _sandbox_concepts(config: ExperimentConfig, seed: int) -> SandboxConcepts:
@@ -185,7 +210,8 @@ def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
             )
         return pd.concat(tables)
 
-    return evaluate
+    sources = rows["source"][:] if "source" in rows.column_names else None
+    return Evaluation(evaluate, [ScoredImages("own evaluation set", rows["image"], list(named), sources)])
 
 
 def _once(tell: Tell) -> Tell:
@@ -200,7 +226,7 @@ def _once(tell: Tell) -> Tell:
     return tell_first
 
 
-def _benchmarks(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> Callable[..., pd.DataFrame]:
+def _benchmarks(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> Evaluation:
     """A function from an embedder to all items; where wanted, of some benchmarks by title, or of a concept.
 
     A benchmark whose data is unavailable is skipped with a note, unless its title is `needed`.
@@ -236,7 +262,7 @@ def _benchmarks(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()
             tables.append(report.items)
         return pd.concat(tables)
 
-    return evaluate
+    return Evaluation(evaluate, [image for one in chosen for image in scored_images(one, items[one.name])])
 
 
 def _of_concept(items: Items, concept: str | None) -> Items:

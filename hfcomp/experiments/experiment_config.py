@@ -13,6 +13,7 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, f"{SANDBOX}+benchmarks", "benchmarks", "own")
 CAPTIONS = ("longest", "all")
+EXCLUDE, REFUSE, ALLOW = OVERLAPS = ("exclude", "refuse", "allow")
 CONTROLS = ("plain", "same-batch", "shuffled", "random-spans", "equal-images")
 NOISE_FIELDS = ("edit_noise", "caption_noise", "false_negatives")
 SANDBOX_FIELDS = (*NOISE_FIELDS, "negative_kinds")
@@ -176,11 +177,18 @@ class ExperimentConfig:
         default=None, metadata={"help": "For 'own': folder, file or Hub id. Unset: the training set's."}
     )
     evaluation_split: str = field(default="test", metadata={"help": "Split for 'own'."})
+    overlap: str = field(
+        default=EXCLUDE,
+        metadata={
+            "help": "Training rows whose image the evaluation scores: 'exclude' leaves them out, 'refuse' ends the "
+            "run, 'allow' trains on them; counted in any case. docs/datasets.md says what counts as the same image."
+        },
+    )
     evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})
 
     def __post_init__(self) -> None:
         choices = {"fresh_model": FRESH_MODELS, "evaluation": EVALUATIONS}
-        choices |= {"keyword_matching": tuple(MATCHINGS), "captions": CAPTIONS}
+        choices |= {"keyword_matching": tuple(MATCHINGS), "captions": CAPTIONS, "overlap": OVERLAPS}
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected one of {', '.join(known)}.")

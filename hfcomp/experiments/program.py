@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from accelerate import PartialState
 from datasets import Dataset
 
 from hfcomp import __version__
+from hfcomp.data.overlap import ScoredImages
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.results import items_hash, summarize
@@ -23,6 +25,7 @@ from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.neighbours import with_neighbours
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
+from hfcomp.experiments.overlap import check_same_rows, without_scored_rows
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
@@ -48,12 +51,13 @@ def run(recipe: Recipe) -> Path:
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
-    method = method_run(recipe, load_rows(recipe, session))
+    method = method_run(recipe, load_rows(recipe, session, evaluate.images))
     method.check()
     controls = applicable(recipe.experiment.controls, method, asked="controls" in recipe.given, tell=session.tell)
     # not before everything is loaded: a mistyped path takes no folder
     with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
         session.state.print(f"-> {folder}")
+        check_same_rows(folder, session)
         stages: list[StageSummary] = []
         models: Models = {"base": base_model(recipe, folder)}
         _train(method, controls, folder, stages, models, session)
@@ -97,8 +101,15 @@ def prepare_base(recipe: Recipe) -> None:
         check_vocabulary(config.clip_vocabulary)
 
 
-def load_rows(recipe: Recipe, session: Session, *, part: str = "") -> Dataset:
-    """The rows that the method and its controls train on; lines about them begin with the name of their part."""
+def load_rows(recipe: Recipe, session: Session, scored: Sequence[ScoredImages], *, part: str = "") -> Dataset:
+    """The rows that the method and its controls train on, of which those with a scored image are left out, as asked.
+
+    Args:
+        recipe: of the rows.
+        session: is told about them, and keeps what was found of scored images.
+        scored: the images of the evaluation.
+        part: what lines about them begin with.
+    """
     arguments = recipe.trainer_arguments
 
     def tell(note: str) -> None:
@@ -112,6 +123,9 @@ def load_rows(recipe: Recipe, session: Session, *, part: str = "") -> Dataset:
             tell=tell,
             num_negatives=num_negatives(recipe),
         )
+        key = {"seed": _seed(recipe), "columns": arguments.get("column_names"), "negatives": num_negatives(recipe)}
+        bars = session.state.is_main_process and not arguments.get("disable_tqdm")
+        rows = without_scored_rows(rows, scored, recipe.experiment, session, tell=tell, key=key, progress=bars)
         return _with_hard_images(recipe, rows, tell)
 
 
@@ -229,5 +243,6 @@ def run_facts(recipe: Recipe, session: Session) -> dict[str, Any]:
         "method": config.method,
         "caveat": CAVEATS.get(SANDBOX if drawn else made_here or "", one_seed),
         "notes": session.notes,
+        "overlap": list({facts["note"]: facts for facts in session.overlaps.values()}.values()),
         "config": recipe.given,
     }

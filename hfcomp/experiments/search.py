@@ -17,6 +17,7 @@ from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import evaluate_models, evaluation_settings
+from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.program import base_model, load_rows, method_run, num_negatives, output_folder, prepare_base
 from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.search_file import SearchPlan, find_search, read_search_file
@@ -138,7 +139,8 @@ def run_search(search: Search) -> Path:
     prepare_base(recipe)
     names = recipe.trainer_arguments.get("column_names")
     evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=SEED_OF_ITEMS, tell=session.tell)
-    rows = load_rows(max(map(search.trial, _ends(search)), key=num_negatives), session)
+    most = max(map(search.trial, _ends(search)), key=num_negatives)
+    rows = load_rows(most, session, evaluate.images)
     with run_folder(
         output_folder(recipe),
         recipe.given,
@@ -146,6 +148,7 @@ def run_search(search: Search) -> Path:
         wants_more=lambda folder: trials_written(folder) < plan.trials,
     ) as folder:
         session.state.print(f"-> {folder}")
+        check_same_rows(folder, session)
         base = base_model(recipe, folder)
         base_score = _base_score(search, folder, base, evaluate, session)
         run = TrialRun(search.trial, plan.measure, folder, base, rows, evaluate, session)

@@ -24,10 +24,12 @@ class Session:
     Attributes:
         state: the processes.
         notes: the lines that were told, which the report repeats.
+        overlaps: what was found of images that are both trained on and scored, by the rows that it was found for.
     """
 
     state: PartialState
     notes: list[str] = field(default_factory=list)
+    overlaps: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def tell(self, note: str) -> None:
         """Prints a line and keeps it for the report, each line once."""

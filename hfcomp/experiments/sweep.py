@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
+from hfcomp.data.overlap import ScoredImages
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_report import write_paths
@@ -16,6 +17,7 @@ from hfcomp.experiments.embedding_rows import HeldOutRows, check_source, held_ou
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
+from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.program import (
     CAVEATS,
     base_model,
@@ -150,7 +152,9 @@ def run_sweep(sweep: Sweep) -> Path:
         paths = _paths(sweep, held_out, folder, models["base"], session)
         for setting in plan.settings:
             for seed in plan.seeds:
-                costs = _train(sweep, setting, seed, folder, models, session, paths)
+                rows = _rows(sweep, setting, seed, session, evaluate.images)
+                check_same_rows(folder, session)
+                costs = _train(sweep, setting, seed, rows, folder, models, session, paths)
                 _tell_unequal_steps(costs, session)
                 stages += costs
         if session.state.is_main_process:
@@ -216,6 +220,7 @@ def _train(
     sweep: Sweep,
     setting: str,
     seed: int,
+    rows: dict[str, Any],
     folder: Path,
     models: dict[str, Path | str],
     session: Session,
@@ -226,7 +231,6 @@ def _train(
     Raises:
         ValueError: for a variant that is a control which says nothing about the method.
     """
-    rows = _rows(sweep, setting, seed, session)
     followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
     runs = {variant: _run(sweep, setting, seed, variant, rows[variant]) for variant in sweep.plan.variants}
     costs = []
@@ -241,7 +245,7 @@ def _train(
     return costs
 
 
-def _rows(sweep: Sweep, setting: str, seed: int, session: Session) -> dict[str, Any]:
+def _rows(sweep: Sweep, setting: str, seed: int, session: Session, scored: Sequence[ScoredImages]) -> dict[str, Any]:
     """The rows of each variant: the same, with as many negatives as any of them reads, but for names of columns."""
     kinds: dict[str, list[str]] = {}
     for variant in sweep.plan.variants:
@@ -250,7 +254,7 @@ def _rows(sweep: Sweep, setting: str, seed: int, session: Session) -> dict[str, 
     found: dict[str, Any] = {}
     for variants in kinds.values():
         most = max((sweep.parts[setting, seed, one] for one in variants), key=num_negatives)
-        found |= dict.fromkeys(variants, load_rows(most, session))
+        found |= dict.fromkeys(variants, load_rows(most, session, scored))
     return found
 
 

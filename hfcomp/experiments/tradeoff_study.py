@@ -20,6 +20,7 @@ from hfcomp.experiments.controls import plain
 from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import FOLDER, evaluation_settings, read_stored, store
+from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.program import base_model, load_rows, method_run, output_folder, prepare_base, run_facts
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
@@ -91,7 +92,8 @@ class _Study:
         plan = self.tradeoff.plan
         parts = {number: self.tradeoff.parts[self.concept, number] for number in plan.concepts[self.concept]}
         first, most = parts[min(parts)], parts[max(parts)]
-        rows = load_rows(most, self.session, part=self.concept)
+        rows = load_rows(most, self.session, self.evaluate.images, part=self.concept)
+        check_same_rows(self.folder, self.session)
         size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
         rows = whole_parts(rows, size, plan.per_epoch, lambda note: self.session.tell(f"{self.concept}: {note}"))
         every = len(rows) // size // plan.per_epoch

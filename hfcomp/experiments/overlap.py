@@ -1,0 +1,186 @@
+"""What a recipe does about training images that its evaluation scores: leaves them out, refuses, or goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset, ReadInstruction
+
+from hfcomp.data.overlap import FIX, Overlap, ScoredImages, find_overlap, known_names, without_known_images
+from hfcomp.experiments.experiment_config import ALLOW, EXCLUDE, REFUSE, SANDBOX, ExperimentConfig
+from hfcomp.experiments.folders import write_atomically
+from hfcomp.experiments.session import Session
+
+FILE = "overlap.json"
+# Rows of a split whose size is not known; slices by per cent do not depend on it.
+ANY_SIZE = 10**9
+
+
+def check_own_split(config: ExperimentConfig, tell: Callable[[str], None]) -> None:
+    """Refuses to score on the rows of training, for `evaluation: own`.
+
+    Raises:
+        ValueError: when data set and split are those of training, or slices of one split overlap.
+    """
+    source = config.evaluation_dataset or config.dataset
+    if config.evaluation != "own" or config.dataset == SANDBOX or _place(source) != _place(config.dataset):
+        return
+    folder = Path(source)
+    one_split = folder.is_file() or (folder / "state.json").is_file()  # which is read whole, whatever is asked for
+    if not one_split and not _share_rows(config.dataset_split, config.evaluation_split):
+        return
+    found = (
+        f"evaluation: own: the rows of {source} ({config.evaluation_split}) are trained on ({config.dataset_split})"
+        + (", as it holds one split" if one_split else "")
+    )
+    if config.overlap == ALLOW:
+        return tell(f"{found}, as overlap: allow says")
+    raise ValueError(
+        f"{found}. Score another split with --evaluation_split, slices that share no row (--dataset_split "
+        "'train[:90%]' --evaluation_split 'train[90%:]'), or another set with --evaluation_dataset; --overlap allow "
+        "scores the rows of training on purpose."
+    )
+
+
+def _place(name: str) -> str:
+    return os.path.realpath(name) if os.path.exists(name) else name
+
+
+def _share_rows(split: str, other: str) -> bool:
+    parts = []
+    for text in (split, other):
+        if text.partition("[")[0].strip() == "all":
+            return True
+        names = {part.partition("[")[0].strip() for part in text.split("+")}
+        parts.append(ReadInstruction.from_spec(text).to_absolute(dict.fromkeys(names, ANY_SIZE)))
+    return any(
+        one.splitname == two.splitname and max(one.from_, two.from_) < min(one.to, two.to)
+        for one in parts[0]
+        for two in parts[1]
+    )
+
+
+def without_scored_rows(
+    rows: Dataset | IterableDataset,
+    scored: Sequence[ScoredImages],
+    config: ExperimentConfig,
+    session: Session,
+    *,
+    tell: Callable[[str], None],
+    key: dict[str, Any],
+    progress: bool,
+) -> Dataset | IterableDataset:
+    """The rows to train on, as `overlap` says; what was found is told and kept in the session for the report.
+
+    Every process comes to the same: it depends on the images alone.
+
+    Args:
+        rows: of training.
+        scored: the images that the evaluation scores.
+        config: of the experiment.
+        session: receives what was found.
+        tell: receives it in words.
+        key: what tells these rows from other rows of the run.
+        progress: whether to show bars.
+
+    Raises:
+        ValueError: with `refuse` where rows overlap, or with `exclude` where all do.
+    """
+    facts: dict[str, Any] = {"policy": config.overlap}
+    if not scored:
+        note = "overlap: the evaluation scores scenes of the sandbox alone, which are held out of all training sets"
+    elif isinstance(rows, IterableDataset):
+        rows, note = _stream(rows, scored, config.overlap)
+    else:
+        found = find_overlap(rows, scored, progress=progress)
+        rows, note = _decided(rows, found, config.overlap)
+        facts |= _facts(found, config.overlap)
+        if found.remark():
+            tell(f"overlap: {found.remark()}")
+    tell(note)
+    facts["note"] = note
+    session.overlaps[_digest(json.dumps([_training_fields(config), key], sort_keys=True, default=str))] = facts
+    return rows
+
+
+def _decided(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, str]:
+    if not len(found.rows):
+        return rows, f"overlap: {found}"
+    if policy == ALLOW:
+        return rows, f"overlap: {found}; they are trained on, as overlap: allow says"
+    if policy == REFUSE:
+        raise ValueError(f"overlap: refuse: {found}. {FIX}")
+    kept = found.others()
+    if not len(kept):
+        raise ValueError(
+            f"overlap: exclude: {found}. Nothing is left to train on. Choose another dataset, dataset_filter or "
+            "evaluation, or pass --overlap allow to score on images of training."
+        )
+    return rows.select(kept), f"overlap: {found}; they are left out"
+
+
+def _stream(rows: IterableDataset, scored: Sequence[ScoredImages], policy: str) -> tuple[IterableDataset, str]:
+    images = f"{sum(len(one.cells) for one in scored):,} images of the evaluation"
+    if policy == ALLOW:
+        return rows, f"overlap: allow: the streamed rows are not compared with the {images}"
+    fate = "are refused" if policy == REFUSE else "are left out and counted as left_out_rows in the log"
+    return without_known_images(rows, scored, refuse=policy == REFUSE), (
+        f"overlap: rows are compared as they are read: those that share a name or a file with one of the {images} "
+        f"({len(known_names(scored)):,} names) {fate}; other copies of a photograph, saved or resized anew, are not "
+        "looked for in a stream"
+    )
+
+
+def _facts(found: Overlap, policy: str) -> dict[str, Any]:
+    return {
+        "training_rows": found.total,
+        "overlapping_rows": len(found.rows),
+        "left_out_rows": len(found.rows) if policy == EXCLUDE else 0,
+        "scored_images": found.scored,
+        "scored_images_in_training": found.shown,
+        "rows_by": found.ways,
+        "unreadable_images": len(found.unreadable),
+        "rows": _digest(found.rows.tobytes()),
+    }
+
+
+def _training_fields(config: ExperimentConfig) -> dict[str, Any]:
+    return {name: value for name, value in asdict(config).items() if not name.startswith("evaluation")}
+
+
+def _digest(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
+
+
+def check_same_rows(folder: Path, session: Session) -> None:
+    """Checks that a run which goes on leaves out the rows that it left out before; another evaluation may not.
+
+    Args:
+        folder: of the run, with `overlap.json` if it was begun before.
+        session: with what was found now.
+
+    Raises:
+        ValueError: when the earlier part of the run trained on other rows.
+    """
+    path = folder / FILE
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    for key, facts in session.overlaps.items():
+        if key in before and _left_out(before[key]) != _left_out(facts):
+            raise ValueError(
+                f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
+                f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Give the evaluation of before, or "
+                "another --output_dir."
+            )
+    session.state.wait_for_everyone()  # nobody reads what the main process writes now
+    if session.state.is_main_process:
+        write_atomically(path, json.dumps({**before, **session.overlaps}, indent=1))
+
+
+def _left_out(facts: dict[str, Any]) -> Any:
+    return facts["rows"] if facts.get("left_out_rows") else None
