@@ -12,6 +12,7 @@ CACHE = tempfile.TemporaryDirectory(prefix="hfcomp-tests-")
 os.environ["HF_DATASETS_CACHE"] = CACHE.name
 # tests pass no --use_cpu, as the README does not: they are of a machine without an accelerator, wherever they run
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ["HF_HOME"] = os.path.join(CACHE.name, "home")  # where hashes of images are kept
 
 import datasets
 import pytest

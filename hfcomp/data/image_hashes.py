@@ -13,7 +13,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import PIL
+from datasets.arrow_dataset import Column
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from PIL import Image
@@ -248,11 +249,12 @@ def _mapped(
         yield from pool.map(function, part, cells_of(cells, part))
 
 
-def cells_of(cells: Sequence[Any], rows: Sequence[int]) -> Iterable[Any]:
-    """The cells of rows; consecutive ones of a data set in one read, which is much faster."""
-    if type(cells).__module__.startswith("datasets") and len(rows) and rows[-1] - rows[0] == len(rows) - 1:
-        return cells[int(rows[0]) : int(rows[-1]) + 1]
-    return [cells[int(row)] for row in rows]
+def cells_of(cells: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    """The cells of rows in ascending order; of a data set near ones in one read, which is much faster."""
+    if isinstance(cells, Column) and len(rows) and rows[-1] - rows[0] < 2 * len(rows):
+        part = cells[rows[0] : rows[-1] + 1]
+        return [part[row - rows[0]] for row in rows]
+    return [cells[row] for row in rows]
 
 
 def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

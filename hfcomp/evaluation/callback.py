@@ -58,6 +58,9 @@ class EvaluateBenchmarks(TrainerCallback):
     | `eval_<benchmark>_<metric>_best` | at the end of training: the highest value |
     | `eval_<benchmark>_<metric>_best_step` | its first step; 0 is the model that training began with |
 
+    Whether the training set shows images that are scored is not looked at here: the trainer has its rows by then.
+    Leave such rows out before, with `hfcomp.data.overlap.without_overlap` (docs/datasets.md).
+
     The average is the first of the benchmark's own whose subsets are all there, else the mean over items. Names are in
     lower case, with `_` for all but letters, digits and `@`: `eval_docci_text_to_image_recall@1`.
 

@@ -45,7 +45,8 @@ def run(recipe: Recipe) -> Path:
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`,
-    `README.md`, the model card, and `finished`, written last. A run that was killed goes on when it is started again
+    `README.md`, the model card, `overlap.json`, what was found of images that are both trained on and scored, and
+    `finished`, written last. A run that was killed goes on when it is started again
     with the same values: what is finished is not repeated, and the numbers are the same.
     """
     session = open_session(recipe.trainer_arguments)

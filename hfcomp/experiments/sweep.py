@@ -152,9 +152,7 @@ def run_sweep(sweep: Sweep) -> Path:
         paths = _paths(sweep, held_out, folder, models["base"], session)
         for setting in plan.settings:
             for seed in plan.seeds:
-                rows = _rows(sweep, setting, seed, session, evaluate.images)
-                check_same_rows(folder, session)
-                costs = _train(sweep, setting, seed, rows, folder, models, session, paths)
+                costs = _train(sweep, setting, seed, folder, models, session, paths, evaluate.images)
                 _tell_unequal_steps(costs, session)
                 stages += costs
         if session.state.is_main_process:
@@ -220,17 +218,19 @@ def _train(
     sweep: Sweep,
     setting: str,
     seed: int,
-    rows: dict[str, Any],
     folder: Path,
     models: dict[str, Path | str],
     session: Session,
     paths: EmbeddingPaths | None = None,
+    scored: Sequence[ScoredImages] = (),
 ) -> list[StageSummary]:
     """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
 
     Raises:
         ValueError: for a variant that is a control which says nothing about the method.
     """
+    rows = _rows(sweep, setting, seed, session, scored)
+    check_same_rows(folder, session)
     followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
     runs = {variant: _run(sweep, setting, seed, variant, rows[variant]) for variant in sweep.plan.variants}
     costs = []
@@ -245,7 +245,9 @@ def _train(
     return costs
 
 
-def _rows(sweep: Sweep, setting: str, seed: int, session: Session, scored: Sequence[ScoredImages]) -> dict[str, Any]:
+def _rows(
+    sweep: Sweep, setting: str, seed: int, session: Session, scored: Sequence[ScoredImages] = ()
+) -> dict[str, Any]:
     """The rows of each variant: the same, with as many negatives as any of them reads, but for names of columns."""
     kinds: dict[str, list[str]] = {}
     for variant in sweep.plan.variants:

@@ -173,7 +173,8 @@ def words(clip, tmp_path_factory) -> list[str]:
     machine = "--bf16 false --disable_tqdm true --dataloader_num_workers 0 --save_strategy no"
     machine += " --evaluation own --evaluation_split test"
     output = f"--mini_batch_size 8 --learning_rate 1e-2 --warmup_steps 0 --report {written(folder)}"
-    return f"{fields} {machine} {output} --output_dir {folder / 'run'}".split()
+    # the rows that are followed are rows of training
+    return f"{fields} {machine} {output} --overlap allow --output_dir {folder / 'run'}".split()
 
 
 @pytest.fixture(scope="module")

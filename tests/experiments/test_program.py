@@ -52,6 +52,7 @@ def test_a_run_leaves_the_documented_folder(finished):
         "evaluation",
         "config.yaml",
         "items.parquet",
+        "overlap.json",
         "results.json",
         "report.md",
         "figure.png",
@@ -154,6 +155,7 @@ def test_a_skipped_control_is_told_and_missing_from_the_results(clip, tmp_path):
     machine = "--mini_batch_size 4 --bf16 false --disable_tqdm true --dataloader_num_workers 0"
     output = ["--output_dir", str(tmp_path / "run"), "--save_strategy", "no"]
     output += ["--evaluation", "own", "--evaluation_split", "test"]
+    output += ["--overlap", "allow"]  # the few rows of the test are those of training
     folder = program.run(read_recipe("slipform", [*words.split(), *machine.split(), *output]))
     results = json.loads((folder / "results.json").read_text())
     assert list(results["models"]) == ["base", "plain", "same-batch", "shuffled", "Slipform"]

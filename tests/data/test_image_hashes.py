@@ -1,0 +1,124 @@
+"""Hashes of images: what they call the same, on synthetic textures and on real photographs, and how they are kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hfcomp.data import image_hashes
+from hfcomp.data.image_hashes import MOST_BITS, HashStore, close_pairs, hash_images, image_record, looks_alike
+from tests.data.photographs import cropped, resized, saved, texture
+
+
+def records(images):
+    return np.stack([image_record(image) for image in images])
+
+
+def test_distances_are_those_of_a_plain_loop_over_bits(monkeypatch):
+    monkeypatch.setattr(image_hashes, "BLOCK", 100)  # several blocks
+    rng = np.random.default_rng(0)
+    hashes, others = (rng.integers(2**64, size=(n, 4), dtype=np.uint64) for n in (30, 17))
+    hashes[4], hashes[29] = others[16], ~others[3]  # 0 and all 256 bits
+    expected = [
+        (row, column, sum((int(a) ^ int(b)).bit_count() for a, b in zip(hashes[row], others[column], strict=True)))
+        for row in range(30)
+        for column in range(17)
+    ]
+    found = list(zip(*(part.tolist() for part in close_pairs(hashes, others, 115)), strict=True))
+    assert found == [one for one in expected if one[2] <= 115] and (4, 16, 0) in found
+    assert len(close_pairs(hashes, others, 256)[0]) == 30 * 17
+    assert [len(part) for part in close_pairs(hashes[:0], others, 9)] == [0, 0, 0]
+    assert [len(part) for part in close_pairs(hashes, others[:0], 9)] == [0, 0, 0]
+
+
+def test_a_copy_that_was_saved_resized_or_cropped_a_little_is_found_and_no_other():
+    images = [texture(seed) for seed in range(12)]
+    known = records(images)
+    for copy in (
+        [saved(image, 50) for image in images],
+        [resized(image, 90) for image in images],
+        [cropped(image, 0.03) for image in images],
+    ):
+        nearest, bits = looks_alike(records(copy), known)
+        assert nearest.tolist() == list(range(12)) and (bits <= MOST_BITS).all()
+    others, _ = looks_alike(records([texture(seed) for seed in range(100, 140)]), known)
+    assert (others == -1).all()
+
+
+def test_images_without_contrast_do_not_look_alike():
+    grey = [Image.new("RGB", (40, 40), (shade, shade, shade)) for shade in (90, 91)]
+    noisy = [Image.fromarray(np.random.default_rng(seed).integers(90, 94, (40, 40, 3), np.uint8)) for seed in (0, 1)]
+    assert (looks_alike(records([*grey, *noisy]), records([*grey, *noisy]))[0] == -1).all()
+
+
+def test_equal_signs_of_other_brightness_are_not_the_same_photograph():
+    image = texture(3)
+    dark = Image.fromarray((np.asarray(image) // 3).astype(np.uint8))
+    one, other = records([image]), records([dark])
+    assert np.bitwise_count(one["hash"] ^ other["hash"]).sum() <= MOST_BITS
+    assert looks_alike(one, other)[0].tolist() == [-1]
+
+
+def file(image: Image.Image) -> dict:
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def test_hashes_are_kept_and_a_damaged_file_is_hashed_again(tmp_path, monkeypatch, caplog):
+    cells = [file(texture(seed)) for seed in range(5)]
+    first = hash_images(cells, range(5), HashStore(tmp_path), name="image")
+    (kept,) = tmp_path.rglob("*.npy")
+    made = []
+    real = image_hashes.image_record
+    monkeypatch.setattr(image_hashes, "image_record", lambda *given: made.append(given) or real(*given))
+    again = hash_images(cells, range(5), HashStore(tmp_path), name="image")
+    assert not made and again.records.tobytes() == first.records.tobytes()
+    content = bytearray(kept.read_bytes())
+    content[40] ^= 1
+    kept.write_bytes(content)
+    third = hash_images(cells, range(5), HashStore(tmp_path), name="image")
+    assert len(made) == 5 and third.records.tobytes() == first.records.tobytes()
+    assert "is damaged, its images are hashed again" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
+    place = tmp_path / "file"
+    place.touch()
+    found = hash_images([file(texture(1))], [0], HashStore(place), name="image")
+    assert len(found.records) == 1 and "cannot be kept for later runs" in caplog.text
+
+
+def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):
+    cells = [
+        file(texture(1)),
+        None,
+        {"bytes": b"no image", "path": None},
+        file(texture(1)),
+        str(tmp_path / "gone.jpg"),
+    ]
+    found = hash_images(cells, range(5), HashStore(), name="column 'image'")
+    assert found.index.tolist() == [0, -1, -1, 0, -1] and len(found.records) == 1
+    assert len(found.unreadable) == 2 and found.unreadable[0].startswith("column 'image', row 2")
+    assert "gone.jpg" in found.unreadable[1]
+
+
+@pytest.mark.skipif("HFCOMP_REAL_DATA" not in os.environ, reason="HFCOMP_REAL_DATA names a folder of photographs")
+def test_on_photographs_copies_are_found_and_no_two_are_taken_for_one():
+    folder = Path(os.environ["HFCOMP_REAL_DATA"])
+    names = [json.loads(line)["image"] for line in (folder / "coco_open_256.jsonl").read_text().splitlines()]
+    images = [Image.open(folder / name).convert("RGB") for name in names]
+    known = records(images)
+    rows, columns, _ = close_pairs(known["hash"], known["hash"], MOST_BITS)
+    assert (rows == columns).all() and len(rows) == 449
+    for copy in (lambda image: saved(image, 30), lambda image: saved(resized(image, 112), 75)):
+        assert looks_alike(records(map(copy, images)), known)[0].tolist() == list(range(449))
+    nearest, _ = looks_alike(records(cropped(image, 0.04) for image in images), known)
+    right = nearest == np.arange(449)
+    assert right.mean() > 0.99 and (nearest[~right] == -1).all()

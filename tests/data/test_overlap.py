@@ -1,0 +1,160 @@
+"""Which rows of a training set show images that are scored, and which do not."""
+
+from __future__ import annotations
+
+import io
+
+import datasets
+import pytest
+from PIL import Image
+
+from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.image_names import photograph_name
+from hfcomp.data.overlap import ScoredImages, find_overlap, without_known_images, without_overlap
+from hfcomp.sandbox import choice_set, levels_set, training_set
+from tests.data.photographs import encoded, resized, texture
+
+DRAWN = "hfcomp-sandbox (synthetic)"
+
+
+def rows(images: list, **columns: list) -> datasets.Dataset:
+    cells = [image if image is None or isinstance(image, dict) else {"bytes": image, "path": None} for image in images]
+    features = datasets.Features({"image": datasets.Image(decode=False)})
+    found = datasets.Dataset.from_dict({"image": cells}, features=features)
+    for name, values in columns.items():
+        found = found.add_column(name, values)
+    return found
+
+
+def scored(*images: bytes | None, **columns: list) -> list[ScoredImages]:
+    return [ScoredImages("benchmark", [image and {"bytes": image, "path": None} for image in images], **columns)]
+
+
+def files(*seeds: int) -> list[bytes]:
+    return [encoded(texture(seed)) for seed in seeds]
+
+
+@pytest.fixture
+def find(tmp_path):
+    return lambda *given: find_overlap(*given, folder=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"path": "coco/val2017/000000000285.jpg"}, ("COCO", "285")),
+        ({"path": "COCO_val2014_000000000285.jpg"}, ("COCO", "285")),
+        ({"path": "zip://train2014/COCO_train2014_000000581929.jpg::/data/a.zip"}, ("COCO", "581929")),
+        ({"image_id": "000000000285.jpg"}, ("COCO", "285")),
+        ({"image_id": "COCO 285"}, ("COCO", "285")),
+        ({"image_id": 285, "source": "MS-COCO train2017"}, ("COCO", "285")),
+        ({"image_id": "285", "source": "coco"}, ("COCO", "285")),
+        ({"source": "COCO", "path": "a/000000000285.jpg"}, ("COCO", "285")),
+        ({"image_id": "1", "source": "Flickr30k"}, ("flickr30k", "1")),
+        ({"image_id": "285", "source": "inpainted cocoa"}, ("inpainted cocoa", "285")),
+        ({"image_id": "1"}, None),
+        ({"image_id": 285, "path": "photos/285.jpg"}, None),
+        ({"path": "00000/000000285.jpg"}, None),  # img2dataset's keys have nine digits
+        ({"path": "123456789012.jpg"}, None),
+        ({"source": "cc3m", "path": "000000000285.jpg"}, None),
+        ({}, None),
+    ],
+)
+def test_names_are_those_of_a_source(given, name):
+    assert photograph_name(**given) == name
+
+
+def test_an_id_without_a_source_says_nothing(find):
+    found = find(rows(files(0, 1), image_id=["1", "2"]), scored(*files(8, 9), ids=["1", "2"]))
+    assert not len(found.rows) and found.scored == 2
+    assert str(found) == "none of 2 training rows shows one of the 2 images that are scored"
+
+
+def test_ids_of_one_source_are_one_image_whatever_the_files_are(find):
+    train = rows(files(0, 1, 2), image_id=["1", "2", "3"], source=["Shop", "Shop", "Other"])
+    found = find(train, scored(*files(8, 9), ids=["2", "3"], sources=["shop", "shop"]))
+    assert found.rows.tolist() == [1] and found.ways == {"name": 1, "file": 0, "pixels": 0, "look": 0}
+    assert found.examples == ("column 'image', row 1 (shop 2) is benchmark, row 0 (shop 2)",)
+
+
+def test_photographs_of_coco_are_told_apart_by_their_numbers_without_being_read(find):
+    broken = {"bytes": b"never decoded", "path": "COCO_val2014_000000000285.jpg"}
+    train = rows([broken, {**broken, "path": "000000000286.jpg"}])
+    found = find(train, [ScoredImages("SugarCrepe", ["nowhere/1.jpg"], ids=["000000000285.jpg"])])
+    assert found.rows.tolist() == [0] and found.unreadable == ()
+
+
+def test_without_names_equal_files_equal_pixels_and_looks_are_found(find):
+    one, other, third, fourth = (texture(seed) for seed in range(4))
+    png = io.BytesIO()
+    Image.open(io.BytesIO(encoded(other))).save(png, "PNG")
+    train = rows([encoded(fourth), encoded(one), png.getvalue(), encoded(resized(third, 90), 60), None, b"broken"])
+    found = find(train, scored(*files(0, 1, 2), None))
+    assert found.rows.tolist() == [1, 2, 3] and found.ways == {"name": 0, "file": 1, "pixels": 1, "look": 1}
+    assert (found.total, found.scored, found.shown) == (6, 3, 3)
+    assert "3 of 6 training rows show 3 of the 3 images that are scored (1 by file, 1 by pixels, 1 by look;" in str(
+        found
+    )
+    assert found.remark().startswith("1 images cannot be read and were not compared; the first: column 'image', row 5")
+
+
+def test_a_photograph_of_coco_is_found_in_a_set_that_calls_it_otherwise(find):
+    train = rows(
+        [{"bytes": content, "path": f"00000000000{number}.jpg"} for number, content in enumerate(files(0, 1))]
+    )
+    found = find(train, scored(encoded(resized(texture(1), 100)), *files(7)))
+    assert found.rows.tolist() == [1] and found.ways["look"] == 1
+    assert "(COCO 1) is benchmark, row 0 by its look" in found.examples[0]
+
+
+def test_negative_images_are_looked_at_too(find):
+    train = rows(files(0, 1, 2)).add_column("negative_image", [{"bytes": one, "path": None} for one in files(5, 6, 7)])
+    train = train.cast_column("negative_image", datasets.Image(decode=False))
+    found = find(train, scored(*files(6)))
+    assert found.rows.tolist() == [1] and "column 'negative_image', row 1" in found.examples[0]
+
+
+def test_flat_images_count_when_their_pixels_are_equal_alone(find):
+    flat = [Image.new("RGB", (32, 32), (shade,) * 3) for shade in (100, 101)]
+    found = find(rows([encoded(one) for one in flat]), scored(encoded(flat[1])))
+    assert found.rows.tolist() == [1] and found.ways["file"] == 1
+
+
+def test_no_scene_of_the_sandbox_is_taken_for_another(find):
+    """Its drawings look alike: by hashes alone many training scenes would be found among the scored ones."""
+    train = training_set(200, 0)
+    sets = [
+        ScoredImages(name, one["image"], one["image_id"][:], one["source"][:])
+        for name, one in {"choice": choice_set(20, 0), "levels": levels_set(50, 0)}.items()
+    ]
+    found = find(train, sets)
+    assert not len(found.rows) and found.scored == len(choice_set(20, 0)) + 50
+    again = find(train, [ScoredImages("the same", train["image"], train["image_id"][:], [DRAWN] * 200)])
+    assert len(again.rows) == 200
+
+
+def test_a_set_without_the_rows_and_with_none_to_leave_out(tmp_path):
+    train = rows(files(0, 1, 2), caption=["a", "b", "c"])
+    kept, found = without_overlap(train, scored(*files(1)), folder=tmp_path, progress=False)
+    assert kept["caption"][:] == ["a", "c"] and found.rows.tolist() == [1]
+    same, found = without_overlap(train, scored(*files(9)), folder=tmp_path, progress=False)
+    assert same is train and not len(found.rows)
+
+
+def streamed(train: datasets.Dataset) -> datasets.IterableDataset:
+    return train.to_iterable_dataset(num_shards=1)
+
+
+def test_a_stream_leaves_out_names_and_files_and_counts_them():
+    named = {"bytes": files(4)[0], "path": "COCO_val2014_000000000285.jpg"}
+    train = rows([*files(0, 1), named, *files(2)], caption=["a", "b", "c", "d"])
+    images = [*scored(*files(1)), ScoredImages("SugarCrepe", [None], ids=["000000000285.jpg"])]
+    read = list(without_known_images(streamed(train), images))
+    assert [(row["caption"], row[LEFT_OUT]) for row in read] == [("a", 0), ("d", 2)]
+    counted = train.add_column(LEFT_OUT, [3, 0, 1, 0])
+    read = list(without_known_images(streamed(counted), images))
+    assert [(row["caption"], row[LEFT_OUT]) for row in read] == [("a", 3), ("d", 3)]
+    with pytest.raises(ValueError, match="overlap: refuse: the stream holds COCO 285"):
+        list(without_known_images(streamed(train.select([0, 2])), images, refuse=True))
+    with pytest.raises(TypeError, match="Use without_known_images"):
+        find_overlap(streamed(train), images)

@@ -1,0 +1,250 @@
+"""Images that a recipe trains on and scores: left out, refused or allowed, and counted wherever results are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+import yaml
+
+from hfcomp.experiments import program
+from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.overlap import check_own_split, check_same_rows
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.session import Session
+from tests import tiny
+from tests.data.photographs import encoded, resized, texture
+
+REAL = pytest.mark.skipif(
+    "HFCOMP_REAL_DATA" not in os.environ, reason="HFCOMP_REAL_DATA names a folder of photographs"
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr("hfcomp.data.overlap.default_folder", lambda: folder)
+
+
+def pairs(seeds: range, *, short_side: int = 128) -> datasets.Dataset:
+    """Rows of `tiny.pairs` with textures in the place of its images, which look like nothing else."""
+    rows = tiny.pairs(len(seeds), ragged=False)
+    images = [{"bytes": encoded(resized(texture(seed), short_side)), "path": None} for seed in seeds]
+    rows = rows.remove_columns(["image", "image_id"])
+    return rows.add_column("image", images).cast_column("image", datasets.Image(decode=False))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> dict[str, str]:
+    """16 rows of training, and 6 to score of which 4 are resized copies of them."""
+    folders = {name: str(tmp_path_factory.mktemp("rows") / name) for name in ("train", "test")}
+    pairs(range(16)).save_to_disk(folders["train"])
+    pairs(range(12, 18), short_side=90).save_to_disk(folders["test"])
+    return folders
+
+
+def recipe(rows: dict[str, str], clip: Path, output: Path | str = "unused", **changes: object):
+    fields = {
+        "config": "slipform/vit_b32_coco",
+        "model": clip,
+        "dataset": rows["train"],
+        "evaluation": "own",
+        "evaluation_dataset": rows["test"],
+        "batch_size": 4,
+        "mini_batch_size": 4,
+        "max_steps": 1,
+        "bf16": "false",
+        "dataloader_num_workers": 0,
+        "save_strategy": "no",
+        "use_cpu": "true",
+        "disable_tqdm": "true",
+        "output_dir": output,
+        **changes,
+    }
+    return read_recipe("slipform", [word for name, value in fields.items() for word in (f"--{name}", str(value))])
+
+
+class Quiet:
+    """The processes of a run that says nothing."""
+
+    is_main_process, num_processes = True, 1
+
+    def print(self, text: str) -> None:
+        pass
+
+    def wait_for_everyone(self) -> None:
+        pass
+
+
+def loaded(asked) -> tuple[datasets.Dataset, Session]:
+    session = Session(Quiet())
+    return program.load_rows(asked, session, program.prepare(asked, session).images), session
+
+
+def test_a_run_leaves_them_out_of_every_model_and_says_so_everywhere(rows, clip, tmp_path):
+    torch.set_num_threads(1)
+    folder = program.run(recipe(rows, clip, tmp_path / "run", controls="plain", max_steps=-1, num_train_epochs=1))
+    results = json.loads((folder / "results.json").read_text())
+    (overlap,) = results["overlap"]
+    assert overlap["policy"] == "exclude"
+    counts = ("training_rows", "overlapping_rows", "left_out_rows", "scored_images", "scored_images_in_training")
+    assert [overlap[name] for name in counts] == [16, 4, 4, 6, 4]
+    assert overlap["rows_by"] == {"name": 0, "file": 0, "pixels": 0, "look": 4}
+    said = "overlap: 4 of 16 training rows show 4 of the 6 images that are scored (4 by look;"
+    assert any(note.startswith(said) and note.endswith("they are left out") for note in results["notes"])
+    assert results["data"]["training"]["rows"] == 12
+    # one epoch of 12 rows, not 16, for the control and the method alike
+    assert {stage["name"]: stage["steps"] for stage in results["stages"]} == {"plain": 3, "Slipform": 3}
+    assert said in (folder / "report.md").read_text()
+    for card in (folder / "README.md", folder / "method" / "README.md"):
+        assert said in card.read_text().partition("## Training")[2]
+
+
+def test_refuse_names_counts_rows_and_how_to_fix_it(rows, clip):
+    with pytest.raises(ValueError) as caught:
+        loaded(recipe(rows, clip, overlap="refuse"))
+    error = str(caught.value)
+    assert "overlap: refuse: 4 of 16 training rows show 4 of the 6 images that are scored" in error
+    assert "column 'image', row 12 is own evaluation set, row 0 by its look" in error and "row 14" in error
+    assert "--overlap exclude" in error and "--overlap allow" in error
+
+
+def test_allow_trains_on_them_and_counts_them(rows, clip):
+    kept, session = loaded(recipe(rows, clip, overlap="allow"))
+    (facts,) = session.overlaps.values()
+    assert len(kept) == 16 and (facts["overlapping_rows"], facts["left_out_rows"]) == (4, 0)
+    assert session.notes[-1].endswith("they are trained on, as overlap: allow says")
+
+
+def test_without_overlap_that_is_said_too(rows, clip, tmp_path):
+    pairs(range(30, 34)).save_to_disk(tmp_path / "other")
+    kept, session = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "other"))
+    assert len(kept) == 16
+    assert session.notes[-1] == "overlap: none of 16 training rows shows one of the 4 images that are scored"
+
+
+def test_nothing_left_to_train_on_is_an_error(rows, clip, tmp_path):
+    pairs(range(16)).save_to_disk(tmp_path / "same")
+    with pytest.raises(ValueError, match=r"exclude: 16 of 16 training rows .*Nothing is left to train on"):
+        loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "same"))
+
+
+def test_another_policy_is_refused(rows, clip):
+    with pytest.raises(ValueError, match="overlap='warn': expected one of exclude, refuse, allow"):
+        recipe(rows, clip, overlap="warn")
+
+
+@pytest.mark.parametrize(
+    ("training", "scored", "refused"),
+    [
+        ("train", "train", True),
+        ("train", "train[:10%]", True),
+        ("train[:90%]", "train[50%:]", True),
+        ("train[:90%]", "train[90%:]", False),
+        ("train[:100]", "train[100:200]", False),
+        ("train+test", "test", True),
+        ("train", "all", True),
+        ("train", "test", False),
+    ],
+)
+def test_the_rows_of_training_are_not_scored(training, scored, refused):
+    config = ExperimentConfig(
+        objective="x:y",
+        method="m",
+        dataset="my-org/my-pairs",
+        batch_size=2,
+        dataset_split=training,
+        evaluation="own",
+        evaluation_split=scored,
+    )
+    told: list[str] = []
+    if not refused:
+        return check_own_split(config, told.append)
+    with pytest.raises(ValueError, match="evaluation: own: the rows of my-org/my-pairs .*are trained on") as caught:
+        check_own_split(config, told.append)
+    assert "--evaluation_split" in str(caught.value) and "--evaluation_dataset" in str(caught.value)
+    config.overlap = "allow"
+    check_own_split(config, told.append)
+    assert told[0].endswith("as overlap: allow says")
+    config.evaluation_dataset = "my-org/other-pairs"
+    check_own_split(config, told.append)
+    assert len(told) == 1
+
+
+def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):
+    """`save_to_disk` of one data set knows no splits: it is read whole whatever is asked for."""
+    same = recipe(rows, clip, evaluation_dataset=rows["train"], evaluation_split="test")
+    with pytest.raises(ValueError, match="are trained on .*as it holds one split"):
+        loaded(same)
+
+
+def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tmp_path):
+    _, session = loaded(recipe(rows, clip))
+    check_same_rows(tmp_path, session)
+    check_same_rows(tmp_path, loaded(recipe(rows, clip))[1])
+    pairs(range(10, 18)).save_to_disk(tmp_path / "more")
+    _, other = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "more"))
+    with pytest.raises(ValueError, match="was begun on other rows .*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"):
+        check_same_rows(tmp_path, other)
+
+
+def test_the_sandbox_keeps_all_its_rows_and_says_why(tmp_path):
+    words = ["--dataset_rows", "200", "--use_cpu", "true", "--disable_tqdm", "true", "--evaluation_items", "2"]
+    kept, session = loaded(read_recipe("slipform", words))
+    assert len(kept) == 200
+    assert session.notes[-1].startswith(
+        "overlap: the evaluation scores scenes of the sandbox alone, which are held out"
+    )
+    kept, session = loaded(read_recipe("clear_glass", words))
+    assert len(kept) == 200
+    assert session.notes[-1] == "overlap: none of 200 training rows shows one of the 500 images that are scored"
+
+
+def test_a_stream_is_compared_as_it_is_read_and_says_what_is_not(rows, clip, tmp_path):
+    (tmp_path / "stream").mkdir()
+    datasets.load_from_disk(rows["train"]).to_parquet(tmp_path / "stream" / "train.parquet")
+    pairs(range(14, 18)).save_to_disk(tmp_path / "test")  # the same files
+    fields = {"dataset": tmp_path / "stream", "evaluation_dataset": tmp_path / "test", "streaming": "true"}
+    kept, session = loaded(recipe(rows, clip, **fields))
+    assert len(list(kept)) == 14
+    assert "left out and counted as left_out_rows" in session.notes[-1]
+    assert session.notes[-1].endswith(
+        "other copies of a photograph, saved or resized anew, are not looked for in a stream"
+    )
+    kept, session = loaded(recipe(rows, clip, **fields, overlap="allow"))
+    assert len(list(kept)) == 16 and "the streamed rows are not compared" in session.notes[-1]
+
+
+def real(clip: Path, *words: str):
+    flags = ["--model", str(clip), "--max_steps", "1", "--use_cpu", "true", "--disable_tqdm", "true", *words]
+    return read_recipe("slipform/real", flags)
+
+
+@REAL
+def test_the_photographs_of_sugarcrepe_are_left_out_of_training_on_all(clip):
+    kept, session = loaded(real(clip, "--dataset_filter", ""))
+    assert len(kept) == 296 and not any(kept["in_sugarcrepe"])
+    (facts,) = session.overlaps.values()
+    assert (facts["left_out_rows"], facts["scored_images"], facts["rows_by"]["name"]) == (153, 153, 153)
+    kept, _ = loaded(real(clip))
+    assert len(kept) == 296
+
+
+@REAL
+def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
+    same = ["--dataset_filter", "in_sugarcrepe=true"]
+    for policy in ("exclude", "refuse"):
+        with pytest.raises(ValueError, match="153 of 153 training rows show 153 of the 153 images that are scored"):
+            loaded(real(clip, *same, "--overlap", policy))
+    torch.set_num_threads(1)
+    folder = program.run(real(clip, *same, "--overlap", "allow", "--output_dir", str(tmp_path / "run")))
+    assert yaml.safe_load((folder / "config.yaml").read_text())["overlap"] == "allow"
+    (overlap,) = json.loads((folder / "results.json").read_text())["overlap"]
+    assert (overlap["policy"], overlap["overlapping_rows"], overlap["left_out_rows"]) == ("allow", 153, 0)
+    said = "overlap: 153 of 153 training rows show 153 of the 153 images that are scored (153 by name;"
+    for name in ("report.md", "README.md", "method/README.md"):
+        assert said in (folder / name).read_text(), name
