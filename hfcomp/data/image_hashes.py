@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class HashStore:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is new; on a disk that is full or read-only it is said, and work goes on without."""
+        """Writes what is new; on a full or read-only disk that is reported, and work goes on without."""
         self._flushed = time.monotonic()
         if self.folder is None or not self._pending:
             return
@@ -312,10 +313,15 @@ def close_pairs(
     return tuple(np.concatenate([empty, *parts]) for parts in zip(*found, strict=True)) if found else (empty,) * 3
 
 
-if hasattr(np, "bitwise_count"):
-    _bit_count = np.bitwise_count
-else:  # numpy 1
-    _BITS = np.array([bin(number).count("1") for number in range(1 << 16)], dtype=np.uint8)
+@cache
+def _bits_of_quarters() -> NDArray[np.uint8]:
+    return np.array([number.bit_count() for number in range(1 << 16)], dtype=np.uint8)
 
-    def _bit_count(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        return _BITS[words.view(np.uint16)].reshape(*words.shape, 4).sum(axis=-1, dtype=np.uint8)
+
+def _count_by_table(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """The bits that are set in each word, for numpy 1."""
+    quarters = _bits_of_quarters()[words.view(np.uint16)]
+    return quarters.reshape(*words.shape, 4).sum(axis=-1, dtype=np.uint8)
+
+
+_bit_count = getattr(np, "bitwise_count", _count_by_table)

@@ -76,7 +76,7 @@ def without_scored_rows(
     key: dict[str, Any],
     progress: bool,
 ) -> Dataset | IterableDataset:
-    """The rows to train on, as `overlap` says; what was found is told and kept in the session for the report.
+    """The rows to train on, as `overlap` says; what was found is reported and kept in the session.
 
     Every process comes to the same: it depends on the images alone.
 

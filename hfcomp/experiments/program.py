@@ -107,7 +107,7 @@ def load_rows(recipe: Recipe, session: Session, scored: Sequence[ScoredImages], 
 
     Args:
         recipe: of the rows.
-        session: is told about them, and keeps what was found of scored images.
+        session: reports notes about them and keeps what was found of scored images.
         scored: the images of the evaluation.
         part: what lines about them begin with.
     """
