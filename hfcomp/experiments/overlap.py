@@ -76,16 +76,14 @@ def without_scored_rows(
     key: dict[str, Any],
     progress: bool,
 ) -> Dataset | IterableDataset:
-    """The rows to train on, as `overlap` says; what was found is reported and kept in the session.
-
-    Every process comes to the same: it depends on the images alone.
+    """The rows to train on, as `overlap` says; the same on every process, as it depends on the images alone.
 
     Args:
         rows: of training.
         scored: the images that the evaluation scores.
         config: of the experiment.
         session: receives what was found.
-        tell: receives it in words.
+        tell: receives it in words, before an error too.
         key: what tells these rows from other rows of the run.
         progress: whether to show bars.
 
@@ -99,13 +97,13 @@ def without_scored_rows(
         rows, note = _stream(rows, scored, config.overlap)
     else:
         found = find_overlap(rows, scored, progress=progress)
-        rows, note = _decided(rows, found, config.overlap)
-        facts |= _facts(found, config.overlap)
         if found.remark():
             tell(f"overlap: {found.remark()}")
+        rows, note = _decided(rows, found, config.overlap)
+        facts |= _facts(found, config.overlap)
+    name = _digest(json.dumps([_training_fields(config), key], sort_keys=True, default=str))
+    session.overlaps[name] = facts | {"note": note}
     tell(note)
-    facts["note"] = note
-    session.overlaps[_digest(json.dumps([_training_fields(config), key], sort_keys=True, default=str))] = facts
     return rows
 
 
