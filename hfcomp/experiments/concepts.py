@@ -50,7 +50,8 @@ def with_concepts(dataset: Dataset, spec: str, tell: Callable[[str], None]) -> D
 
 def _told(counts: ConceptCounts) -> str:
     left_out = ", ".join(f"{number:,} {reason}" for reason, number in sorted(counts.left_out.items()) if number)
+    unusable = f"; {counts.unusable:,} captions are too long or not valid Unicode" if counts.unusable else ""
     return (
         f"{counts.concepts:,} phrases of {counts.captions:,} captions; {counts.without_phrase:,} captions name no "
-        f"thing and are their own concept; left out: {left_out or 'no phrase'}"
+        f"thing and are their own concept; left out: {left_out or 'no phrase'}{unusable}"
     )

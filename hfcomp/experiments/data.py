@@ -14,6 +14,7 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.streamed_data import streamed_rows
+from hfcomp.negatives.caption_limits import caption_problem
 from hfcomp.negatives.caption_words import longest_text
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
@@ -156,8 +157,12 @@ def _with_keyword_negatives(
     dataset: Dataset, config: ExperimentConfig, seed: int, num_negatives: int, tell: Tell
 ) -> Dataset:
     """Replaces the negatives of a data set; its other columns that speak of the old ones go with them."""
+    captions = [caption or "" for caption in dataset["caption"]]
+    problems = {row: problem for row, caption in enumerate(captions) if (problem := caption_problem(caption))}
+    for row in problems:
+        captions[row] = ""
     columns = negative_columns(
-        [caption or "" for caption in dataset["caption"]],
+        captions,
         concepts=config.keyword_negatives,
         num_negatives=num_negatives,
         seed=seed,
@@ -176,6 +181,9 @@ def _with_keyword_negatives(
     others = sum(caption is not None for caption in dataset["caption"]) - made
     fate = "are left out" if config.keyword_captions_only else "take part without"
     tell(f"{made:,} captions have a keyword and got a negative; {others:,} {fate}")
+    if problems:
+        first = min(problems)
+        tell(f"in {len(problems):,} of these keywords are not looked for; the first is row {first}: {problems[first]}")
     return dataset.add_column("negative_image", [None] * len(dataset), feature=Image())
 
 

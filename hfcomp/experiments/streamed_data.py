@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.generation.text_negatives import cached_parser
+from hfcomp.negatives.caption_limits import caption_problem
 from hfcomp.negatives.concepts import concept_columns, noun_phrase_extractor
 
 Batch = dict[str, list[Any]]
@@ -146,5 +148,9 @@ class _Columns:
 
     def _concepts(self, captions: list[str | None]) -> Batch:
         texts = [caption or "" for caption in captions]
-        columns, _ = concept_columns(texts, noun_phrase_extractor(cached_parser(self.parser)), max_concepts=None)
+        extract = noun_phrase_extractor(cached_parser(self.parser))
+        columns, counts = concept_columns(texts, extract, max_concepts=None)
+        if counts.unusable:
+            problem = next(found for found in map(caption_problem, texts) if found)
+            warnings.warn(f"concept_parser: {counts.unusable} captions are not read, such as {problem}", stacklevel=1)
         return columns

@@ -14,7 +14,7 @@ from hfcomp.negatives.concepts import ConceptCounts, concept_columns, noun_phras
 
 # Names of counts begin so.
 CONCEPTS, LEFT_OUT = "concepts: ", "phrases left out: "
-WITHOUT = f"{CAPTION_COUNT}without a phrase"
+WITHOUT, UNUSABLE = f"{CAPTION_COUNT}without a phrase", f"{CAPTION_COUNT}too long or not valid Unicode"
 WRITTEN, CUT = f"{CONCEPTS}written", f"{CONCEPTS}cut by max_concepts"
 
 
@@ -37,6 +37,7 @@ def make_concepts(*, parser: str | None = None, max_concepts: int | None = None)
 def _on_first_row(counts: ConceptCounts) -> list[Counter[str]]:
     """Counts of a batch as a column of which the sum is taken."""
     named = Counter({WITHOUT: counts.without_phrase, WRITTEN: counts.concepts, CUT: counts.cut})
+    named[UNUSABLE] = counts.unusable
     named.update({f"{LEFT_OUT}{reason}": number for reason, number in counts.left_out.items()})
     found: list[Counter[str]] = [Counter() for _ in range(counts.captions)]
     if found:

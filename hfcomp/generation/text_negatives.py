@@ -15,6 +15,7 @@ from typing import Any
 from hfcomp.data.columns import nearest
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
 from hfcomp.generation.turns import Proposals, Row
+from hfcomp.negatives.caption_limits import caption_problem
 from hfcomp.negatives.caption_words import longest_text
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keyword_matching import MATCHINGS
@@ -40,7 +41,7 @@ Check = Callable[[Batch, Sequence[int], Sequence[str]], list[str | None]]
 
 
 def make_captions(*, which: str) -> Callable[[Batch], Batch]:
-    """The stage that brings the column `caption` to one text per row; rows without any are set aside.
+    """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
 
     Args:
         which: of a list of captions, `longest` (most tokens, see `longest_text`: Slipform, section 2.2) or `all`,
@@ -58,7 +59,7 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
             for text in found or [""]:
                 places.append(place)
                 texts.append(text)
-                reasons.append(None if text else NO_CAPTION)
+                reasons.append(caption_problem(text) if text else NO_CAPTION)
         columns = {name: [values[place] for place in places] for name, values in batch.items()}
         return columns | {"caption": texts, SET_ASIDE: reasons}
 

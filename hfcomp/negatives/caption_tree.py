@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection
-from functools import cache
+from functools import cache, cached_property
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING
@@ -103,12 +104,25 @@ class CaptionTree:
             for noun in self._children(verb, "dobj"):
                 if self.tags[verb + 1] not in DETERMINERS and self.start_of(noun) == verb + 1:
                     root = self.heads[verb - 1] == verb - 1
-                    self.heads[noun], self.labels[noun] = noun if root else self.heads[verb - 1], self.labels[verb - 1]
-                    self.heads[verb - 1], self.labels[verb - 1] = verb, "npadvmod"
-                    self.heads[verb], self.labels[verb] = noun, "amod"
+                    self._attach(noun, noun if root else self.heads[verb - 1], self.labels[verb - 1])
+                    self._attach(verb - 1, verb, "npadvmod")
+                    self._attach(verb, noun, "amod")
+
+    @cached_property
+    def _dependants(self) -> list[list[int]]:
+        """The words under each word, in order; a root is under itself."""
+        under: list[list[int]] = [[] for _ in self.heads]
+        for word, head in enumerate(self.heads):
+            under[head].append(word)
+        return under
+
+    def _attach(self, word: int, head: int, label: str) -> None:
+        self._dependants[self.heads[word]].remove(word)
+        insort(self._dependants[head], word)
+        self.heads[word], self.labels[word] = head, label
 
     def _children(self, head: int, *labels: str) -> list[int]:
-        return [word for word, other in enumerate(self.heads) if other == head != word and self.labels[word] in labels]
+        return [word for word in self._dependants[head] if word != head and self.labels[word] in labels]
 
     def base_form(self, word: int) -> str:
         """The dictionary form in small letters; the word itself where a parser gives none."""
@@ -200,8 +214,8 @@ class CaptionTree:
     def has_modifier(self, noun: int, labels: Collection[str], *, besides: Collection[str] = ()) -> bool:
         """Whether a word before a noun has one of these labels; some words do not count."""
         return any(
-            self.heads[word] == noun and self.labels[word] in labels and self.lower[word] not in besides
-            for word in range(noun)
+            word < noun and self.labels[word] in labels and self.lower[word] not in besides
+            for word in self._dependants[noun]
         )
 
     def is_denied(self, noun: int) -> bool:

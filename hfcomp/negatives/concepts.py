@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hfcomp.negatives.caption_limits import caption_problem
 from hfcomp.negatives.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
 from hfcomp.negatives.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
 from hfcomp.negatives.parsing import Parser
@@ -35,6 +36,8 @@ class ConceptCounts:
     Attributes:
         captions: Captions read.
         without_phrase: Captions that name no thing. Their list is empty, and the caption itself is the concept.
+        unusable: Captions that are too long or not valid Unicode (`hfcomp.negatives.caption_limits`). They are not
+            read; their list is empty too.
         concepts: Phrases in the columns.
         cut: Phrases over `max_concepts`.
         left_out: Phrases that are no concepts, by reason: `repeated` inside a caption, and those of the extractor.
@@ -45,6 +48,7 @@ class ConceptCounts:
     concepts: int = 0
     cut: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    unusable: int = 0
 
     def __add__(self, other: ConceptCounts) -> ConceptCounts:
         return ConceptCounts(
@@ -53,6 +57,7 @@ class ConceptCounts:
             self.concepts + other.concepts,
             self.cut + other.cut,
             self.left_out + other.left_out,
+            self.unusable + other.unusable,
         )
 
 
@@ -86,7 +91,8 @@ def concept_columns(
 
     Returns:
         `concepts`, a list of texts per row, and `concept_spans`, for each text a list of `[start, end)` in characters
-        of the caption; and what was counted. Both lists are empty for a caption without phrases.
+        of the caption; and what was counted. Both lists are empty for a caption without phrases
+        or one that is too long.
 
     Raises:
         TypeError: `captions` is one string.
@@ -99,24 +105,35 @@ def concept_columns(
         raise ValueError(f"max_concepts is {max_concepts}; expected 1 or more, or None to keep all.")
     columns: dict[str, list[Any]] = {"concepts": [], "concept_spans": []}
     counts = ConceptCounts()
-    found = list(extract(captions))
-    if len(found) != len(captions):
-        raise ValueError(
-            f"the extractor gave {len(found)} results for {len(captions)} captions; expected one for each."
-        )
+    found = _extracted(captions, extract)
     for row, (caption, one) in enumerate(zip(captions, found, strict=True)):
+        counts.captions += 1
+        if one is None:
+            columns["concepts"].append([])
+            columns["concept_spans"].append([])
+            counts.unusable += 1
+            continue
         _check(caption, one.phrases, row)
         distinct = {phrase.text.casefold(): phrase for phrase in reversed(one.phrases)}
         phrases = list(reversed(distinct.values()))
         kept = phrases[:max_concepts]
         columns["concepts"].append([phrase.text for phrase in kept])
         columns["concept_spans"].append([[list(span) for span in phrase.spans] for phrase in kept])
-        counts.captions += 1
         counts.without_phrase += not phrases
         counts.concepts += len(kept)
         counts.cut += len(phrases) - len(kept)
         counts.left_out += one.left_out + Counter({REPEATED: len(one.phrases) - len(phrases)})
     return columns, counts
+
+
+def _extracted(captions: Sequence[str], extract: Extractor) -> list[Extracted | None]:
+    """What an extractor found in each caption; None for those that it cannot read."""
+    usable = [row for row, caption in enumerate(captions) if caption_problem(caption) is None]
+    found = list(extract([captions[row] for row in usable]))
+    if len(found) != len(usable):
+        raise ValueError(f"the extractor gave {len(found)} results for {len(usable)} captions; expected one for each.")
+    of_row = dict(zip(usable, found, strict=True))
+    return [of_row.get(row) for row in range(len(captions))]
 
 
 def _check(caption: str, phrases: Sequence[NounPhrase], row: int) -> None:

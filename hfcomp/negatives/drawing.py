@@ -6,6 +6,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+MOST_FAILURES = 200
+"""Candidates of one sort that may fail in a row, before the sort is taken for one without any that can be made."""
+
 Candidate = TypeVar("Candidate")
 Result = TypeVar("Result")
 
@@ -19,7 +22,7 @@ def draw_by_sort(
     """Draws a sort uniformly among those with a candidate left, then one of its candidates, until enough are made.
 
     A candidate is drawn once. Where `make` gives None the next candidate of the same sort is drawn, so that a sort is
-    as likely as any other whatever share of its candidates can be made.
+    as likely as any other whatever share of its candidates can be made; after `MOST_FAILURES` the sort drops out.
 
     Args:
         candidates: Candidates of each sort; the order of both counts.
@@ -34,11 +37,12 @@ def draw_by_sort(
     results: list[Result] = []
     while left and len(results) < number:
         sort = rng.choice(list(left))
-        result = None
-        while result is None and left[sort]:
+        result, failures = None, 0
+        while result is None and left[sort] and failures < MOST_FAILURES:
             result = make(sort, left[sort].pop(rng.randrange(len(left[sort]))))
+            failures += result is None
         if result is not None:
             results.append(result)
-        if not left[sort]:
+        if result is None or not left[sort]:
             del left[sort]
     return results

@@ -16,7 +16,8 @@ SAME_SENTENCE, DUPLICATE, SAME_WORDS = "same_sentence", "duplicate", "same_words
 FALSE_NEGATIVE, GRAMMAR = "false_negative", "grammar"
 
 _PUNCTUATION = string.punctuation + "“”‘’„«»…–—"
-_FINAL = re.compile(r"[\s.,;:!?…]+\Z")
+# Stripped rather than matched: a pattern for the end is tried at each dot of a row of dots in the middle.
+_FINAL = " .,;:!?…"
 _AN = re.compile(r"\ban\b")
 
 
@@ -60,7 +61,7 @@ def is_false_negative(true_score: np.ndarray, negative_score: np.ndarray, *, mar
 def folded_sentence(text: str) -> str:
     """A text without what makes no other sentence of it; see `is_same_sentence`."""
     folded = " ".join(unicodedata.normalize("NFC", text).casefold().split())
-    return _AN.sub("a", _FINAL.sub("", folded))
+    return _AN.sub("a", folded.rstrip(_FINAL))
 
 
 def _words(text: str) -> Counter[str]:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hfcomp.negatives.caption_limits import check_caption
 from hfcomp.negatives.caption_words import MASS_NOUNS, POSTURES, SHADES
 from hfcomp.negatives.drawing import draw_by_sort
 from hfcomp.negatives.filters import folded_sentence
@@ -42,6 +43,7 @@ Edit = tuple[tuple[Span, ...], tuple[str, ...]]
 RULES = ("coordination", "converse", "prefix", "synonym", "adjectives", "contraction")
 _PICTURE_PREFIXES = {"photo": "a photo of", "picture": "a picture of", "image": "an image of"}
 _OPENINGS = ((), *(tuple(prefix.split()) for prefix in _PICTURE_PREFIXES.values()), ("there", "is"), ("there", "are"))
+_LONGEST_OPENING = max(map(len, _OPENINGS))
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,14 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
         none if no rule applies.
 
     Raises:
-        ValueError: A rule is not known, none is given, or `num_positives` is below 1.
+        ValueError: A rule is not known, none is given, or `num_positives` is below 1, or the caption is too long
+            (`hfcomp.negatives.caption_limits`).
     """
     if isinstance(rules, str) or not rules or not set(rules) <= set(RULES):
         raise ValueError(f"rules is {rules!r}; expected a sequence with some of {', '.join(RULES)}.")
     if num_positives < 1:
         raise ValueError(f"num_positives is {num_positives}; expected 1 or more.")
+    check_caption(doc.text)
     edits = {rule: list(_EDITS[rule](doc)) for rule in RULES if rule in rules}
     seen = {folded_sentence(doc.text)}
     is_shouted = has_no_small_letters(doc.text)
@@ -102,9 +106,13 @@ def _span(doc: Doc, start: int, end: int) -> Span:
     return doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
 
 
-def _exchange(doc: Doc, first: Span, second: Span, *, is_name: bool = False) -> Edit:
-    moved = without_capital_of_place(doc.text, first, is_name=is_name)
-    return (first, second), (doc.text[second[0] : second[1]], moved)
+def _exchange(doc: Doc, first: Span, second: Span) -> Edit:
+    """The edit by which two runs of tokens, each `[start, end)`, change places."""
+    spans = _span(doc, *first), _span(doc, *second)
+    moved = doc[slice(*first)].text
+    if first[0] <= _first_word(doc):
+        moved = without_capital_of_place(doc.text, spans[0])
+    return spans, (doc[slice(*second)].text, moved)
 
 
 def _first_word(doc: Doc) -> int:
@@ -115,6 +123,12 @@ def _first_word(doc: Doc) -> int:
 def _ends_at(doc: Doc, place: int) -> bool:
     """Whether nothing but full stops and spaces stands from a token on."""
     return all(token.pos_ == "SPACE" or token.text in (".", "!") for token in doc[place:])
+
+
+def _last_word(doc: Doc) -> int:
+    """Index behind the last token that is neither a full stop nor a space."""
+    words = (token.i for token in reversed(doc) if token.pos_ != "SPACE" and token.text not in (".", "!"))
+    return next(words, -1) + 1
 
 
 def _coordination(doc: Doc) -> Iterator[Edit]:
@@ -133,7 +147,7 @@ def _coordination(doc: Doc) -> Iterator[Edit]:
         with_determiner = [chunk[0].tag_ == "DT" for chunk in (first, second)]
         if all(with_determiner):
             if _opens_caption(doc, first.start) and _is_end_or_plural_verb(doc, second.end):
-                yield _exchange(doc, _span(doc, first.start, first.end), _span(doc, second.start, second.end))
+                yield _exchange(doc, (first.start, first.end), (second.start, second.end))
         elif not with_determiner[1] and len(second) == 1 and len(first) == 1 + with_determiner[0]:
             yield from _nouns_under_one_determiner(doc, first.root, second.root, has_determiner=with_determiner[0])
 
@@ -147,7 +161,7 @@ def _is_closed(doc: Doc, start: int, end: int) -> bool:
 
 def _opens_caption(doc: Doc, place: int) -> bool:
     start = _first_word(doc)
-    return tuple(token.lower_ for token in doc[start:place]) in _OPENINGS
+    return place - start <= _LONGEST_OPENING and tuple(token.lower_ for token in doc[start:place]) in _OPENINGS
 
 
 def _is_end_or_plural_verb(doc: Doc, place: int) -> bool:
@@ -166,7 +180,7 @@ def _nouns_under_one_determiner(doc: Doc, first: Token, second: Token, *, has_de
     behind = doc[second.i + 1] if second.i + 1 < len(doc) else None
     shared = behind is not None and has_determiner and base_form(behind) in POSTURES and behind.tag_ == "VBG"
     if shared or _is_end_or_plural_verb(doc, second.i + 1):
-        yield _exchange(doc, _span(doc, first.i, first.i + 1), _span(doc, second.i, second.i + 1))
+        yield _exchange(doc, (first.i, first.i + 1), (second.i, second.i + 1))
 
 
 def _converse(doc: Doc) -> Iterator[Edit]:
@@ -201,7 +215,7 @@ def _is_background(doc: Doc, place: int) -> bool:
 def _prefix(doc: Doc) -> Iterator[Edit]:
     start = _first_word(doc)
     words = tuple(token.lower_ for token in doc[start : start + 4])
-    if len(words) < 2 or any(token.text in ".!?:" for token in doc[start:] if not _ends_at(doc, token.i)):
+    if len(words) < 2 or any(token.text in ".!?:" for token in doc[start : max(start, _last_word(doc))]):
         return
     if words[0] in ("a", "an") and words[1] in _PICTURE_PREFIXES and words[2:3] == ("of",):
         yield from (
@@ -280,7 +294,7 @@ def _adjectives(doc: Doc) -> Iterator[Edit]:
             continue
         pictured = any(names_the_picture(token) for token in doc[noun.i : noun.i + 2])
         if not pictured and first.lower_ != second.lower_ and not {first.lower_, second.lower_} & SHADES:
-            yield _exchange(doc, _span(doc, first.i, first.i + 1), _span(doc, second.i, second.i + 1))
+            yield _exchange(doc, (first.i, first.i + 1), (second.i, second.i + 1))
 
 
 def _contraction(doc: Doc) -> Iterator[Edit]:

@@ -29,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hfcomp.negatives.caption_limits import check_caption
 from hfcomp.negatives.keyword_matching import (
     PAPER,
     KeywordMatch,
@@ -91,8 +92,10 @@ def keyword_negatives(
         no more, none if it holds no keyword.
 
     Raises:
-        ValueError: A concept is not known, none is given, or `num_negatives` is below 1.
+        ValueError: A concept is not known, none is given, or `num_negatives` is below 1, or the caption is too long
+            (`hfcomp.negatives.caption_limits`).
     """
+    check_caption(caption)
     return _drawn(caption, _asked(concepts, num_negatives, matching, table), num_negatives, seed)
 
 
@@ -214,7 +217,8 @@ def negative_columns(
 
     Raises:
         TypeError: A caption is not a string; names the row.
-        ValueError: A concept is not known, none is given, or `num_negatives` is below 1.
+        ValueError: A concept is not known, none is given, or `num_negatives` is below 1, or a caption is too long
+            (`hfcomp.negatives.caption_limits`); names the row.
     """
     if isinstance(captions, str):
         raise TypeError(f"captions is the one string {captions!r}; expected a sequence of captions.")
@@ -223,5 +227,6 @@ def negative_columns(
     for row, caption in enumerate(captions):
         if not isinstance(caption, str):
             raise TypeError(f"the caption in row {row} is a {type(caption).__name__}; expected a string.")
+        check_caption(caption, f"the caption in row {row}")
         rows.append(_drawn(caption, asked, num_negatives, seed))
     return as_columns(rows, num_negatives)

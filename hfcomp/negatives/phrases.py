@@ -8,7 +8,6 @@ one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -33,6 +32,8 @@ FINITE_TAGS = ("VBZ", "VBP", "VBD", "MD")
 _GLUE = frozenset("-'’/_&–—+@#")
 # "carriage.on": a space is missing, and the tokeniser saw one word.
 _RUN_TOGETHER = re.compile(r"\w[.,;:!?]+[^\W\d]")
+# A noun further from its adjective is not looked for.
+_LONGEST_RUN = 32
 _NOT_MAIN_VERBS = word_set("be can could do get have let may might must seem shall should will would")
 
 
@@ -61,8 +62,7 @@ class Part:
     @cached_property
     def text(self) -> str:
         """The words as the caption has them."""
-        start, end = self.span
-        return self.doc.text[start:end]
+        return self.doc[self.start : self.end].text
 
     @cached_property
     def lemma(self) -> str:
@@ -89,9 +89,9 @@ def _is_whole(doc: Doc, start: int, end: int) -> bool:
     """Whether the tokens stand apart from what is before and behind: no "shirt" of "t-shirt", no "dog" of "dog's"."""
     if any(_RUN_TOGETHER.search(token.text) for token in doc[start:end]):
         return False
-    first, last = doc[start], doc[end - 1]
-    before = doc.text[: first.idx][-1:]
-    behind = doc.text[last.idx + len(last) :][:1]
+    # By neighbours: the whole text, put together again for each part, would take its length times their number.
+    before = doc[start - 1].text_with_ws[-1:] if start else ""
+    behind = doc[end - 1].whitespace_ or (doc[end].text[:1] if end < len(doc) else "")
     return not any(sign.isalnum() or sign in _GLUE for sign in (before, behind) if sign)
 
 
@@ -191,10 +191,13 @@ def adjectives(doc: Doc) -> list[Part]:
 
 
 def described_noun(adjective: Part) -> Token | None:
-    """The last noun of the run that an adjective stands before ("red" of "a red and white fire hydrant"), or None."""
+    """The last noun of the run that an adjective stands before ("red" of "a red and white fire hydrant"), or None.
+
+    None too where more than 32 words stand between.
+    """
     doc = adjective.doc
-    place = adjective.end
-    while place < len(doc) and (doc[place].pos_ in ("ADJ", "CCONJ") or doc[place].text in (",", "-")):
+    place, furthest = adjective.end, min(len(doc), adjective.end + _LONGEST_RUN)
+    while place < furthest and (doc[place].pos_ in ("ADJ", "CCONJ") or doc[place].text in (",", "-")):
         place += 1
     end = _end_of_compound(doc, place) if place < len(doc) else place
     return doc[end - 1] if end > place else None
@@ -238,8 +241,3 @@ def with_auxiliaries(verb: Part) -> Part:
     while verb.doc[start].pos_ == "ADV":
         start += 1
     return Part(verb.doc, start, verb.end, verb.head)
-
-
-def tokens_between(first: Part, second: Part) -> Iterator[Token]:
-    """The tokens behind the first part and before the second."""
-    return (first.doc[place] for place in range(first.end, second.start))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,10 @@ from hfcomp.negatives.rule_tags import BE, UNIVERSAL, penn_tags
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
+# A word of a sentence can attach to any word before it, and a run of signs without a space is peeled sign by sign:
+# both cost the square of the length. Longer ones are cut, which no caption of prose reaches.
+_LONGEST_SENTENCE = 128
+_LONG_RUN = re.compile(r"\S{200}(?=\S)")
 _PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone", "everything"})
 
 
@@ -36,9 +41,9 @@ class RuleParser:
         """Parses one caption."""
         from spacy.tokens import Doc
 
-        empty = self._tokenizer.make_doc(caption)
-        words = [token.text for token in empty]
-        spaces = [bool(token.whitespace_) for token in empty]
+        tokens = [token for piece in _pieces(caption) for token in self._tokenizer.make_doc(piece)]
+        words = [token.text for token in tokens]
+        spaces = [bool(token.whitespace_) for token in tokens]
         annotations: dict[str, Any] = _parse_words(words)
         return Doc(self._tokenizer.vocab, words=words, spaces=spaces, **annotations)
 
@@ -52,15 +57,26 @@ class RuleParser:
         return (self.parse_one(caption) for caption in captions)
 
 
+def _pieces(caption: str) -> Iterator[str]:
+    """The caption itself, or where it holds a longer run without a space, pieces of it of which none does."""
+    start = end = 0
+    for found in _LONG_RUN.finditer(caption):
+        start, end = end, found.end()
+        yield caption[start:end]
+    if end < len(caption) or not caption:
+        yield caption[end:]
+
+
 def _sentences(words: list[str]) -> Iterator[list[int]]:
-    """Indices of the words of each sentence, without white space; a sentence ends with its marks."""
+    """Indices of the words of each sentence, without white space; a sentence ends with its marks, or is cut."""
     sentence: list[int] = []
     ended = False
     for i, word in enumerate(words):
         if word.isspace():
             continue
         mark = word[0] in ".!?" and len(word.strip(".!?")) == 0 and set(word) != {"."} or word == "."
-        if ended and not mark and any(ch.isalnum() for ch in word):
+        starts = ended and not mark and any(ch.isalnum() for ch in word)
+        if starts or len(sentence) == _LONGEST_SENTENCE:
             yield sentence
             sentence, ended = [], False
         sentence.append(i)
@@ -81,10 +97,13 @@ def _parse_words(words: list[str]) -> dict[str, list]:
         for k, i in enumerate(sentence):
             tags[i], pos[i], deps[i] = found[k], universal[k], arcs.labels[k]
             heads[i] = sentence[arcs.heads[k]]
+    before = -1
     for i, word in enumerate(words):
         if word.isspace():
-            heads[i] = next((j for j in range(i - 1, -1, -1) if not words[j].isspace()), i)
+            heads[i] = before if before >= 0 else i
             deps[i] = "dep"
+        else:
+            before = i
     first = next((i for i, word in enumerate(words) if not word.isspace()), 0)
     for i in range(first):
         heads[i] = first

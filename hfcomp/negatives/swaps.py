@@ -38,11 +38,12 @@ being white, too), and errors of the parser. Filters by likelihood and by the mo
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from hfcomp.negatives.caption_limits import check_caption
 from hfcomp.negatives.caption_words import (
     COLORS,
     MASS_NOUNS,
@@ -68,7 +69,6 @@ from hfcomp.negatives.phrases import (
     names_the_picture,
     noun_phrases,
     nouns,
-    tokens_between,
     verbs,
     with_auxiliaries,
 )
@@ -88,6 +88,8 @@ _KINDS = {
 }
 _LIST_CLASSES = frozenset((*NOUN_CLASSES, "DET", "ADJ", "NUM", "PUNCT", "CCONJ", "PRON", "SPACE"))
 _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
+# Parts change places with one of the next so many of their sort: pairs of all would grow with the square of a caption.
+_MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
 # "that is also sitting right next to": what is longer is no symmetric relation, and need not be read on
 _MOST_WORDS_OF_A_RELATION = 10
@@ -99,7 +101,8 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
     """Draws hard negatives of one caption by letting two of its parts change places.
 
     The sort of swap is drawn first, uniformly among those the caption allows, then the pair, so that the many pairs of
-    nouns do not crowd out the few of verbs. No pair is drawn twice. Caption, its parse, seed and `swaps` decide the
+    nouns do not crowd out the few of verbs. A part changes places with one of the 64 next of its sort, which is any of
+    them in all but very long captions. No pair is drawn twice. Caption, its parse, seed and `swaps` decide the
     result; fewer negatives are the first of more.
 
     Args:
@@ -115,9 +118,11 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
         `replacement` the second, which now stands there, both as the caption writes them.
 
     Raises:
-        ValueError: A sort of swap is not known, none is given, or `num_negatives` is below 1.
+        ValueError: A sort of swap is not known, none is given, `num_negatives` is below 1, or the caption is too long
+            (`hfcomp.negatives.caption_limits`).
     """
     _check_request(swaps, num_negatives)
+    check_caption(doc.text)
     pairs = {swap: list(_PAIRS[swap](doc)) for swap in SWAPS if swap in swaps}
     seen = {folded_sentence(doc.text)}
 
@@ -167,13 +172,26 @@ def _may_be_one(first: Part, second: Part) -> bool:
     return one == other or other in MAY_BE_ONE.get(one, ()) or first.text.casefold() == second.text.casefold()
 
 
-def _order_matters(first: Part, second: Part) -> bool:
+def _pairs(parts: Iterable[Part]) -> Iterator[Pair]:
+    """Each part with the next `_MOST_NEIGHBOURS`, as `combinations` orders them."""
+    some = list(parts)
+    for place, first in enumerate(some):
+        yield from ((first, second) for second in some[place + 1 : place + 1 + _MOST_NEIGHBOURS])
+
+
+def _telling(doc: Doc) -> list[int]:
+    """Places of the words that can say how two things stand to each other, in order."""
+    return [token.i for token in doc if token.pos_ not in _LIST_CLASSES]
+
+
+def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
     """Whether "X ... Y" says something else than "Y ... X", by what stands between two noun phrases.
 
     Other things between them do not count: in "a plate with an orange and a fork" only "with" does.
     """
-    telling = (token for token in tokens_between(first, second) if token.pos_ not in _LIST_CLASSES)
-    rest = list(islice(telling, _MOST_WORDS_OF_A_RELATION))
+    start = bisect_left(telling, first.end)
+    between = telling[start : start + _MOST_WORDS_OF_A_RELATION]
+    rest = [first.doc[place] for place in between if place < second.start]
     # "a cat that is sitting right next to a dog" says of two things only that they are close
     while rest and rest[0].pos_ in ("AUX", "ADV") and tuple(token.lower_ for token in rest) not in SYMMETRIC_RELATIONS:
         rest = rest[1:]
@@ -219,9 +237,11 @@ def _is_hyphen_or_participle(token: Token) -> bool:
     return token.text == "-" or (token.pos_ == "VERB" and token.tag_ in _PARTICIPLES and token.dep_ == "amod")
 
 
-def _phrase_around(part: Part, phrases: Iterable[Part]) -> Part:
-    """The noun phrase that holds a part; the part itself if no phrase does."""
-    return next((one for one in phrases if one.start <= part.start and part.end <= one.end), part)
+def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part, Part]:
+    """The noun phrase that holds each part; the part itself if no phrase does."""
+    of_word = {place: phrase for phrase in phrases for place in range(phrase.start, phrase.end)}
+    around = {part: of_word.get(part.start, part) for part in parts}
+    return {part: phrase if part.end <= phrase.end else part for part, phrase in around.items()}
 
 
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
@@ -233,16 +253,16 @@ def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
 
 
 def _noun_pairs(doc: Doc) -> Iterable[Pair]:
-    phrases = noun_phrases(doc)
-    around = {part: _phrase_around(part, phrases) for part in nouns(doc)}
+    around, telling = _phrases_around(nouns(doc), noun_phrases(doc)), _telling(doc)
     determiners = {part: _determiner(part) for part in around}
-    for first, second in combinations(around, 2):
+    rests = {part: _rest_of_phrase(phrase, part) for part, phrase in around.items()}
+    for first, second in _pairs(around):
         one, other = around[first], around[second]
         if first.tag != second.tag or one is other or _may_be_one(first, second):
             continue
         if not _determiners_fit(first, determiners[first], second, determiners[second]):
             continue
-        if _order_matters(one, other) or _rest_of_phrase(one, first) != _rest_of_phrase(other, second):
+        if _order_matters(one, other, telling) or rests[first] != rests[second]:
             yield first, second
 
 
@@ -258,10 +278,9 @@ def _determiners_fit(first: Part, before_first: str | None, second: Part, before
 
 
 def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
-    phrases = noun_phrases(doc)
     described = {part: described_noun(part) for part in adjectives(doc)}
-    around = {part: _phrase_around(part, phrases) for part in described}
-    for first, second in combinations(described, 2):
+    around, telling = _phrases_around(described, noun_phrases(doc)), _telling(doc)
+    for first, second in _pairs(described):
         one, other = described[first], described[second]
         if one is None or other is None or one.i == other.i or _may_be_one(first, second):
             continue
@@ -269,7 +288,7 @@ def _adjective_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if not _fits_beside(first, second, one) or not _fits_beside(second, first, other):
             continue
-        if base_form(one) != base_form(other) or _order_matters(around[first], around[second]):
+        if base_form(one) != base_form(other) or _order_matters(around[first], around[second], telling):
             yield first, second
 
 
@@ -298,9 +317,11 @@ def _reaches(token: Token, adjective: Part) -> bool:
 
 
 def _phrase_pairs(doc: Doc) -> Iterable[Pair]:
-    phrases = [(part, (_number(part), _is_bare(part))) for part in noun_phrases(doc)]
-    for (first, form), (second, other) in combinations(phrases, 2):
-        if form == other and not _may_be_one(first, second) and _order_matters(first, second):
+    forms = {part: (_number(part), _is_bare(part)) for part in noun_phrases(doc)}
+    telling = _telling(doc)
+    for first, second in _pairs(forms):
+        alike = forms[first] == forms[second] and not _may_be_one(first, second)
+        if alike and _order_matters(first, second, telling):
             yield first, second
 
 
@@ -323,19 +344,26 @@ def _number(phrase: Part) -> str:
 def _verb_pairs(doc: Doc) -> Iterable[Pair]:
     found = verbs(doc)
     frames = {part: _frame(part) for part in found}
-    for first, second in combinations(found, 2):
-        between = list(tokens_between(first, second))
-        if _may_be_one(first, second) or not any(token.pos_ in NOUN_CLASSES for token in between):
+    things = [token.i for token in doc if token.pos_ in NOUN_CLASSES]
+    joints = [token.i for token in doc if token.pos_ in ("CCONJ", "SCONJ")]
+    for first, second in _pairs(found):
+        if _may_be_one(first, second) or not _any_between(things, first, second):
             continue
         if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
             continue
         # "sitting at a table smiling": where one says nothing but itself, both are true of one subject in any order
-        joined = any(token.pos_ in ("CCONJ", "SCONJ") for token in between)
+        joined = _any_between(joints, first, second)
         if "nothing" in (frames[first], frames[second]) and not (_has_own_subject(second) and joined):
             continue
         pair = _of_one_form(first, second)
         if pair is not None:
             yield pair
+
+
+def _any_between(places: Sequence[int], first: Part, second: Part) -> bool:
+    """Whether one of some places, in order, is behind the first part and before the second."""
+    following = bisect_left(places, first.end)
+    return following < len(places) and places[following] < second.start
 
 
 def _frame(verb: Part) -> str:
