@@ -222,6 +222,16 @@ def test_every_model_and_processor_is_loaded_without_code_of_its_author():
     assert "trust_remote_code" not in inspect.signature(load_dataset).parameters
 
 
+def test_images_are_opened_in_one_place():
+    """Pillow starts Ghostscript for a PostScript file unless it is told which formats to open."""
+    places = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Image.open", "PIL.Image.open"):
+                places.append((str(path.relative_to(PACKAGE)), any(one.arg == "formats" for one in node.keywords)))
+    assert places == [("data/images.py", True)]
+
+
 def test_no_file_is_called_utils():
     folders = ("hfcomp", "recipes", "tests", "dataset_builders", "benchmarks_perf")
     assert not [path for folder in folders for path in (ROOT / folder).rglob("utils.py")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -16,6 +17,7 @@ from hfcomp.data.concept_tokens import Concept, concept_id, tokens_of, with_span
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
+from hfcomp.data.urls import UrlAccess
 
 
 class CompositionalCollator:
@@ -28,6 +30,7 @@ class CompositionalCollator:
         negative_image: whether `negative_image` is read. A row without one takes part with its texts.
         max_concepts: concepts per image, 0 reads none; further ones are cut and counted.
         max_image_pixels: an image with more, as it is or while it is resized, is refused.
+        urls: that images named by URLs are fetched, and within which limits; by default they are refused.
         concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
             its own. One of which truncation or the tokenizer leaves no token is left out, one that truncation shortens
             keeps the rest; both are counted as shortened.
@@ -53,6 +56,7 @@ class CompositionalCollator:
         negative_image: bool = False,
         max_concepts: int = 0,
         max_image_pixels: int = MAX_IMAGE_PIXELS,
+        urls: UrlAccess | None = None,
         concept_tokens: bool = False,
     ) -> None:
         self.tokenizer = TextTokenizer.from_processor(processor, config)
@@ -60,7 +64,7 @@ class CompositionalCollator:
         self.num_negatives = num_negatives
         self.negative_image = negative_image
         self.max_concepts = max_concepts
-        self.max_image_pixels = max_image_pixels
+        self._decode = partial(decode_image, max_pixels=max_image_pixels, urls=urls)
         self.concept_tokens = concept_tokens
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -69,13 +73,11 @@ class CompositionalCollator:
         batch: dict[str, Any] = {"row": torch.tensor(names, dtype=torch.long)}
         if LEFT_OUT in rows[0]:
             batch[LEFT_OUT] = torch.tensor([row[LEFT_OUT] for row in rows], dtype=torch.long)
-        batch |= self._images(rows, names)
-        batch |= self._texts(rows, names)
-        return batch
+        return batch | self._images(rows, names) | self._texts(rows, names)
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]
-        images = [self._decode(row["image"], place) for row, place in zip(rows, where, strict=True)]
+        images = [self._decode(row["image"], where=place) for row, place in zip(rows, where, strict=True)]
         tiny = torch.tensor([is_tiny(image) for image in images], dtype=torch.long)
         batch: dict[str, Any] = {}
         if self.negative_image:
@@ -83,13 +85,10 @@ class CompositionalCollator:
             for index, (row, name) in enumerate(zip(rows, names, strict=True)):
                 if exists[index]:
                     where.append(f"column 'negative_image', row {name}")
-                    images.append(self._decode(row["negative_image"], where[-1]))
+                    images.append(self._decode(row["negative_image"], where=where[-1]))
                     tiny[index] += is_tiny(images[-1])
             batch["negative_image_mask"] = torch.tensor(exists)
         return {"tiny": tiny, **batch, "pixels": PixelBatch(self.transform(images, where=where))}
-
-    def _decode(self, value: Any, where: str) -> Any:
-        return decode_image(value, where=where, max_pixels=self.max_image_pixels)
 
     def _texts(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         captions = [_caption(row.get("caption"), name) for row, name in zip(rows, names, strict=True)]

@@ -7,13 +7,19 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named
+
+IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+"""The formats that are read, whatever a file's name says; AVIF where this Pillow has it. JPEG covers the MPO files of
+phones. The others that Pillow knows are refused: PostScript would start Ghostscript, and readers of rare formats are
+little tested."""
 MAX_IMAGE_PIXELS = 178_956_970
 """Largest image, width times height, that is decoded or made by a resize: where Pillow refuses by default (it warns at
 half of it), so whatever opens elsewhere opens here. As RGB it is 512 MiB."""
@@ -44,14 +50,16 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def decode_image(value: Any, *, where: str = "image", max_pixels: int = MAX_IMAGE_PIXELS) -> Image.Image:
+def decode_image(
+    value: Any, *, where: str = "image", max_pixels: int = MAX_IMAGE_PIXELS, urls: UrlAccess | None = None
+) -> Image.Image:
     """Turns whatever a data set's row holds for an image into a new 8-bit RGB image, or says why it cannot.
 
     | `value` | read as |
     |---|---|
     | `{"bytes": ..., "path": ...}` | the bytes, else the file at `path` (an Image column with `decode=False`) |
     | `PIL.Image.Image` | itself, at its current frame; it is never changed |
-    | `str`, `Path` | a file; with `://` in it, whatever fsspec opens (`zip://a.jpg::set.zip`, `hf://...`) |
+    | `str`, `Path` | a file, a member of an archive (`zip://a.jpg::set.zip`), or a URL where they are allowed |
     | `bytes`, `bytearray`, `memoryview` | an encoded file |
     | numpy array, bool, uint8 or uint16 | `[H, W]` or `[H, W, C]`, C = 1, 2 (grey and alpha), 3, 4 (RGB and alpha) |
 
@@ -68,6 +76,7 @@ def decode_image(value: Any, *, where: str = "image", max_pixels: int = MAX_IMAG
     | EXIF orientation | turned upright; a damaged EXIF block counts as upright |
     | animation, multi-page | the first frame |
     | 1 pixel wide or high | used (see `is_tiny`) |
+    | a format that is none of `IMAGE_FORMATS` | refused by its name, without a look inside |
     | over `max_pixels` | refused from the header, before any pixel is decoded |
     | truncated or corrupt | refused (truncated ones pass if you set `PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True`) |
 
@@ -75,15 +84,18 @@ def decode_image(value: Any, *, where: str = "image", max_pixels: int = MAX_IMAG
         value: What the row holds.
         where: Named first in every error, such as `"column 'image', row 17"`.
         max_pixels: Largest width times height. Pillow's own `MAX_IMAGE_PIXELS` has no say.
+        urls: That URLs are fetched, and within which limits; by default as `hfcomp.data.urls.set_url_access` was
+            told; if it was not, none is.
 
     Returns:
         A new image of mode RGB that holds all its pixels and no metadata.
 
     Raises:
-        ValueError: The value is empty, too large, truncated, corrupt, or has no known range.
+        ValueError: The value is empty, too large, truncated, corrupt, or has no known range; it is of a format that is
+            not read, or a URL that is not allowed.
         TypeError: The value is of a kind that no row of the table above covers.
         FileNotFoundError: There is no file at the path.
-        OSError: The file is there but cannot be read (a folder, or no permission).
+        OSError: The file is there but cannot be read (a folder, or no permission), or a URL failed.
     """
     if isinstance(value, Mapping):
         value, path = _bytes_or_path(value, where)
@@ -92,7 +104,7 @@ def decode_image(value: Any, *, where: str = "image", max_pixels: int = MAX_IMAG
     if value is None:
         raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or fill it in.")
     if isinstance(value, (str, os.PathLike)):
-        with _open_file(value, where) as stream:
+        with _open_file(value, where, urls or current_access()) as stream:
             return _decode(stream, f"{where} (file {os.fspath(value)!r})", max_pixels)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _decode(BytesIO(value), f"{where} (file {path!r})" if path else where, max_pixels)
@@ -125,16 +137,40 @@ def _bytes_or_path(value: Mapping[str, Any], where: str) -> tuple[Any, str | Non
     return (path, None) if content is None else (content, os.fspath(path) if path else None)
 
 
-def _open_file(path: str | os.PathLike[str], where: str) -> BinaryIO:
-    name = os.fspath(path)
-    try:
-        if "://" in name:
-            import fsspec
+def open_image(stream: BinaryIO) -> Image.Image:
+    """`PIL.Image.open` for `IMAGE_FORMATS` only: the one place where encoded images are opened.
 
-            # Read whole: Pillow seeks, which is slow in an archive and, over a network, a request each time.
-            with fsspec.open(name, "rb") as file:
-                return BytesIO(file.read())
-        return Path(name).open("rb")
+    Raises:
+        UnidentifiedImageError: The bytes are of no such format.
+    """
+    return Image.open(stream, formats=_formats())
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in IMAGE_FORMATS if name in Image.OPEN)
+
+
+def format_of(start: bytes) -> str:
+    """The name of a format that is not read, by the first bytes of a file; empty for none that is known."""
+    if start.startswith(b"%PDF"):
+        return "PDF"
+    for name, (_, accept) in Image.OPEN.items():
+        try:
+            if name not in IMAGE_FORMATS and accept is not None and accept(start) is True:
+                return name
+        except Exception:  # written for whole headers
+            continue
+    return ""
+
+
+def _open_file(path: str | os.PathLike[str], where: str, urls: UrlAccess | None) -> BinaryIO:
+    name = os.fspath(path)
+    if is_url(name):
+        return open_named(name, where, urls)
+    try:
+        return open_named(name, where)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{where} names the file {name!r}, which does not exist. Relative paths start at {os.getcwd()!r}; "
@@ -161,14 +197,18 @@ def _pillow_limit(pixels: int) -> Iterator[None]:
 def _decode(stream: BinaryIO, where: str, max_pixels: int) -> Image.Image:
     try:
         with _pillow_limit(max_pixels):
-            image = Image.open(stream)
+            image = open_image(stream)
     except Image.DecompressionBombError as error:
         raise ValueError(_too_large(where, f"more than {max_pixels:,} pixels", max_pixels)) from error
     except UnidentifiedImageError as error:
         stream.seek(0)
-        start = stream.read(16)
-        found = f"it starts with {start!r}" if start else "it has 0 bytes"
-        raise ValueError(f"{where} is in no image format that Pillow knows: {found}. {DROP_ROW}.") from error
+        start = stream.read(32)
+        found = f"it starts with {start[:16]!r}" if start else "it has 0 bytes"
+        if name := format_of(start):
+            found = f"it looks like {name}"
+        raise ValueError(
+            f"{where} is in no image format that is read ({', '.join(_formats())}): {found}. {DROP_ROW}."
+        ) from error
     except MemoryError:
         raise
     except Exception as error:  # Pillow's readers raise anything from struct.error to KeyError on damaged bytes

@@ -15,6 +15,7 @@ from rich.console import Console
 from hfcomp.analysis.attention import TokenCosines, attention, best_token, evenness, token_cosines
 from hfcomp.analysis.attention_figure import QUANTITIES, attention_maps, draw_attention
 from hfcomp.data.images import decode_image
+from hfcomp.data.urls import UrlAccess
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.build_source import check_device
 from hfcomp.experiments.model_names import named_models
@@ -76,7 +77,7 @@ def show_attention(options: argparse.Namespace) -> None:
         raise ValueError(f"found {len(models)} models, expected one or two.")
     _check_values(options)
     check_device(options.device)
-    image = decode_image(options.image, where="--image")
+    image = decode_image(options.image, where="--image", urls=UrlAccess())  # a URL was asked for by name
     phrases = list(dict.fromkeys(options.text))
     found = {}
     for name, place in models.items():

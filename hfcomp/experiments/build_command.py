@@ -21,6 +21,7 @@ from hfcomp.data.built_sets import (
     check_shard,
     read_manifest,
 )
+from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.experiments.build_card import Source, count_sheets, source_license, write_card
 from hfcomp.experiments.build_concepts import captions_for_concepts, concept_features, concept_stages
 from hfcomp.experiments.build_negatives import negative_features, negative_stages, read_source
@@ -28,6 +29,7 @@ from hfcomp.experiments.build_neighbours import READS, neighbour_stages, with_fo
 from hfcomp.experiments.build_source import check_device, shown_features
 from hfcomp.experiments.neighbours import NEIGHBOURS_OF
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, terminal_table
+from hfcomp.experiments.url_options import add_url_options, url_settings
 from hfcomp.generation.runner import ROWS_PER_SHARD, Build, Stage, StageError, run_stages
 from hfcomp.generation.text_negatives import CAPTIONS, GENERATORS
 from hfcomp.hub import without_local_paths
@@ -35,7 +37,7 @@ from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.parsing import DEFAULT_PARSER
 
 # Options that say where and how a set is built, and not what is in it.
-OF_THIS_MACHINE = ("what", "source", "output", "num_workers", "device")
+OF_THIS_MACHINE = ("what", "source", "output", "num_workers", "device", "url_timeout")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str]) -> None:
             verify_build(options.folder)
         else:
             check_device(options.device)
+            set_url_access(UrlAccess.asked(**url_settings(options)))
             BUILDS[options.what](options)
     except StageError as error:
         traceback.print_exception(error)
@@ -229,6 +232,7 @@ def _add_source(found: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument("--limit", type=int, metavar="N", help="read the first N rows only")
     group.add_argument("--shard_size", type=int, default=ROWS_PER_SHARD, metavar="N", help="rows of the source a file")
     group.add_argument("--num_workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    add_url_options(group)
     return group
 
 

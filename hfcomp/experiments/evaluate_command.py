@@ -39,6 +39,7 @@ from hfcomp.experiments.evaluation_report import evaluation_report, print_evalua
 from hfcomp.experiments.model_names import named_models
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stored import BLIND_PATH
+from hfcomp.experiments.url_options import add_url_options, url_settings
 
 FAILED = "failed: "
 LONGEST_NAME = 100
@@ -112,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--no_cache", action="store_true", help="encode everything anew and keep nothing")
     limit = f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})"
     found.add_argument("--cache_limit", metavar="SIZE", help=limit)
+    add_url_options(found)
     found.add_argument("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
     found.add_argument("--list", action="store_true", help="list the benchmarks, or tell all about those named")
@@ -140,7 +142,7 @@ def evaluate(options: argparse.Namespace) -> bool:
         raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
     blind = _blind(options.blind)
     on_cpu = _check_device(options.device) == "cpu"
-    session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE})
+    session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE, **url_settings(options)})
     with fail_together():  # a process that fails alone ends all of them
         found = _evaluate(options, chosen, models, blind, reference, folder, session)
     session.close()

@@ -31,6 +31,8 @@ FREE_FIELDS = {
     "save_total_limit",
     "report_to",
     "use_cpu",
+    "allow_urls",
+    "url_timeout",
     "ddp_timeout",
 }
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")

@@ -11,6 +11,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
 from hfcomp.distributed import check_world_size
 
 # Seconds that the other processes wait for the main one, which evaluates alone.
@@ -48,7 +49,7 @@ def open_session(arguments: dict[str, Any]) -> Session:
     """Starts the processes.
 
     Args:
-        arguments: of the trainer; `use_cpu` and `ddp_timeout` are read.
+        arguments: of the trainer; `use_cpu`, `ddp_timeout`, `allow_urls` and `url_timeout` are read.
 
     Raises:
         ValueError: for several processes that accelerate takes for one.
@@ -58,6 +59,9 @@ def open_session(arguments: dict[str, Any]) -> Session:
     state = PartialState(cpu=on_cpu, timeout=wait)
     check_world_size(state.num_processes)
     _use_all_cores(state)
+    set_url_access(
+        UrlAccess.asked(bool(arguments.get("allow_urls")), float(arguments.get("url_timeout") or DEFAULT_TIMEOUT))
+    )
     disable_progress_bar()  # of loading and writing weights; the stages show their own
     return Session(state)
 

@@ -71,7 +71,8 @@ def run_stages(
     `hfcomp.generation.manifest`.
 
     Images are neither decoded nor encoded: their bytes are copied as they are. Where a row holds only a path, the
-    file's bytes are read in, so that the set stands alone; a row whose file is missing or no image is set aside.
+    file's bytes are read in, so that the set stands alone; a row whose file is missing or no image is set aside,
+    as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
 
     Args:
         dataset: the source.
@@ -92,12 +93,13 @@ def run_stages(
     """
     # Workers import this module; torch, which comes with that one, would cost each of them seconds.
     from hfcomp.data.loading import undecoded
+    from hfcomp.data.urls import current_access
 
     _check(dataset, stages, features, reads, rows_per_shard, num_workers)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     dataset = undecoded(dataset)
-    job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard)
+    job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard, current_access())
     with _lock(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)

@@ -11,14 +11,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from datasets import Dataset, Features
 from datasets import Image as ImageFeature
-from PIL import Image
 
+from hfcomp.data.images import open_image
+from hfcomp.data.urls import UrlAccess, is_url, open_named
 from hfcomp.generation.manifest import Record, file_hash, part_of, put_in_place, shard_file, write_record
 
 ROW = "_row"
@@ -79,6 +79,7 @@ class Job:
         features: of the columns that are written.
         folder: of the build.
         rows_per_shard: of the source.
+        urls: that images named by URLs are fetched; None sets their rows aside.
     """
 
     dataset: Dataset
@@ -87,6 +88,7 @@ class Job:
     features: Features
     folder: Path
     rows_per_shard: int
+    urls: UrlAccess | None = None
 
     @property
     def shards(self) -> int:
@@ -164,7 +166,7 @@ class ShardMaker:
         failed: dict[int, str] = {}
         for name, feature in self.job.dataset.features.items():
             if isinstance(feature, ImageFeature) and (name in self.job.features or name in self.job.reads):
-                column, wrong = with_bytes(source.column(name))
+                column, wrong = with_bytes(source.column(name), self.job.urls)
                 failed |= {place: f"{NO_IMAGE}: {name} {reason}" for place, reason in wrong.items()}
                 source = source.set_column(source.column_names.index(name), name, column)
         for place, reason in failed.items():
@@ -231,11 +233,12 @@ def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
     return pa.concat_tables([table.slice(*run) for run in runs] or [table.slice(0, 0)])
 
 
-def with_bytes(images: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[int, str]]:
+def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[pa.ChunkedArray, dict[int, str]]:
     """Images with their files' bytes inside, so that a set stands alone; bytes that are there are left as they are.
 
     Args:
         images: structures of `bytes` and `path`, as `datasets` stores undecoded images.
+        urls: that images named by URLs are fetched.
 
     Returns:
         The same with file names instead of paths, and why a file could not be read, by place.
@@ -248,7 +251,7 @@ def with_bytes(images: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[int, str]
             found = content.to_pylist()
             for place, name in enumerate(path.to_pylist()):
                 if needed[place]:
-                    found[place], reason = _read_image(name)
+                    found[place], reason = _read_image(name, urls)
                     if reason:
                         failed[start + place] = reason
             content = pa.array(found, type=content.type)
@@ -263,13 +266,15 @@ def with_bytes(images: pa.ChunkedArray) -> tuple[pa.ChunkedArray, dict[int, str]
     return pa.chunked_array(chunks, type=images.type), failed
 
 
-def _read_image(path: str) -> tuple[bytes | None, str]:
+def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
     """A file's bytes. A set may name any file of this machine, so what is no image does not come in."""
     name = path.replace("\\", "/").rpartition("/")[2]
+    if urls is None and is_url(path):
+        return None, f"{name!r} is a URL, which is not fetched without --allow_urls"
     try:
-        with fsspec.open(path, "rb") as file:
+        with open_named(path, "image", urls) as file:
             content = file.read()
-        Image.open(BytesIO(content)).close()
+        open_image(BytesIO(content)).close()
     except FileNotFoundError:
         return None, f"{name!r}, which does not exist"
     except Exception as error:  # whatever a file system or a reader of images raises on bad input

@@ -17,6 +17,7 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.streaming import StreamedRows, check_names
+from hfcomp.data.urls import UrlAccess
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
 from hfcomp.trainers.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
@@ -156,6 +157,7 @@ class CompositionalTrainer(Trainer):
             "negative_image": "negative_image" in self.uses,
             "max_concepts": args.max_concepts if "concepts" in self.uses else 0,
             "max_image_pixels": args.max_image_pixels,
+            "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
         }
 
     def training_rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:

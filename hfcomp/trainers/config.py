@@ -9,6 +9,7 @@ import torch
 from transformers import TrainingArguments
 
 from hfcomp.data.images import MAX_IMAGE_PIXELS
+from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 
@@ -38,6 +39,11 @@ class CompositionalConfig(TrainingArguments):
     max_image_pixels: int = field(
         default=MAX_IMAGE_PIXELS, metadata={"help": "An image with more pixels is refused, naming its row."}
     )
+    allow_urls: bool = field(
+        default=False,
+        metadata={"help": "Fetch images that the data set names by URL (http, https, hf). Only for a set you trust."},
+    )
+    url_timeout: float = field(default=DEFAULT_TIMEOUT, metadata={"help": "Of allow_urls: seconds for one image."})
     max_logit_scale: float | None = field(
         default=None,
         metadata={
@@ -86,6 +92,7 @@ class CompositionalConfig(TrainingArguments):
                 "even_batches=False gives processes batches of unequal number. Leave both as they are."
             )
         self.accelerator_config.dispatch_batches = False  # every process reads a stream
+        UrlAccess(self.url_timeout)  # raises
         if self.shuffle_buffer < 1:
             raise ValueError(f"shuffle_buffer={self.shuffle_buffer}: expected at least 1, which keeps the order.")
         for name in ("fsdp", "deepspeed"):

@@ -361,3 +361,39 @@ def test_the_limit_is_ours_and_inclusive(monkeypatch):
     for value in (content, Image.new("RGB", (10, 10)), np.zeros((10, 10), dtype=np.uint8)):
         with pytest.raises(ValueError, match="limit is 40 pixels"):
             decode_image(value, max_pixels=40)
+
+
+# Formats
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_postscript_is_refused_and_starts_nothing(tmp_path, monkeypatch):
+    def started(*arguments, **options):
+        raise AssertionError("Ghostscript was started")
+
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", started)
+    monkeypatch.setattr("subprocess.Popen", started)
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(EPS)
+    for value in (EPS, str(path), {"bytes": EPS, "path": None}):
+        with pytest.raises(ValueError, match="row 17 .*(JPEG, PNG, WEBP.*): it looks like EPS"):
+            decode_image(value, where=WHERE)
+
+
+@pytest.mark.parametrize("format", ["ICNS", "ICO", "PCX", "TGA", "SGI", "JPEG2000", "PDF"])
+def test_rare_formats_are_refused(format):
+    content = encoded(Image.new("RGB", (32, 32), "red"), format)
+    with pytest.raises(ValueError, match="row 17 is in no image format that is read.*(looks like|starts with)"):
+        decode_image(content, where=WHERE)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF"])
+def test_listed_formats_are_read(format):
+    Image.init()
+    if format not in Image.SAVE:
+        pytest.skip(f"this Pillow writes no {format}")
+    more = {"save_all": True, "append_images": [Image.new("RGB", (8, 8), "blue")]} if format == "MPO" else {}
+    found = decode_image(encoded(Image.new("RGB", (8, 8), "red"), format, **more), where=WHERE)
+    assert found.size == (8, 8)
+    assert np.abs(np.array(pixel(found)) - RED).max() < 12

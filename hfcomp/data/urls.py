@@ -1,0 +1,165 @@
+"""Files that a data set names: on this machine, or, only when asked, fetched with a limit of time and size.
+
+Whoever writes a data set chooses its texts. A URL in it, read without being asked for, would make this machine call
+any address, also those that only this machine can reach, and would hang on one that does not answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from hfcomp import __version__
+
+SCHEMES = ("http", "https", "hf")
+"""What is fetched when URLs are allowed; `hf` is the Hub, as sets streamed from it name their files."""
+LOCAL_SCHEMES = ("zip", "tar")
+"""Archives on this machine, as `datasets` names their members: `zip://a.jpg::/data/set.zip`."""
+DEFAULT_TIMEOUT = 20.0
+"""Seconds for one file, from the first look-up of the name to the last byte."""
+MAX_BYTES = 64 * 1024**2
+"""Of one fetched file."""
+_CHUNK = 1 << 16
+_FIX = "Remove the row, or download the file and name its path"
+
+
+@dataclass(frozen=True)
+class UrlAccess:
+    """That URLs inside data are fetched.
+
+    Attributes:
+        timeout: seconds for one file, as a whole.
+        max_bytes: of one file.
+
+    Raises:
+        ValueError: for a limit that is not above 0.
+    """
+
+    timeout: float = DEFAULT_TIMEOUT
+    max_bytes: int = MAX_BYTES
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout < float("inf") or self.max_bytes < 1:
+            raise ValueError(
+                f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected numbers above 0. Without a "
+                "limit a server that does not answer would hold everything up."
+            )
+
+    @classmethod
+    def asked(cls, allow_urls: bool, url_timeout: float) -> UrlAccess | None:
+        """The access that settings `allow_urls` and `url_timeout` ask for; None for none."""
+        return cls(url_timeout) if allow_urls else None
+
+
+_current: UrlAccess | None = None
+
+
+def set_url_access(access: UrlAccess | None) -> None:
+    """What `decode_image` may fetch from now on, in this process, where it is not given an access of its own.
+
+    Commands call it with what they were asked for: `allow_urls` and `url_timeout`.
+    """
+    global _current
+    _current = access
+
+
+def current_access() -> UrlAccess | None:
+    """The access of `set_url_access`; None, which refuses URLs, unless it was called."""
+    return _current
+
+
+def is_url(name: str) -> bool:
+    """Whether a name is read from another machine, or by any means but this machine's files and their archives."""
+    return any("://" in link and link.partition("://")[0] not in LOCAL_SCHEMES for link in name.split("::"))
+
+
+def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
+    """A binary stream of a file by path, of a member of an archive, or of a URL that may be fetched.
+
+    Args:
+        name: path, `zip://member::archive`, or URL.
+        where: named first in every error.
+        access: to URLs; None refuses them.
+
+    Raises:
+        ValueError: for a URL that is not allowed, has another scheme, or is too large, or a name with a NUL.
+        OSError: for a file that is not there or cannot be read, or a URL that fails or takes too long.
+    """
+    if "\0" in name:
+        raise ValueError(f"{where} names the file {name!r}, which has a NUL character in it. Correct or remove it.")
+    if is_url(name):
+        return BytesIO(_fetched(name, where, access))
+    if "://" in name:
+        import fsspec
+
+        # Read whole: Pillow seeks, which is slow in an archive.
+        with fsspec.open(name, "rb") as file:
+            return BytesIO(file.read())
+    return open(name, "rb")
+
+
+def _fetched(url: str, where: str, access: UrlAccess | None) -> bytes:
+    scheme = url.partition("://")[0].lower()
+    if access is None:
+        raise ValueError(
+            f"{where} names the URL {url!r}. URLs inside data are not fetched unless asked: put the images into the "
+            "set or, if you trust it, pass allow_urls (--allow_urls)."
+        )
+    if scheme not in SCHEMES or "::" in url:
+        raise ValueError(f"{where} names the URL {url!r}; only {', '.join(SCHEMES)} are fetched. {_FIX}.")
+    found: dict[str, Any] = {}
+
+    def fetch() -> None:
+        try:
+            found["content"] = (_from_hub if scheme == "hf" else _from_web)(url, access)
+        except Exception as error:  # of whatever library; raised below in the thread that asked
+            found["error"] = error
+
+    # In a thread: a look-up of the name, or a server that sends a byte now and then, keeps to no timeout of a socket.
+    thread = threading.Thread(target=fetch, daemon=True)
+    thread.start()
+    thread.join(access.timeout)
+    if not found:
+        raise TimeoutError(f"{where}: {url!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
+    if "error" in found:
+        raise OSError(f"{where}: {url!r} could not be fetched: {found['error']}. {_FIX}.") from found["error"]
+    content: bytes = found["content"]
+    if len(content) > access.max_bytes:
+        raise ValueError(f"{where}: {url!r} has more than {access.max_bytes:,} bytes, the most fetched. {_FIX}.")
+    return content
+
+
+def _from_web(url: str, access: UrlAccess) -> bytes:
+    """At most one byte more than allowed. A redirect leads to http and https only: no other handler is there."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
+        opener.add_handler(handler())
+    request = urllib.request.Request(url, headers={"User-Agent": f"hfcomp/{__version__}"})
+    deadline = time.monotonic() + access.timeout
+    content = bytearray()
+    with opener.open(request, timeout=access.timeout) as response:
+        while len(content) <= access.max_bytes and time.monotonic() < deadline:
+            piece = response.read1(min(_CHUNK, access.max_bytes + 1 - len(content)))
+            if not piece:
+                break
+            content += piece
+    return bytes(content)
+
+
+def _from_hub(url: str, access: UrlAccess) -> bytes:
+    import fsspec
+
+    with fsspec.open(url, "rb") as file:
+        return bytes(file.read(access.max_bytes + 1))
