@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from hfcomp.reading import csv_rows, parse_json
 
 
 class Entry(NamedTuple):
@@ -41,36 +42,32 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
     """Keys stay texts: 000012 is no number."""
-    rows = csv.reader(_lines(path), strict=True)
-    try:
-        header = next(rows, [])
-        _check_names(header, (key, caption), path)
-        of_key, of_caption = header.index(key), header.index(caption)
-        for row in rows:
-            if len(row) == len(header):
-                yield Entry(f"line {rows.line_num}", row[of_key], row[of_caption])
-            elif row:
-                raise ValueError(
-                    f"{path.name}, line {rows.line_num}: found {len(row)} fields, {shortened(row)}; expected "
-                    f"{len(header)}, as in the first line. A text with a comma needs quotes around it."
-                )
-    except csv.Error as error:
-        raise ValueError(
-            f"{path.name}, line {rows.line_num}: {error}. A quote inside a text is written twice, and a text with "
-            "quotes in it has quotes around it."
-        ) from error
+    rows = csv_rows(_lines(path), path.name)
+    header = next(rows, (0, []))[1]
+    _check_names(header, (key, caption), path)
+    of_key, of_caption = header.index(key), header.index(caption)
+    for line, row in rows:
+        if len(row) == len(header):
+            yield Entry(f"line {line}", row[of_key], row[of_caption])
+        elif row:
+            raise ValueError(
+                f"{path.name}, line {line}: found {len(row)} fields, {shortened(row)}; expected "
+                f"{len(header)}, as in the first line. A text with a comma needs quotes around it."
+            )
 
 
 def _json_lines_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
     for number, line in enumerate(_lines(path), start=1):
         if line.strip():
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except json.JSONDecodeError as error:
                 raise ValueError(
                     f"{path.name}, line {number}: {shortened(line)} is no JSON ({error.msg}, column {error.colno}). "
                     "Mend or remove the line."
                 ) from error
+            except ValueError as error:
+                raise ValueError(f"{path.name}, line {number}: {error}. Correct or remove the line.") from error
             yield _of_object(row, key, caption, path, f"line {number}")
 
 
@@ -82,13 +79,16 @@ class _Object(list[tuple[str, Any]]):
 
 
 def _json_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
+    text = "".join(_lines(path))
     try:
-        content = json.loads("".join(_lines(path)), object_pairs_hook=_Object)
+        content = parse_json(text, object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path.name}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). Mend it, or call a file "
             "with an object in each line .jsonl."
         ) from error
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}. Correct the file.") from error
     if isinstance(content, _Object):
         yield from (Entry(f"entry {number}", *pair) for number, pair in enumerate(content))
         return
@@ -131,7 +131,10 @@ def _lines(path: Path) -> Iterator[str]:
 
 def shortened(value: Any) -> str:
     """A value as an error shows it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "lists or objects that are nested too deeply to be shown"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

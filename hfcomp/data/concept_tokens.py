@@ -67,7 +67,7 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
     for index, (text, places) in enumerate(zip(named, spans, strict=True)):
         if not text or not text.strip():
             continue
-        if not places or not all(_is_span(place, len(caption)) for place in places):
+        if not isinstance(places, list) or not places or not all(_is_span(place, len(caption)) for place in places):
             raise ValueError(
                 f"{where}, entry {index}: found {places!r} for the concept {text!r}, expected a list of [start, end) "
                 f"within the {len(caption)} characters of the caption, such as [[0, 5]]. Make both columns with "

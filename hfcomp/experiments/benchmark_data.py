@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.engine import NO_IMAGE
 from hfcomp.evaluation.spec import Folders, Items
+from hfcomp.experiments.experiment_config import expanded
 
 Tell = Callable[[str], None]
 
@@ -26,7 +26,7 @@ def data_folders(given: Sequence[str], root: Path | None = None, *, option: str)
     """
     own = {}
     for text in given:
-        name, _, folder = os.path.expandvars(text).partition("=")
+        name, _, folder = expanded(text, option).partition("=")
         if not folder or not Path(folder).is_dir():
             raise ValueError(f"{option}: found {text!r}, expected NAME=DIR with a folder that is there.")
         if name in own:

@@ -27,6 +27,7 @@ from hfcomp.experiments.build_concepts import captions_for_concepts, concept_fea
 from hfcomp.experiments.build_negatives import negative_features, negative_stages, read_source
 from hfcomp.experiments.build_neighbours import READS, neighbour_stages, with_found_neighbours
 from hfcomp.experiments.build_source import check_device, shown_features
+from hfcomp.experiments.local_files import check_local_files
 from hfcomp.experiments.neighbours import NEIGHBOURS_OF
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, terminal_table
 from hfcomp.experiments.url_options import add_url_options, url_settings
@@ -189,6 +190,7 @@ def _build(
     features: Features,
     reads: Sequence[str],
 ) -> Build:
+    check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, tell=print)
     build = run_stages(
         dataset,
         stages,
@@ -233,6 +235,9 @@ def _add_source(found: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument("--shard_size", type=int, default=ROWS_PER_SHARD, metavar="N", help="rows of the source a file")
     group.add_argument("--num_workers", type=int, default=1, metavar="N", help="processes (default: 1)")
     add_url_options(group)
+    group.add_argument(
+        "--allow_outside_files", action="store_true", help="copy image files outside of the source's folder too"
+    )
     return group
 
 

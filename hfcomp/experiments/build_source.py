@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -16,6 +15,7 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.evaluation.identity import identity
 from hfcomp.hub import without_local_paths
+from hfcomp.reading import parse_json
 
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
@@ -126,8 +126,8 @@ def column_names(text: str) -> dict[str, str]:
     expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
     if text.lstrip().startswith("{"):
         try:
-            names = json.loads(text)
-        except json.JSONDecodeError as error:
+            names = parse_json(text)
+        except ValueError as error:
             raise ValueError(f"--column_names: {text!r} is no JSON ({error}); {expected}") from error
         if not all(isinstance(own, str) and own for own in names.values()):
             raise ValueError(f"--column_names: found {text!r}, {expected}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 
 from hfcomp.data.columns import nearest
@@ -29,7 +30,7 @@ WHOLE_SET_FIELDS = (
     "concreteness_ratings",
     "hard_images",
 )
-# Fields in which $NAME stands for an environment variable.
+# Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
     "dataset",
     "evaluation_dataset",
@@ -38,6 +39,8 @@ PATH_FIELDS = (
     "keyword_table",
     "captions_file",
 )
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
+_SECRET = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 
 
 @dataclass
@@ -216,7 +219,8 @@ class ExperimentConfig:
                 "neighbours. Pass --model, or leave hard_images out."
             )
         for name in PATH_FIELDS:
-            setattr(self, name, _expanded(getattr(self, name), name))
+            if getattr(self, name):
+                setattr(self, name, expanded(getattr(self, name), name))
         if self.evaluation.endswith("benchmarks") and not self.evaluation_benchmarks:
             raise ValueError(
                 f"evaluation: {self.evaluation} needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
@@ -269,8 +273,32 @@ def _check_kinds(names: list[str]) -> None:
             )
 
 
-def _expanded(value: str | None, name: str) -> str | None:
-    expanded = os.path.expandvars(value) if value else value
-    if expanded and "$" in expanded:
-        raise ValueError(f"{name}={value!r} names an environment variable that is not set. Set it, or pass --{name}.")
-    return expanded
+def expanded(value: str, name: str) -> str:
+    """A value of a field of paths, with environment variables in the place of `$NAME` and `${NAME}`.
+
+    Paths are printed, and written into reports and cards. So a variable that by its name holds a secret is refused: a
+    recipe of somebody else could ask for it.
+
+    Args:
+        value: of the field.
+        name: of the field.
+
+    Raises:
+        ValueError: for a variable that is not set, or whose name holds TOKEN, KEY, SECRET, PASSWORD or CREDENTIAL.
+    """
+
+    def of(found: re.Match[str]) -> str:
+        variable = found[1] or found[2]
+        if _SECRET.search(variable):
+            raise ValueError(
+                f"{name}={value!r}: the environment variable {variable} may hold a secret by its name, and paths are "
+                f"written into reports. Rename it, or pass --{name.lstrip('-')} with the path itself."
+            )
+        if variable not in os.environ:
+            raise ValueError(
+                f"{name}={value!r} names an environment variable that is not set. Set it, or pass "
+                f"--{name.lstrip('-')}."
+            )
+        return os.environ[variable]
+
+    return _VARIABLE.sub(of, value)

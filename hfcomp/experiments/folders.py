@@ -14,6 +14,7 @@ from accelerate.utils import broadcast_object_list
 from filelock import FileLock, Timeout
 
 from hfcomp import __version__
+from hfcomp.reading import read_yaml
 
 CONFIG_FILE = "config.yaml"
 FINISHED_FILE = "finished"
@@ -157,7 +158,7 @@ def _lock_of_survivors(folder: Path, say: Say) -> FileLock | None:
 
 def _changed_values(folder: Path, given: dict[str, Any]) -> str:
     """The fields whose values differ and change what is trained, as `name: before -> now`."""
-    before = yaml.safe_load((folder / CONFIG_FILE).read_text()) or {}
+    before = read_yaml(folder / CONFIG_FILE) or {}
     names = sorted(key for key in {*before, *given} if not _is_free(key))
     changed = [key for key in names if before.get(key) != given.get(key)]
     return ", ".join(f"{key}: {before.get(key)!r} -> {given.get(key)!r}" for key in changed)

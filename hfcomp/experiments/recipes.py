@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
@@ -13,12 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
 from transformers import HfArgumentParser
 
 import hfcomp
 from hfcomp.data.columns import nearest
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
+from hfcomp.reading import parse_json, read_yaml
 
 
 @dataclass
@@ -71,7 +70,7 @@ def find_recipe(name: str) -> Path:
 def recipe_files(folder: Path) -> list[Path]:
     """The recipes in a folder of them; the YAML files of sweeps, which name no objective, are none."""
     files = sorted(folder.glob("*/*.yaml"))
-    return [path for path in files if "objective" in (yaml.safe_load(path.read_text()) or {})]
+    return [path for path in files if "objective" in (read_yaml(path) or {})]
 
 
 def trainer_class(objective: str) -> type:
@@ -149,7 +148,7 @@ def read_recipe(
 def _for_other_models(recipe: Path) -> str:
     """The name of a recipe beside this one that is not of the sandbox."""
     beside = [path for path in recipe_files(recipe.parent.parent) if path.parent == recipe.parent]
-    others = [path for path in beside if yaml.safe_load(path.read_text()).get("dataset") != SANDBOX]
+    others = [path for path in beside if read_yaml(path).get("dataset") != SANDBOX]
     return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
 
 
@@ -185,7 +184,7 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
         ValueError: when the file is no mapping or names no trainer.
     """
     path = find_recipe(name if options.config is None else options.config)
-    values = yaml.safe_load(path.read_text()) or {}
+    values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise ValueError(f"{path}: expected a mapping of fields, found {type(values).__name__}.")
     if options.objective is not None:
@@ -253,8 +252,8 @@ def _column_names(value: Any) -> dict[str, str] | None:
     names = value
     if isinstance(value, str):
         try:
-            names = json.loads(value)
-        except json.JSONDecodeError:
+            names = parse_json(value)
+        except ValueError:
             names = value
     if names is not None and not (isinstance(names, dict) and all(isinstance(own, str) for own in names.values())):
         raise ValueError(

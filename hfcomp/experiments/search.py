@@ -26,7 +26,7 @@ from hfcomp.experiments.search_report import SearchReport, print_search, trial_l
 from hfcomp.experiments.search_store import SearchStore
 from hfcomp.experiments.search_trials import TrialRun, TrialTrainer, drop_models
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.sweep_file import read_yaml
+from hfcomp.reading import read_yaml
 
 # A report's own items are drawn with 0: what was chosen is then scored on others.
 SEED_OF_ITEMS = 1

@@ -8,11 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hfcomp.data.columns import nearest
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.recipes import recipes_folder
+from hfcomp.reading import read_yaml
 
 NEEDED = ("seeds", "settings", "variants", "reference")
 KEYS = (*NEEDED, "logged", "benchmarks", "embeddings", "contrasts")
@@ -121,18 +120,6 @@ def read_mapping(path: Path, needed: Collection[str], known: Collection[str], *,
         if key not in known:
             raise ValueError(f"{path}: unknown key {key!r}.{nearest(str(key), known)} Known: {', '.join(known)}.")
     return values
-
-
-def read_yaml(path: Path) -> Any:
-    """What a file holds.
-
-    Raises:
-        ValueError: for a file that is no YAML.
-    """
-    try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: no YAML: {error}") from error
 
 
 def _keys(path: Path) -> set[str]:

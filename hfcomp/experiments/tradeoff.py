@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hfcomp.data.columns import nearest
 from hfcomp.experiments.program import output_folder
 from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.tradeoff_results import LineName, TradeoffPlan
+from hfcomp.reading import read_yaml
 
 REQUIRED = ("concepts", "accuracy", "retrieval")
 KEYS = (*REQUIRED, "checkpoints_per_epoch", "visual", "further")
@@ -55,13 +54,13 @@ def read_tradeoff(name: str, arguments: Sequence[str], path: Path) -> Tradeoff:
         ValueError: for an unknown or missing key, a value of the wrong kind, a recipe that does not train for whole
             epochs, or a field that the study sets and the command line too.
     """
-    plan = _plan(yaml.safe_load(path.read_text()), path)
+    plan = _plan(read_yaml(path), path)
     _, words = split_options(arguments)
     recipe = read_recipe(name, arguments)
     _check_epochs(recipe.trainer_arguments, path)
     if "output_dir" not in overridden_fields(words):
         recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
-    recipe.given["report"] = {"path": path.name, **yaml.safe_load(path.read_text())}
+    recipe.given["report"] = {"path": path.name, **read_yaml(path)}
     parts = {}
     for concept, numbers in plan.concepts.items():
         for number in numbers:

@@ -6,14 +6,12 @@ Yours are read from a YAML file by `read_keyword_table`.
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-import yaml
+from hfcomp.reading import read_yaml
 
 OBJECTS = (
     *("person", "bicycle", "car", "motorbike", "aeroplane", "bus", "train", "truck", "boat", "traffic light"),
@@ -178,10 +176,7 @@ def read_keyword_table(path: str | PathLike[str]) -> KeywordTable:
         ValueError: For anything else, naming file, concept and entry.
     """
     place = str(path)
-    try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{place}: no YAML: {error}") from error
+    content = read_yaml(path)
     if not isinstance(content, dict) or not content:
         raise ValueError(f"{place}: found {_shown(content)}, expected a mapping of concepts to their words.")
     return KeywordTable({_word(name, f"{place}: concept"): _concept(name, of, place) for name, of in content.items()})
@@ -190,19 +185,6 @@ def read_keyword_table(path: str | PathLike[str]) -> KeywordTable:
 _CATEGORIES = ("attribute", "object", "relation")
 _WAYS: dict[str, Callable[[Any], Replacements]] = {"any_other": any_other, "pairs": both_ways, "one_way": one_way}
 _KEYS = (*_WAYS, "kind", "category", "plurals")
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML would keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        if len(mapping) < len(node.value):
-            counts = Counter(str(key.value) for key, _ in node.value)
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{counts.most_common(1)[0][0]!r} is there twice; write it once", node.start_mark
-            )
-        return mapping
 
 
 def _shown(value: Any) -> str:

@@ -185,6 +185,8 @@ def test_equal_concepts_have_equal_numbers(clip, concept_tokens):
         (None, "column 'concept_spans', row 17: found no entries, but 'concepts' has 2.*concept_source='phrase'"),
         ([[[0, 5]], [[-6, 9]]], r"row 17, entry 1: found \[\[-6, 9\]\] for the concept 'a ball'"),
         ([[[0, 5]]], "column 'concept_spans', row 17: found 1 entries, but 'concepts' has 2"),
+        ([0, 5], "column 'concept_spans', row 17, entry 0: found 0 for the concept"),
+        ([3, 5], "column 'concept_spans', row 17, entry 0: found 3 for the concept.*a list of .start, end"),
         ([[[0, 5]], []], r"row 17, entry 1: found \[\] for the concept 'a ball', expected a list of \[start, end\)"),
         ([[[0, 5]], None], "row 17, entry 1: found None for the concept 'a ball'.*concept_columns"),
         ([[0, 5], [6, 9]], r"row 17, entry 0: found \[0, 5\] for the concept 'a red'"),

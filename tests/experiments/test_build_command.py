@@ -359,3 +359,41 @@ def test_a_set_left_empty_is_an_error(tmp_path):
     given = ["--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out"), "--only_with_negative"]
     with pytest.raises(SystemExit, match="error: no row is left; .*set_aside.jsonl"):
         build_command.main(["negatives", *given])
+
+
+def sources_of_others(tmp_path):
+    """A source that names a picture outside of its folder: by its path, by dots and by a symbolic link."""
+    secret, folder = tmp_path / "private" / "passport.png", tmp_path / "downloaded"
+    secret.parent.mkdir()
+    folder.mkdir()
+    secret.write_bytes(builds.png(1))
+    (folder / "own.png").write_bytes(builds.png(2))
+    (folder / "link.png").symlink_to(secret)
+    names = ["own.png", str(secret), "../private/passport.png", "link.png"]
+    lines = [json.dumps({"image": name, "text": "a red cube"}) for name in names]
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    return str(folder / "rows.jsonl")
+
+
+def test_files_outside_of_the_source_are_refused_by_number_and_name(tmp_path, capsys):
+    source = sources_of_others(tmp_path)
+    given = ["concepts", "--source", source, "--column_names", "caption=text", "--parser", "rules"]
+    with pytest.raises(SystemExit, match="names 3 image files outside of its own folder.*passport.png.*row 1.*row 2"):
+        build_command.main([*given, "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    build_command.main([*given, "--output", str(tmp_path / "out"), "--allow_outside_files"])
+    assert "4 image files that" in capsys.readouterr().out
+    assert len(load_dataset(str(tmp_path / "out"), split="train")) == 4
+
+
+def test_urls_and_long_captions_are_set_aside_with_their_reason(tmp_path):
+    (tmp_path / "own.png").write_bytes(builds.png(2))
+    rows = [("own.png", "a red cube"), ("http://127.0.0.1:9/a.png", "a ball"), ("own.png", "a red dog " * 1000)]
+    source = tmp_path / "rows.jsonl"
+    source.write_text("\n".join(json.dumps({"image": image, "caption": text}) for image, text in rows))
+    out = tmp_path / "out"
+    build_command.main(["concepts", "--source", str(source), "--parser", "rules", "--output", str(out)])
+    assert load_dataset(str(out), split="train")["concepts"][:] == [["a red cube"]]
+    lines = [json.loads(line) for line in (out / build_command.SET_ASIDE_FILE).read_text().splitlines()]
+    assert [(line["row"], line["reason"]) for line in lines] == [(1, shards.NO_IMAGE), (2, "caption too long")]
+    assert "--allow_urls" in lines[0]["detail"] and "3,000 words" in lines[1]["detail"]

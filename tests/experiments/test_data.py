@@ -320,3 +320,17 @@ def test_keyword_negatives_of_the_sandbox_take_the_place_of_its_own():
     assert any("take the place" in line and "negative_image" in line and "mask" in line for line in told)
     kept, _ = sandbox(**(settings | {"keyword_negatives": ["size"]}), keyword_captions_only=True)
     assert 0 < len(kept) < 40 and all(texts[0] for texts in kept["negative_captions"])
+
+
+def test_captions_over_the_limits_get_no_negative_and_no_concept_and_are_reported(tmp_path):
+    for index in range(2):
+        tiny.image(index).save(tmp_path / f"{index}.png")
+    texts = ["a red dog", "a red dog " * 1000]
+    path = tmp_path / "long.jsonl"
+    path.write_text("\n".join(json.dumps({"image": f"{i}.png", "texts": text}) for i, text in enumerate(texts)))
+    dataset, told = rows(str(path), keyword_negatives=["color"])
+    assert [bool(one[0]) for one in dataset["negative_captions"]] == [True, False]
+    assert any("in 1 of these keywords are not looked for; the first is row 1: caption too" in one for one in told)
+    dataset, told = rows(str(path), concept_parser="rules")
+    assert dataset["concepts"][:] == [["a red dog"], []]
+    assert any("1 captions are too long or not valid Unicode" in one for one in told)

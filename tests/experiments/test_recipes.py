@@ -12,6 +12,8 @@ import pytest
 
 import hfcomp
 from hfcomp.experiments import recipes
+from hfcomp.experiments.benchmark_data import data_folders
+from hfcomp.experiments.experiment_config import PATH_FIELDS
 from hfcomp.experiments.recipes import find_recipe, read_recipe
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -180,6 +182,33 @@ def test_a_wrong_argument_is_refused_with_the_way_out(recipe, arguments, message
     with pytest.raises(ValueError) as caught:
         read_recipe(recipe, arguments)
     assert message in str(caught.value)
+
+
+SECRETS = ("HF_TOKEN", "my_api_key", "AWS_SECRET_ACCESS", "DbPassword", "GOOGLE_CREDENTIALS")
+
+
+@pytest.mark.parametrize("field", PATH_FIELDS)
+def test_a_variable_that_may_hold_a_secret_is_not_written_into_a_path(recipe, monkeypatch, field):
+    monkeypatch.setenv("HF_TOKEN", "do-not-show")
+    more = ["--dataset", "mine"] if field != "dataset" else []
+    more += ["--keyword_negatives", "color"] if field == "keyword_table" else []
+    with pytest.raises(ValueError, match=f"^{field}=.*the environment variable HF_TOKEN may hold a secret") as caught:
+        read_recipe(recipe, [*more, f"--{field}", "a/${HF_TOKEN}/b"])
+    assert "do-not-show" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("option", ["evaluation_data", "--data"])
+def test_secrets_are_known_by_the_names_of_their_variables(monkeypatch, name, option):
+    monkeypatch.setenv(name, "do-not-show")
+    with pytest.raises(ValueError, match=f"^{option}=.*{name} may hold a secret"):
+        data_folders([f"val2017=${name}"], option=option)
+
+
+def test_variables_stand_for_themselves_outside_of_paths(recipe, monkeypatch):
+    monkeypatch.setenv("HFCOMP_SOMETHING", "do-not-show")
+    found = read_recipe(recipe, ["--run_name", "$HFCOMP_SOMETHING", "--output_dir", "runs/$HFCOMP_SOMETHING"])
+    assert found.given["run_name"] == "$HFCOMP_SOMETHING" and found.given["output_dir"] == "runs/$HFCOMP_SOMETHING"
 
 
 def test_an_unknown_key_in_the_file_names_the_file_and_the_nearest_key(recipe):

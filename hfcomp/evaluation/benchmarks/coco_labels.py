@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from hfcomp.evaluation.benchmarks.linear_probes import FITS
 from hfcomp.evaluation.protocols.linear_probe import Probe
 from hfcomp.evaluation.sources import HubData, Pool, with_images
 from hfcomp.evaluation.spec import GENERAL, Benchmark, Folders, Items, Origin, Unavailable
+from hfcomp.reading import read_json
 
 COCO_TRAIN2017 = Pool(
     name="train2017",
@@ -63,7 +63,7 @@ class InstanceFiles:
 
 
 def _labelled(path: Path, folder: Path) -> Items:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path)
     # the 80 ids lie in 1 to 90; labels count them in that order, as the Hub's copy does
     label = {number: at for at, number in enumerate(sorted(one["id"] for one in content["categories"]))}
     of_image: dict[int, set[int]] = {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from hfcomp.reading import parse_json
 
 Named = list[tuple[str, dict[str, Any]]]
 
@@ -39,7 +40,7 @@ def line_entries(file: Path, keys: Sequence[str]) -> Named:
 
 def _parsed(content: bytes, where: str) -> Any:
     try:
-        return json.loads(content, object_pairs_hook=_unique)
+        return parse_json(content, object_pairs_hook=_unique)
     except ValueError as error:
         raise ValueError(f"{where}: {error}. Get the file anew from its authors.") from error
 

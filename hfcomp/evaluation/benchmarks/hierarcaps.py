@@ -6,7 +6,6 @@ on each level, whether their image is found among others.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hfcomp.evaluation.protocols.hierarchy import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items
 from hfcomp.metrics.hierarchy import LEVELS
+from hfcomp.reading import csv_rows
 
 FILE = "hierarcaps_test.csv"
 COMMIT = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
@@ -32,7 +32,10 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     """
     found = []
     with open(folder / FILE, encoding="utf-8", newline="") as lines:
-        for number, row in enumerate(csv.DictReader(lines)):
+        table = csv_rows(lines, str(folder / FILE))
+        header = next(table, (0, []))[1]
+        for number, (_, cells) in enumerate(table):
+            row = dict(zip(header, cells, strict=False))
             captions = [text.strip() for text in row["captions"].split("=>")]
             if len(captions) != LEVELS:
                 raise ValueError(

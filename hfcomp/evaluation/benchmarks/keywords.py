@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Data, Folders, Item
 from hfcomp.negatives.keyword_matching import PAPER, Matching, check_concept, find_keywords
 from hfcomp.negatives.keyword_tables import CONCEPTS
 from hfcomp.negatives.keywords import all_keyword_permutations
+from hfcomp.reading import read_json
 
 LIMIT = 5000
 """Items of a concept, our choice: the 200,310 of objects in SBU would be 16 million captions to encode."""
@@ -209,7 +209,7 @@ def sbu_captions(folder: Path) -> list[dict[str, Any]]:
         ValueError: when the lists are not of the same length.
     """
     file = folder / "sbu-captions-all.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = read_json(file)
     urls, captions = content.get("image_urls", ()), content.get("captions", ())
     if len(urls) != len(captions):
         raise ValueError(f"{file}: found {len(urls)} image_urls and {len(captions)} captions, expected one each.")

@@ -1,0 +1,162 @@
+"""Text files of others, read so that no content makes a reader hang, run out of memory or fail without a place.
+
+YAML can name one list a billion times (aliases), both YAML and JSON can nest until the interpreter gives up, and their
+escapes can write half a character, which no file and no tokenizer takes. Each is refused here by file and line.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_YAML_BYTES = 1024**2
+"""Of a recipe, sweep, search or table of keywords; PyYAML reads 100 kB a second."""
+MAX_YAML_VALUES = 100_000
+"""Values of such a file, those of an alias counted as often as it is named."""
+MAX_YAML_DEPTH = 50
+"""Lists and mappings inside one another."""
+_Hook = Callable[[list[tuple[str, Any]]], Any]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def read_yaml(path: str | PathLike[str]) -> Any:
+    """What a YAML file holds.
+
+    Raises:
+        ValueError: for a file that is no YAML in UTF-8, has a key twice in one mapping, or is over the limits.
+        OSError: for a file that is not there or cannot be read.
+    """
+    path = Path(path)
+    content = path.read_bytes()
+    if len(content) > MAX_YAML_BYTES:
+        raise ValueError(f"{path}: found {len(content):,} bytes, expected at most {MAX_YAML_BYTES:,} of YAML.")
+    try:
+        text = content.decode("utf-8-sig")
+        _check_events(yaml.parse(text, Loader=yaml.SafeLoader))
+        return yaml.load(text, Loader=_Loader)
+    except _TooMuch as error:
+        raise ValueError(f"{path}, {error}") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: no YAML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: no UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
+    except (ValueError, OverflowError) as error:  # of a number or date that Python does not have
+        raise ValueError(f"{path}: no YAML: a value in it cannot be read: {error}.") from error
+
+
+class _TooMuch(Exception):
+    """What a limit forbids, and where."""
+
+
+def _check_events(events: Iterable[yaml.Event]) -> None:
+    """Counts before anything is built: an alias of an alias of a list costs a line, and its values grow tenfold."""
+    sizes: dict[str, int] = {}
+    open_parts: list[tuple[str | None, int]] = []  # anchor, and the values before it
+    total = 0
+    for event in events:
+        line = f"line {event.start_mark.line + 1}"
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in (anchor for anchor, _ in open_parts):
+                raise _TooMuch(f"{line}: *{event.anchor} is inside of what it names. Write it out.")
+            total += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            if "\0" in event.value or _SURROGATE.search(event.value):
+                raise _TooMuch(f"{line}: found a NUL or half a character in {event.value[:60]!a}. Remove it.")
+            total += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_parts.append((event.anchor, total))
+            total += 1
+            if len(open_parts) > MAX_YAML_DEPTH:
+                raise _TooMuch(f"{line}: found more than {MAX_YAML_DEPTH} lists and mappings inside one another.")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_parts.pop()
+            if anchor:
+                sizes[anchor] = total - before
+        if total > MAX_YAML_VALUES:
+            raise _TooMuch(f"{line}: found more than {MAX_YAML_VALUES:,} values, those of aliases counted each time.")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = Counter((key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for (tag, key), times in keys.items():
+            if times > 1 and tag != "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is there twice; write it once", node.start_mark
+                )
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) -> Any:
+    """What a JSON text holds; the caller says which file and line it is.
+
+    Raises:
+        json.JSONDecodeError: for what is no JSON.
+        ValueError: for lists and objects nested deeper than Python reads, a number of thousands of digits, or half a
+            character in a text.
+    """
+    if isinstance(content, bytes):
+        content = content.decode("utf-8-sig")
+    try:
+        found = json.loads(content, object_pairs_hook=object_pairs_hook)
+        if _SURROGATE_ESCAPE.search(content):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("lists or objects are nested too deeply to be read") from None
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(f"a text in it is not valid Unicode: it has the lone surrogate {half!a}") from None
+    return found
+
+
+def read_json(path: Path | str) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        ValueError: for a file that is no JSON in UTF-8, or that `parse_json` refuses.
+        OSError: for a file that is not there or cannot be read.
+    """
+    try:
+        return parse_json(Path(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: no JSON: {error}. Correct the file or get it anew.") from error
+
+
+def csv_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a table in CSV, each with the number of its last line.
+
+    Args:
+        lines: of the file.
+        name: of the file, for errors.
+
+    Raises:
+        ValueError: for what is no CSV, or a field that is too long, with its line.
+    """
+    rows = csv.reader(lines, strict=True)
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        if "field limit" in str(error):
+            raise ValueError(
+                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters. A quote "
+                "that is not closed takes in all lines behind it; else shorten the text."
+            ) from error
+        raise ValueError(
+            f"{name}, line {rows.line_num}: {error}. A quote inside a text is written twice, and a text with "
+            "quotes in it has quotes around it."
+        ) from error

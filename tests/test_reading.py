@@ -1,0 +1,100 @@
+"""Files of others: bombs, deep nesting, halves of characters and long fields are refused by file and line, at once."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from hfcomp.data.caption_files import read_captions
+from hfcomp.data.caption_readers import READERS
+from hfcomp.evaluation.benchmarks.entries import entries, line_entries
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.negatives.keyword_tables import read_keyword_table
+from hfcomp.reading import csv_rows, parse_json, read_json, read_yaml
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+DEEP = 200_000
+YAML = {
+    "bomb": (BOMB, "line 5: found more than 100,000 values"),
+    "deep lists": ("objective: " + "[" * DEEP, "line 1: found more than 50 lists and mappings inside one another"),
+    "deep mappings": ("objective: " + "{a: " * DEEP, "line 1: found more than 50"),
+    "an alias inside itself": ("a: &a [*a]", r"line 1: \*a is inside of what it names"),
+    "half a character": ('caption: "\\ud800"', "line 1: found a NUL or half a character"),
+    "a NUL": ('dataset: "a\\0b"', "line 1: found a NUL"),
+    "a file too large": ("#" + "x" * 2**20, "expected at most 1,048,576"),
+    "a number too long": ("seed: " + "9" * 5000, "a value in it cannot be read"),
+    "a day that is not": ("seed: 2001-99-99", "a value in it cannot be read"),
+    "a key twice": ("a: 1\na: 2", "'a' is there twice"),
+    "another encoding": ("a: é".encode("latin-1"), "no UTF-8"),
+}
+
+
+@pytest.mark.parametrize("read", [read_yaml, read_keyword_table, lambda path: read_recipe(str(path), [])])
+@pytest.mark.parametrize("name", YAML)
+def test_hostile_yaml_is_refused_by_file_and_place(tmp_path, name, read):
+    content, message = YAML[name]
+    path = tmp_path / "file.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=f"file.yaml.*{message}"):
+        read(path)
+    assert time.monotonic() - start < 10
+
+
+def test_aliases_and_merges_of_ordinary_size_are_read(tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text("base: &base {a: 1, b: [1, 2]}\nother: {<<: *base, a: 2}\nsame: *base\n")
+    assert read_yaml(path)["other"] == {"a": 2, "b": [1, 2]}
+
+
+JSON = {
+    "deep lists": ("[" * DEEP, "nested too deeply"),
+    "half a character": ('{"key": "1", "caption": "a \\ud800 dog"}', r"lone surrogate '\\ud800'"),
+    "a number too long": ('{"key": ' + "9" * 5000 + "}", "4300 digits"),
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_hostile_json_is_refused_by_file_and_line(tmp_path, name):
+    content, message = JSON[name]
+    for ending in ("json", "jsonl"):
+        path = tmp_path / f"a.{ending}"
+        path.write_text(content if ending == "json" else '{"key": "0", "caption": "a"}\n' + content)
+        place = "a.json" if ending == "json" else "a.jsonl, line 2"
+        with pytest.raises(ValueError, match=f"{place}.*{message}"):
+            read_captions(path)
+    with pytest.raises(ValueError, match=f"a.json.*{message}"):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(ValueError, match=f"a.json.*{message}"):
+        entries(tmp_path / "a.json", ("caption",))
+    with pytest.raises(ValueError, match=f"a.jsonl, line 2.*{message}"):
+        line_entries(tmp_path / "a.jsonl", ("caption",))
+
+
+def test_values_nested_as_deeply_as_json_reads_are_refused_too(tmp_path):
+    path = tmp_path / "a.json"
+    for depth in range(300, 1000, 10):
+        path.write_text("[" * depth + "]" * depth)
+        with pytest.raises(ValueError, match="a.json"):
+            read_captions(path)
+
+
+def test_whole_characters_written_as_two_halves_are_read():
+    assert parse_json(json.dumps("🐕")) == "🐕"
+
+
+def test_a_field_that_is_too_long_names_file_and_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('key,caption\n1,a dog\n2,"' + "x" * 200_000 + '"\n')
+    with pytest.raises(ValueError, match="a.csv, line 3: a field has more than 131,072 characters.*not closed"):
+        read_captions(path)
+    with pytest.raises(ValueError, match="own.csv, line 2: a field"):
+        list(csv_rows(["a,b\n", '1,"' + "x" * 200_000 + '"\n'], "own.csv"))
+
+
+def test_all_kinds_of_files_of_captions_are_covered():
+    assert set(READERS) == {".json", ".jsonl", ".csv", ".parquet"}
