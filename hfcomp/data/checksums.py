@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hfcomp.reading import parse_json
+
 CHECKSUM = "checksum"
 """The key of a JSON file that holds the sha256 of everything else in it."""
 
@@ -34,7 +36,7 @@ def read_checked(path: Path, how_to_fix: str) -> Any:
         ValueError: naming the file, where it is no JSON, or other content than its checksum is of.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: no JSON ({error}), so it is damaged. {how_to_fix}") from error
     if not isinstance(content, dict) or CHECKSUM not in content:

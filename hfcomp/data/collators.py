@@ -18,6 +18,7 @@ from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
+from hfcomp.negatives.caption_limits import lone_surrogate
 
 
 class CompositionalCollator:
@@ -186,7 +187,7 @@ def _caption(caption: Any, row: int) -> str:
             f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Pick one, e.g. "
             "dataset.map(lambda row: {'caption': row['caption'][0]}), or give every caption a row of its own."
         )
-    if not isinstance(caption, str) or not caption.strip():
+    if not isinstance(caption, str) or not caption.strip() or lone_surrogate(caption) >= 0:
         raise ValueError(
             f"column 'caption', row {row}: found {caption!r}, expected a text. Remove such rows first, e.g. "
             "dataset.filter(lambda row: row['caption'] and row['caption'].strip())."

@@ -290,7 +290,7 @@ def test_images_one_pixel_wide_are_counted_for_their_row(clip):
 # Bad rows
 
 
-@pytest.mark.parametrize("caption", ["", "  \n", None, 7])
+@pytest.mark.parametrize("caption", ["", "  \n", None, 7, "a dog \ud800"])
 def test_a_caption_that_is_no_text_is_refused(clip, caption):
     message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a text\. .*dataset\.filter"
     with pytest.raises(ValueError, match=message):
