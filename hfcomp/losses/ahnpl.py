@@ -136,6 +136,7 @@ def ahnpl_loss(
     threshold: Tensor,
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     multimodal_weight: float = 1.0,
     positive_margin_weight: float = 1.0,
     negative_margin_weight: float = 1.0,
@@ -157,6 +158,8 @@ def ahnpl_loss(
         threshold: [kinds], cosine; `adaptive_threshold` of the step before.
         negative_kind: [N, K] long, positions in threshold. Ignored where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.
+        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the others read own
+            entries only.
         multimodal_weight: weight of the multimodal hard negative loss.
         positive_margin_weight: weight of the positive margin loss.
         negative_margin_weight: weight of the negative margin loss.
@@ -175,7 +178,13 @@ def ahnpl_loss(
         mean, hence the 2. That text negatives are keys of the contrastive part is from Table 3 and released code.
     """
     contrastive, metrics = info_nce_loss(
-        image, text, logit_scale=logit_scale, negative_text=negative_text, negative_mask=negative_mask, rows=rows
+        image,
+        text,
+        logit_scale=logit_scale,
+        negative_text=negative_text,
+        negative_mask=negative_mask,
+        image_id=image_id,
+        rows=rows,
     )
     multimodal, multimodal_metrics = multimodal_hard_negative_loss(
         image, text, negative_image, negative_text, negative_mask=negative_mask, rows=rows

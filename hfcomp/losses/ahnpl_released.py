@@ -206,6 +206,7 @@ def ahnpl_released_loss(
     threshold: Tensor,
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     multimodal_weight: float = 0.2,
     margin_weight: float = 0.2,
     rows: slice | None = None,
@@ -224,6 +225,8 @@ def ahnpl_released_loss(
         negative_kind: [N, K] long, positions in threshold; values live on the device and are not checked. Ignored
             where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.
+        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the keys of the others
+            are negatives, which are false of an image in all of its rows.
         multimodal_weight: weight of the textual and of the visual term, which are in nats.
         margin_weight: weight of the hinge, which is in logits.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
@@ -243,7 +246,13 @@ def ahnpl_released_loss(
         loop. Batches without a valid negative make it InfoNCE.
     """
     contrastive, metrics = info_nce_loss(
-        image, text, logit_scale=logit_scale, negative_text=negative_text, negative_mask=negative_mask, rows=rows
+        image,
+        text,
+        logit_scale=logit_scale,
+        negative_text=negative_text,
+        negative_mask=negative_mask,
+        image_id=image_id,
+        rows=rows,
     )
     target_loss = partial(negative_target_loss, logit_scale=logit_scale, negative_mask=negative_mask, rows=rows)
     textual, _ = target_loss(text, negative_text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.concept_pairs import check_concepts, image_rows, token_rows
+from hfcomp.losses.concept_pairs import Concepts, check_concepts, image_rows, token_rows
 from hfcomp.losses.cross_attention import attended_cosines
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.row_sums import sigmoid_terms, sum_rows
@@ -20,6 +20,7 @@ def concept_loss(
     logit_scale: Tensor,
     logit_bias: Tensor,
     concept_id: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute C2LIP's concept loss: every image with every concept is one binary decision.
@@ -36,6 +37,8 @@ def concept_loss(
         logit_bias: [] or [1], in logits.
         concept_id: [C] long, equal numbers for equal phrases; a phrase of another image that equals one of the image's
             own is then neither positive nor negative for it. None: it is a negative, as in the paper.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. A concept of another row of the same
+            image is neither positive nor negative for it.
         rows: this process's slice of N; None is the whole loss. Given a slice, only the pairs of its images with all C
             concepts are summed, over the global count K, so that the slices of a partition add up to the whole in
             value and gradient.
@@ -43,7 +46,8 @@ def concept_loss(
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_concept` and
         its parts `loss_concept_positive` (own pairs) and `loss_concept_negative` (all others), all in nats, and
-        `concept_positive_accuracy` (0 to 1: share of concepts whose own image has a logit above 0).
+        `concept_positive_accuracy` (0 to 1: share of concepts whose own image has a logit above 0); with image_id also
+        `same_image_concepts` (how many pairs it leaves out).
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -52,7 +56,7 @@ def concept_loss(
         C2LIP (arXiv 2603.25722), Eq. 5; equal phrases of different images are negatives there.
     """
     images = image_rows(image, rows)
-    batch = check_concepts(concepts, owner, concept_id, image.shape[1])
+    batch = check_concepts(concepts, owner, concept_id, image.shape[1], image_id=image_id, images=len(image))
     sums = sum_rows(
         image[images],
         batch.embedding,
@@ -61,7 +65,7 @@ def concept_loss(
         masks=lambda part: batch.of_images(images[part]),
         terms=sigmoid_terms,
     )
-    return _binary("concept", sums, batch.valid_count)
+    return _binary("concept", sums, batch, images)
 
 
 @full_precision
@@ -74,6 +78,7 @@ def cross_attended_concept_loss(
     logit_bias: Tensor,
     attention_temperature: float = 1.0,
     concept_id: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute C2LIP's cross-attended concept loss: `concept_loss` of images as seen through each concept.
@@ -89,6 +94,7 @@ def cross_attended_concept_loss(
         logit_bias: [] or [1], in logits.
         attention_temperature: in cosine, above 0. At 1 the largest weight is at most e^2 times the smallest.
         concept_id: [C] long or None, as in `concept_loss`.
+        image_id: [N] long or None, as in `concept_loss`: of all N rows, not of those of tokens alone.
         rows: the slice of N that tokens are of; None is the whole loss. Slices of a partition add up to the whole in
             value and gradient.
 
@@ -104,18 +110,19 @@ def cross_attended_concept_loss(
     """
     scale, bias = check_scalar("logit_scale", logit_scale), check_scalar("logit_bias", logit_bias)
     images = token_rows(tokens, rows)
-    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2])
+    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2], image_id=image_id)
     logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature) + bias
-    return _binary("cross_attended", sigmoid_terms(logits, *batch.of_images(images)), batch.valid_count)
+    return _binary("cross_attended", sigmoid_terms(logits, *batch.of_images(images)), batch, images)
 
 
-def _binary(name: str, sums: tuple[Tensor, ...], count: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def _binary(name: str, sums: tuple[Tensor, ...], batch: Concepts, images: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the mean over concepts, and its metrics, from the sums of `sigmoid_terms`."""
-    total, positive, hits = sums
+    (total, positive, hits), count = sums, batch.valid_count
     loss = total / count
     return loss, {
         f"loss_{name}": loss.detach(),
         f"loss_{name}_positive": positive / count,
         f"loss_{name}_negative": ((total.detach() - positive) / count).clamp(min=0),
         f"{name}_positive_accuracy": hits.to(loss.dtype) / count,
+        **batch.same_image(images),
     }

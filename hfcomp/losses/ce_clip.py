@@ -23,6 +23,7 @@ def ce_clip_loss(
     threshold: Tensor,
     negative_kind: Tensor,
     negative_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rank_weight: float = 5.0,
     intra_modal_weight: float = 0.3,
     rows: slice | None = None,
@@ -43,6 +44,8 @@ def ce_clip_loss(
         threshold: [kinds], cosine; `adaptive_threshold` of the step before.
         negative_kind: [N, K] long, positions in threshold. Ignored where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.
+        image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the others read own
+            negatives only.
         rank_weight: weight of the rank loss, which is in cosine.
         intra_modal_weight: weight of the intra-modal contrast, which is in nats.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
@@ -68,7 +71,13 @@ def ce_clip_loss(
     mask = check_negatives(negative_text, negative_mask, size, width)
     scale = check_scalar("logit_scale", logit_scale)
     contrastive, metrics = info_nce_loss(
-        image, text, logit_scale=scale, negative_text=negative_text, negative_mask=mask, rows=rows
+        image,
+        text,
+        logit_scale=scale,
+        negative_text=negative_text,
+        negative_mask=mask,
+        image_id=image_id,
+        rows=rows,
     )
     rank, rank_metrics = negative_margin_loss(
         image, text, negative_text, threshold=threshold, negative_kind=negative_kind, negative_mask=mask, rows=rows

@@ -9,6 +9,7 @@ from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics
 from hfcomp.losses.pairs import both_directions
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
+from hfcomp.losses.shared_images import image_groups, same_image_pairs
 
 
 @full_precision
@@ -22,6 +23,7 @@ def cement_loss(
     margin: Tensor,
     negative_image_mask: Tensor | None = None,
     negative_text_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the Cement loss, which turns gradient from easy negatives to hard ones by a margin on the hard logit.
@@ -41,6 +43,10 @@ def cement_loss(
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are. Row i' is an anchor only if its image and its
             text are both valid; a valid one whose other half is missing stays a key.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
+            nor negative of each other: text j is no key of image i, and image j no key of text i.
+            That concerns originals only: negative texts are false of the image in all of its rows, and negative
+            images are pictures of their own; both stay keys.
         rows: this process's slice of N, which selects i and i' together; None is the whole loss. Given a slice, only
             its anchors are summed, over the global count of anchors, N + count(both valid), so that the slices of a
             partition add up to the whole in value and gradient.
@@ -56,9 +62,10 @@ def cement_loss(
         counterpart, p_ii', and on those of all other keys, sum_j p_ij (Eq. 3), margins included, as a mean over
         anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
         `margin`: logits, mean over rows with a valid negative image or text.
+        `same_image_pairs`: with image_id, how many original texts of other rows are no keys of an original image.
 
     Raises:
-        ValueError: if a shape or a mask's type does not fit.
+        ValueError: if a shape or a type does not fit.
 
     Source:
         Concrete Jungle (arXiv 2604.13313), Eqs. 1, 3 and 5. Eq. 5 sums the two directions, here they are averaged, as
@@ -81,6 +88,7 @@ def cement_loss(
     raised = torch.where(either[size:], margin, 0).repeat(2)
     anchors = None if rows is None else torch.cat([index[:size][rows], index[size:][rows]])
     part = index if anchors is None else anchors
+    group = image_groups(image_id, size)
     directions = both_directions(
         images,
         texts,
@@ -90,6 +98,7 @@ def cement_loss(
         anchors=anchors,
         image_mask=image_valid,
         text_mask=text_valid,
+        group=None if group is None else torch.cat([group, index[size:]]),  # a negative is in no other row's group
     )
 
     to_text = _one_way("image_to_text", directions[0], raised[part], both, both & text_valid[counterpart], part)
@@ -102,6 +111,7 @@ def cement_loss(
         "gradient_hard_negative": hard_share,
         "gradient_easy_negatives": easy_share,
         "margin": margins.sum() / either[size:].sum().clamp(min=1),
+        **same_image_pairs(group, rows),
     }
 
 

@@ -20,6 +20,7 @@ def concept_info_nce_loss(
     *,
     logit_scale: Tensor,
     concept_id: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the concept loss with InfoNCE in place of the sigmoid, for models without a bias (CLIP).
@@ -28,7 +29,7 @@ def concept_info_nce_loss(
     -log(exp(s_ij) / (exp(s_ij) + sum_k exp(s_ik))) over the concepts k of other images, so that the concepts of one
     image do not compete and the loss can reach 0. Concept to image is the mean over concepts of
     -log(exp(s_ij) / sum_n exp(s_nj)) over all images n. The loss is the mean of the two directions. A pair that
-    concept_id makes neither positive nor negative is in no denominator.
+    concept_id or image_id makes neither positive nor negative is in no denominator.
 
     Args:
         image: [N, D], L2-normalised.
@@ -36,6 +37,7 @@ def concept_info_nce_loss(
         owner: [C] long, as in `concept_loss`.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         concept_id: [C] long or None, as in `concept_loss`.
+        image_id: [N] long or None, as in `concept_loss`.
         rows: this process's slice of N; None is the whole loss. Given a slice, only the concepts of its images are
             summed, over the global count, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -43,7 +45,8 @@ def concept_info_nce_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_concept`,
         `loss_image_to_concept`, `loss_concept_to_image` (nats) and, among concepts, 0 to 1,
         `accuracy_image_to_concept` (the own image scores it strictly above every negative concept) and
-        `accuracy_concept_to_image` (it scores its own image strictly above every negative image).
+        `accuracy_concept_to_image` (it scores its own image strictly above every negative image); with image_id also
+        `same_image_concepts` (how many pairs it leaves out).
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -52,7 +55,7 @@ def concept_info_nce_loss(
         Our choice, with the pairs of C2LIP (arXiv 2603.25722), Eq. 5: the paper has the sigmoid only.
     """
     images, size = image_rows(image, rows), len(image)
-    batch = check_concepts(concepts, owner, concept_id, image.shape[1])
+    batch = check_concepts(concepts, owner, concept_id, image.shape[1], image_id=image_id, images=size)
     scale = check_scalar("logit_scale", logit_scale)
     chosen = torch.zeros_like(image[:, 0], dtype=torch.bool).index_fill_(0, images, True)
 
@@ -77,6 +80,7 @@ def concept_info_nce_loss(
         "loss_concept_to_image": to_image.detach() / batch.valid_count,
         "accuracy_image_to_concept": concept_hits.to(loss.dtype) / batch.valid_count,
         "accuracy_concept_to_image": image_hits.to(loss.dtype) / batch.valid_count,
+        **batch.same_image(images),
     }
 
 
@@ -89,6 +93,7 @@ def cross_attended_info_nce_loss(
     logit_scale: Tensor,
     attention_temperature: float = 1.0,
     concept_id: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the cross-attended concept loss with InfoNCE in place of the sigmoid, for models without a bias (CLIP).
@@ -103,6 +108,7 @@ def cross_attended_info_nce_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         attention_temperature: in cosine, above 0.
         concept_id: [C] long or None, as in `concept_loss`.
+        image_id: [N] long or None, as in `concept_loss`.
         rows: the slice of N that tokens are of; None is the whole loss. Slices of a partition add up to the whole in
             value and gradient.
 
@@ -118,12 +124,13 @@ def cross_attended_info_nce_loss(
         Our choice, after C2LIP (arXiv 2603.25722), Eqs. 6 and 7: the paper has the sigmoid only.
     """
     scale, images = check_scalar("logit_scale", logit_scale), token_rows(tokens, rows)
-    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2])
+    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2], image_id=image_id)
     logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature)
     total, hits = softmax_terms(logits, *batch.of_images(images))
     loss = total / batch.valid_count
     metrics = {
         "loss_cross_attended": loss.detach(),
         "accuracy_cross_attended": hits.to(loss.dtype) / batch.valid_count,
+        **batch.same_image(images),
     }
     return loss, metrics

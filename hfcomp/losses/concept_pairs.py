@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.shapes import check_shape
+from hfcomp.losses.shared_images import count_others, image_groups
 
 
 class Concepts(NamedTuple):
@@ -16,6 +17,7 @@ class Concepts(NamedTuple):
     embedding: Tensor  # [C, D], zeros for padding
     owner: Tensor  # [C] long, image row, -1 = padding
     alike: Tensor | None  # [C] long, 0 to C - 1, the same number for equal phrases; None: no two phrases are equal
+    group: Tensor | None  # [N], 0 to N - 1, the same number for rows of one image; None: no two rows are
 
     @property
     def valid_count(self) -> Tensor:
@@ -29,7 +31,16 @@ class Concepts(NamedTuple):
         if self.alike is not None:
             phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
             negative &= phrases[:, self.alike] == 0
+        if self.group is not None:
+            negative &= self.group[images].unsqueeze(1) != self.group[self.owner.clamp(min=0)]
         return own, negative
+
+    def same_image(self, images: Tensor) -> dict[str, Tensor]:
+        """Return the metric `same_image_concepts`: concepts of other rows of one image, summed over image rows [r]."""
+        if self.group is None:
+            return {}
+        number = torch.zeros_like(self.group).index_add_(0, self.owner.clamp(min=0), (self.owner >= 0).int())
+        return {"same_image_concepts": count_others(self.group, number, images)}
 
     def images_of(self, part: slice, images: int) -> tuple[Tensor, Tensor]:
         """Return two masks [c, N] for some of the concepts: the concept's own image, its negatives."""
@@ -40,10 +51,20 @@ class Concepts(NamedTuple):
             equal = (self.alike[part].unsqueeze(1) == self.alike) & (self.owner >= 0)
             phrases = torch.zeros_like(own, dtype=torch.int32)
             negative &= phrases.index_add_(1, self.owner.clamp(min=0), equal.int()) == 0
+        if self.group is not None:
+            negative &= self.group[owner.clamp(min=0)] != self.group
         return own, negative
 
 
-def check_concepts(concepts: Tensor, owner: Tensor, concept_id: Tensor | None, width: int) -> Concepts:
+def check_concepts(
+    concepts: Tensor,
+    owner: Tensor,
+    concept_id: Tensor | None,
+    width: int,
+    *,
+    image_id: Tensor | None = None,
+    images: int | None = None,
+) -> Concepts:
     """Return the concepts of a batch, with padding set to zeros.
 
     Args:
@@ -51,6 +72,8 @@ def check_concepts(concepts: Tensor, owner: Tensor, concept_id: Tensor | None, w
         owner: [C] long, -1 = padding.
         concept_id: [C] long or None.
         width: D of the images.
+        image_id: [N] long or None.
+        images: N, None where it is not known.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -63,7 +86,8 @@ def check_concepts(concepts: Tensor, owner: Tensor, concept_id: Tensor | None, w
         if numbers.dtype is not torch.long:
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
-    return Concepts(concepts.masked_fill((owner < 0).unsqueeze(1), 0), owner, alike)
+    group = image_groups(image_id, images)
+    return Concepts(concepts.masked_fill((owner < 0).unsqueeze(1), 0), owner, alike, group)
 
 
 def image_rows(image: Tensor, rows: slice | None) -> Tensor:

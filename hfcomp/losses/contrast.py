@@ -38,6 +38,8 @@ def contrast(
     additions: Tensor | None = None,
     query_mask: Tensor | None = None,
     key_mask: Tensor | None = None,
+    query_group: Tensor | None = None,
+    key_group: Tensor | None = None,
     columns: bool = True,
     chunk_size: int | None = None,
 ) -> Contrast:
@@ -53,6 +55,9 @@ def contrast(
         additions: [Q, A] in logit units, may carry gradient; -inf takes the entry out, 0 leaves it (as padding).
         query_mask: [Q] bool; a masked query is in no column and its own row is empty.
         key_mask: [M] bool; a masked key is in no row and its own column is empty.
+        query_group: [Q] whole numbers, given together with key_group: a query and a key with equal numbers are not
+            contrasted, their entry is in no row and no column, whatever is added to it.
+        key_group: [M] likewise.
         columns: whether the column results are wanted at all.
         chunk_size: rows visited at a time; None chooses by device and M.
 
@@ -75,8 +80,13 @@ def contrast(
         check_mask("query_mask", query_mask, Q=rows)
     if key_mask is not None:
         check_mask("key_mask", key_mask, M=keys.shape[0])
+    if (query_group is None) != (key_group is None):
+        raise ValueError("query_group and key_group are given together or not at all, found only one of them")
+    if query_group is not None and key_group is not None:
+        check_shape("query_group", query_group, Q=rows)
+        check_shape("key_group", key_group, M=keys.shape[0])
     chunk = chunk_size or chunk_rows(query, len(keys))
-    masks = (query_mask, key_mask)
+    masks = (query_mask, key_mask, query_group, key_group)
     return Contrast(*_Contrast.apply(query, keys, scale, additions, positions, masks, columns, chunk))
 
 
@@ -158,11 +168,13 @@ class _Contrast(torch.autograd.Function):
 
 
 def _mask(logits: Tensor, masks: _Masks, part: slice) -> Tensor:
-    query_mask, key_mask = masks
+    query_mask, key_mask, query_group, key_group = masks
     if query_mask is not None:
         logits.masked_fill_(~query_mask[part, None], -torch.inf)
     if key_mask is not None:
         logits.masked_fill_(~key_mask, -torch.inf)
+    if query_group is not None and key_group is not None:
+        logits.masked_fill_(query_group[part, None] == key_group, -torch.inf)
     return logits
 
 

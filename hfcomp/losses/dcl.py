@@ -18,6 +18,7 @@ def dcl_loss(
     logit_scale: Tensor,
     negative_text: Tensor | None = None,
     negative_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the decoupled contrastive loss, with the negative texts of all rows as further keys of every image.
@@ -26,8 +27,8 @@ def dcl_loss(
     -s_ii + log(sum_{j != i} exp(s_ij) + sum over all unmasked negatives of exp(s_i,negative)). Text to image is plain:
     the N - 1 other images. The loss is the mean of the two directions; it has no lower bound of 0.
 
-    An anchor without any key but its own (N = 1, no valid negative) is not counted; a direction without counted
-    anchors is 0 with a zero gradient.
+    An anchor without any key but its own (all rows of one image, no valid negative) is not counted; a direction
+    without counted anchors is 0 with a zero gradient.
 
     Args:
         image: [N, D], L2-normalised.
@@ -35,6 +36,9 @@ def dcl_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_text: [N, K, D], L2-normalised, K at least 1.
         negative_mask: [N, K] bool, True = valid; None means all are.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
+            nor negative of each other: text j is no key of image i, and image j no key of text i.
+            Negative texts stay keys of every image: they are false of their own row's image in all of its rows.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count of anchors, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -42,17 +46,18 @@ def dcl_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
-        the own text scores strictly above the image's own negatives, among images that have one).
+        the own text scores strictly above the image's own negatives, among images that have one); with image_id also
+        `same_image_pairs` (how many texts of other rows are no keys of an image).
 
     Raises:
-        ValueError: if a shape or the mask's type does not fit.
+        ValueError: if a shape or a type does not fit.
 
     Source:
         Yeh et al. 2022, Decoupled Contrastive Learning, without its optional weighting of the positive; the paper
         contrasts two views of an image, here the two are an image and its text.
     """
-    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows)
-    # only N = 1 can leave an anchor without keys, so the count of anchors is N or there is nothing to divide
+    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows, image_id)
+    # an anchor has no keys only if all rows are of one image, and then none has: the count is N, or nothing is there
     loss_to_text = _decoupled(to_text) / len(image)
     loss_to_image = _decoupled(to_image) / len(image)
     counted = to_text.others > -torch.inf, to_image.others > -torch.inf

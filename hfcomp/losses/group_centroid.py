@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from hfcomp.losses.group_contrast import both, contrast_both, contrast_groups, weigh
-from hfcomp.losses.group_members import Members, check_groups, check_settings, unit
+from hfcomp.losses.group_members import Members, check_groups, check_images, check_settings, unit
 from hfcomp.losses.precision import full_precision
 
 
@@ -18,6 +18,7 @@ def centroid_group_loss(
     inner_temperature: float,
     alpha: float,
     mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute alpha * inner + (1 - alpha) * outer over the centroids of groups of pairs that share a concept.
@@ -35,6 +36,9 @@ def centroid_group_loss(
         inner_temperature: of the inner loss, in cosine, finite and above 0.
         alpha: weight of the inner loss, 0 to 1.
         mask: [G, N] bool, True = a pair of the group; None means all are.
+        image_id: [G, N] long, equal for members of one image; None = no two members are. In the inner loss a member
+            does not meet the centroid of another group that has its image, in the outer loss two groups that share an
+            image do not meet.
         rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
             summed, over the global counts, so that the slices of a partition add up to the whole in value and
             gradient.
@@ -43,7 +47,8 @@ def centroid_group_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_outer`,
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: a group's image centroid is strictly nearest to
         its own text centroid, and the mirror), `accuracy_inner` (0 to 1: an image is strictly nearest to its own
-        group's image centroid, a text to its text centroid).
+        group's image centroid, a text to its text centroid); with image_id also `same_image_pairs` (ordered pairs of
+        members of one image in two groups).
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
@@ -56,11 +61,12 @@ def centroid_group_loss(
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
     image_centroid, text_centroid = _centroids(images), _centroids(texts)
-    groups = slice(None) if rows is None else rows
-    outer = contrast_both(image_centroid, text_centroid, temperature, groups)
-    of_images = contrast_groups(images, image_centroid, inner_temperature, groups)
-    of_texts = contrast_groups(texts, text_centroid, inner_temperature, groups)
-    return weigh(outer, both(of_images, of_texts), alpha)
+    groups, shared = slice(None) if rows is None else rows, check_images(image_id, images.mask)
+    between, within = (None, None) if shared is None else (shared.between_centroids, shared.of_centroids)
+    outer = contrast_both(image_centroid, text_centroid, temperature, groups, between)
+    of_images = contrast_groups(images, image_centroid, inner_temperature, groups, within)
+    of_texts = contrast_groups(texts, text_centroid, inner_temperature, groups, within)
+    return weigh(outer, both(of_images, of_texts), alpha, shared, groups)
 
 
 def _centroids(members: Members) -> Members:

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from hfcomp.losses.chunks import chunk_rows, parts
 from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.group_members import Members
+from hfcomp.losses.group_members import Members, SharedImages
 
 Terms = Callable[..., tuple[Tensor, ...]]
+# From groups [r] to the entries that their anchors leave out, a mask that broadcasts to [r, A, G, K].
+LeftOut = Callable[[Tensor], Tensor]
 
 
 class Term(NamedTuple):
@@ -84,24 +86,28 @@ def _groups_at_once(members: Tensor, work: int) -> int:
     return chunk_rows(members, 8 * work)
 
 
-def contrast_groups(query: Members, keys: Members, temperature: float, rows: slice) -> Term:
+def contrast_groups(
+    query: Members, keys: Members, temperature: float, rows: slice, left_out: LeftOut | None = None
+) -> Term:
     """Compute the mean over anchors of -log of the share that the own group's keys have among all groups' keys.
 
     An anchor a of group g adds -log(sum_j exp(<a, key_gj> / temperature) / sum_hj exp(<a, key_hj> / temperature)).
-    The score of a group is the log of its sum, so that a group of more keys scores higher.
+    The score of a group is the log of its sum, so that a group of more keys scores higher; one of which all keys are
+    left out is no group for the anchor.
 
     Args:
         query: the anchors, of the same G groups as keys.
         keys: what they are scored against.
         temperature: in cosine, above 0.
         rows: the groups whose anchors are summed, over the number of anchors of all groups.
+        left_out: which keys of other groups an anchor does not meet; None for none.
     """
     anchors, counted = query.embedding[rows], query.mask[rows]
     group, valid = torch.arange(len(keys.mask), device=anchors.device)[rows], keys.mask.any(1)
     out = absent(keys.mask, anchors.dtype)
 
     def terms(part: slice, to: Tensor, some: Tensor) -> tuple[Tensor, ...]:
-        logits = _logits(some, to, temperature).add_(out)
+        logits = _without(_logits(some, to, temperature).add_(out), left_out, group[part])
         loss, hits, of_logits = _direction(logits, group[part], valid, counted[part])
         return loss, hits, *_of_members(of_logits, to, some, temperature)
 
@@ -109,23 +115,28 @@ def contrast_groups(query: Members, keys: Members, temperature: float, rows: sli
     return mean_over_groups(terms, keys.embedding, anchors, count=query.mask.sum(), work=work)
 
 
-def contrast_both(first: Members, second: Members, temperature: float, rows: slice) -> Term:
+def contrast_both(
+    first: Members, second: Members, temperature: float, rows: slice, left_out: LeftOut | None = None
+) -> Term:
     """Compute the mean of `contrast_groups` from first to second and back, which have the same mask.
+
+    What is left out has to be the same seen from both.
 
     Where the anchors are all groups and one matrix of logits is small enough, it serves both directions.
     """
     groups, members = first.mask.shape
     work = members * first.mask.numel()
     if range(groups)[rows] != range(groups) or _groups_at_once(first.embedding, work) < groups:
-        there = contrast_groups(first, second, temperature, rows)
-        return both(there, contrast_groups(second, first, temperature, rows))
+        there = contrast_groups(first, second, temperature, rows, left_out)
+        return both(there, contrast_groups(second, first, temperature, rows, left_out))
     group, valid = torch.arange(groups, device=first.mask.device), first.mask.any(1)
     out = absent(first.mask, first.embedding.dtype)
 
     def terms(_: slice, to: Tensor, some: Tensor) -> tuple[Tensor, ...]:
         logits = _logits(some, to, temperature)
-        there, hits, of_logits = _direction(logits + out, group, valid, first.mask)
-        back, more, of_mirror = _direction(logits.permute(2, 3, 0, 1) + out, group, valid, first.mask)
+        there, hits, of_logits = _direction(_without(logits + out, left_out, group), group, valid, first.mask)
+        mirror = _without(logits.permute(2, 3, 0, 1) + out, left_out, group)
+        back, more, of_mirror = _direction(mirror, group, valid, first.mask)
         of_logits.add_(of_mirror.permute(2, 3, 0, 1))
         return there + back, hits + more, *_of_members(of_logits, to, some, temperature)
 
@@ -136,6 +147,11 @@ def contrast_both(first: Members, second: Members, temperature: float, rows: sli
 def _logits(query: Tensor, keys: Tensor, temperature: float) -> Tensor:
     """Return [r, A, G, K] from [r, A, D] and [G, K, D]."""
     return torch.mm(query.flatten(0, 1) / temperature, keys.flatten(0, 1).mT).view(*query.shape[:2], *keys.shape[:2])
+
+
+def _without(logits: Tensor, left_out: LeftOut | None, group: Tensor) -> Tensor:
+    """Return logits [r, A, G, K] with the lowest finite number where groups [r] leave entries out, in their memory."""
+    return logits if left_out is None else logits.masked_fill_(left_out(group), torch.finfo(logits.dtype).min)
 
 
 def _direction(logits: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -> tuple[Tensor, ...]:
@@ -159,13 +175,23 @@ def both(first: Term, second: Term) -> Term:
     return Term((first.loss + second.loss) / 2, (first.accuracy + second.accuracy) / 2)
 
 
-def weigh(outer: Term, inner: Term, alpha: float) -> tuple[Tensor, dict[str, Tensor]]:
+def contrast_members(
+    images: Members, texts: Members, temperature: float, rows: slice, shared: SharedImages | None
+) -> Term:
+    """Compute `contrast_both` of images and texts, of which those of one image in two groups do not meet."""
+    return contrast_both(images, texts, temperature, rows, None if shared is None else shared.of_members)
+
+
+def weigh(
+    outer: Term, inner: Term, alpha: float, shared: SharedImages | None, rows: slice
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Return alpha * inner + (1 - alpha) * outer, and both terms unweighted as detached metrics."""
     metrics = {
         "loss_outer": outer.loss.detach(),
         "loss_inner": inner.loss.detach(),
         "accuracy_outer": outer.accuracy,
         "accuracy_inner": inner.accuracy,
+        **({} if shared is None else shared.pairs(rows)),
     }
     return alpha * inner.loss + (1 - alpha) * outer.loss, metrics
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.group_contrast import Term, group_terms, mean_over_groups
-from hfcomp.losses.group_members import Members, length, unit
+from hfcomp.losses.group_members import Members, SharedImages, length, unit
 
 
 def joint_lengths(image: Tensor, text: Tensor) -> Tensor:
@@ -19,7 +19,14 @@ def joint_lengths(image: Tensor, text: Tensor) -> Tensor:
     return length(text.square() @ image.square().mT)
 
 
-def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature: float, rows: slice) -> Term:
+def contrast_joint(
+    image: Members,
+    text: Members,
+    centroid: Tensor,
+    temperature: float,
+    rows: slice,
+    shared: SharedImages | None = None,
+) -> Term:
     """Compute the mean over joint vectors of -log p(own group), their cosines with all centroids being the logits.
 
     A joint vector without a direction, such as that of an image and a text that share no dimension, has cosine 0 with
@@ -31,6 +38,7 @@ def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature:
         centroid: [G, D], of any length.
         temperature: in cosine, above 0.
         rows: the groups whose joint vectors are summed, over the number of joint vectors of all groups.
+        shared: which members show an image of other groups, whose centroids their joint vectors then do not meet.
     """
     groups, size, width = image.embedding.shape
     group, valid = torch.arange(groups, device=centroid.device)[rows], image.mask.any(1)
@@ -41,6 +49,9 @@ def contrast_joint(image: Members, text: Members, centroid: Tensor, temperature:
         weighted = by_centroid.flatten(1, 2)
         inverse = 1 / joint_lengths(some, texts)
         scores = torch.bmm(weighted, some.mT).unflatten(1, (groups, size)) * inverse.unsqueeze(1)
+        if shared is not None:
+            out = shared.of_groups(group[part]).mT  # [r, G, N]
+            scores.masked_fill_(out.unsqueeze(3) | out.unsqueeze(2), torch.finfo(scores.dtype).min)
         loss, hits, gradient = group_terms(scores, group[part], valid, counted[part])
         of_squares = scores.mul_(gradient).sum(1) * inverse.square()  # -2 times
         of_products = gradient.mul_(inverse.unsqueeze(1)).flatten(1, 2)

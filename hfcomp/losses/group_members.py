@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.shapes import check_mask, check_shape
+from hfcomp.losses.shared_images import image_groups
 
 
 class Members(NamedTuple):
@@ -20,6 +21,66 @@ class Members(NamedTuple):
     def centroid(self) -> Tensor:
         """Return the mean member of each group, [G, D], not normalised; zeros for a group without one."""
         return self.embedding.sum(1) / self.mask.sum(1, keepdim=True).clamp(min=1)
+
+
+class SharedImages:
+    """Which members show an image that other groups have as well: no negatives of each other.
+
+    Args:
+        image: [G, N], a number from 0 to G * N - 1 for each member, the same for members of one image.
+        mask: [G, N] bool, True = a member.
+    """
+
+    def __init__(self, image: Tensor, mask: Tensor) -> None:
+        places = torch.arange(image.numel(), device=image.device, dtype=image.dtype).view_as(image)
+        # what is masked shows nothing that another member does
+        self.image, self.mask = torch.where(mask, image, image.numel() + places), mask
+        self.number = mask.new_zeros((len(image), 2 * image.numel()), dtype=torch.int32)
+        self.number.scatter_add_(1, self.image.long(), mask.int())
+
+    def of_members(self, groups: Tensor) -> Tensor:
+        """Return for the members of groups [r] which members of other groups show their image, [r, N, G, N] bool."""
+        same = self.image[groups, :, None, None] == self.image
+        return same & self._others(groups)[:, None, :, None]
+
+    def of_groups(self, groups: Tensor) -> Tensor:
+        """Return for the members of groups [r] which other groups have their image, [r, N, G] bool."""
+        has = self.number.T[self.image[groups]] > 0
+        return has & self._others(groups)[:, None, :]
+
+    def of_centroids(self, groups: Tensor) -> Tensor:
+        """Return `of_groups` for keys that are one centroid for each group, [r, N, G, 1] bool."""
+        return self.of_groups(groups).unsqueeze(3)
+
+    def between_centroids(self, groups: Tensor) -> Tensor:
+        """Return which other groups share an image with groups [r], [r, 1, G, 1] bool."""
+        return self.of_centroids(groups).any(1, keepdim=True)
+
+    def pairs(self, rows: slice) -> dict[str, Tensor]:
+        """Return the metric `same_image_pairs`: pairs of members of two groups, summed over those of `rows`."""
+        everywhere = self.number.sum(0)[self.image.long()]
+        within = self.number.gather(1, self.image.long())
+        return {"same_image_pairs": torch.where(self.mask, everywhere - within, 0)[rows].sum().float()}
+
+    def _others(self, groups: Tensor) -> Tensor:
+        return groups.unsqueeze(1) != torch.arange(len(self.mask), device=groups.device)
+
+
+def check_images(image_id: Tensor | None, mask: Tensor) -> SharedImages | None:
+    """Return which members of groups share their images, None without ids.
+
+    Args:
+        image_id: [G, N] long, equal for members of one image, or None.
+        mask: [G, N] bool, True = a member.
+
+    Raises:
+        ValueError: if image_id has another shape or type.
+    """
+    if image_id is None:
+        return None
+    check_shape("image_id", image_id, G=len(mask), N=mask.shape[1])
+    image = image_groups(image_id.flatten(), mask.numel())
+    return None if image is None else SharedImages(image.view_as(mask), mask)
 
 
 def check_groups(image: Tensor, text: Tensor, mask: Tensor | None) -> tuple[Members, Members]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.group_contrast import contrast_both, weigh
+from hfcomp.losses.group_contrast import contrast_members, weigh
 from hfcomp.losses.group_joint import contrast_joint
-from hfcomp.losses.group_members import check_groups, check_settings
+from hfcomp.losses.group_members import check_groups, check_images, check_settings
 from hfcomp.losses.precision import full_precision
 
 
@@ -19,6 +19,7 @@ def pairwise_group_loss(
     inner_temperature: float,
     alpha: float,
     mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute alpha * inner + (1 - alpha) * outer over groups of pairs that share a concept.
@@ -37,6 +38,10 @@ def pairwise_group_loss(
         inner_temperature: of the inner loss, in cosine, finite and above 0.
         alpha: weight of the inner loss, 0 to 1.
         mask: [G, N] bool, True = a pair of the group; None means all are.
+        image_id: [G, N] long, equal for members of one image; None = no two members are. Members of one image in
+            two groups are not contrasted: in the outer loss they are no keys of each other, in the inner loss a joint
+            vector does not meet the centroid of another group that has its image or its text's. Within a group all
+            texts stay positives of all images.
         rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
             summed, over the global counts, so that the slices of a partition add up to the whole in value and
             gradient.
@@ -45,7 +50,8 @@ def pairwise_group_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_outer`,
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: the texts of an image's own group have together
         strictly more of the probability than those of any other, and the mirror), `accuracy_inner` (0 to 1: a joint
-        vector is strictly nearest to its own group's centroid).
+        vector is strictly nearest to its own group's centroid); with image_id also `same_image_pairs` (ordered pairs
+        of members of one image in two groups).
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.
@@ -56,7 +62,8 @@ def pairwise_group_loss(
     """
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
+    shared = check_images(image_id, images.mask)
     # the mean of all products is the product of the means
     centroid, groups = images.centroid() * texts.centroid(), slice(None) if rows is None else rows
-    inner = contrast_joint(images, texts, centroid, inner_temperature, groups)
-    return weigh(contrast_both(images, texts, temperature, groups), inner, alpha)
+    inner = contrast_joint(images, texts, centroid, inner_temperature, groups, shared)
+    return weigh(contrast_members(images, texts, temperature, groups, shared), inner, alpha, shared, groups)

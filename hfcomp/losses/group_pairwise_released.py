@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.group_contrast import contrast_both, weigh
+from hfcomp.losses.group_contrast import contrast_members, weigh
 from hfcomp.losses.group_joint import contrast_joint, joint_lengths
-from hfcomp.losses.group_members import check_groups, check_settings
+from hfcomp.losses.group_members import check_groups, check_images, check_settings
 from hfcomp.losses.precision import full_precision
 
 
@@ -23,6 +23,7 @@ def released_pairwise_group_loss(
     inner_temperature: float,
     alpha: float,
     mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute alpha * outer + (1 - alpha) * inner, the centroid being the mean of joint vectors of length 1.
@@ -45,10 +46,11 @@ def released_pairwise_group_loss(
     """
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)
+    shared = check_images(image_id, images.mask)
     groups = slice(None) if rows is None else rows
     centroid = _Centroid.apply(images.embedding, texts.embedding)
-    inner = contrast_joint(images, texts, centroid, inner_temperature, groups)
-    return weigh(contrast_both(images, texts, temperature, groups), inner, 1 - alpha)
+    inner = contrast_joint(images, texts, centroid, inner_temperature, groups, shared)
+    return weigh(contrast_members(images, texts, temperature, groups, shared), inner, 1 - alpha, shared, groups)
 
 
 class _Centroid(torch.autograd.Function):

@@ -17,6 +17,7 @@ def info_nce_loss(
     logit_scale: Tensor,
     negative_text: Tensor | None = None,
     negative_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the symmetric InfoNCE loss, with the negative texts of all rows as further keys of every image.
@@ -31,6 +32,9 @@ def info_nce_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_text: [N, K, D], L2-normalised, K at least 1.
         negative_mask: [N, K] bool, True = valid; None means all are.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
+            nor negative of each other: text j is no key of image i, and image j no key of text i.
+            Negative texts stay keys of every image: they are false of their own row's image in all of its rows.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -38,16 +42,17 @@ def info_nce_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
-        the own text scores strictly above the image's own negatives, among images that have one).
+        the own text scores strictly above the image's own negatives, among images that have one); with image_id also
+        `same_image_pairs` (how many texts of other rows are no keys of an image).
 
     Raises:
-        ValueError: if a shape or the mask's type does not fit.
+        ValueError: if a shape or a type does not fit.
 
     Source:
         Radford et al. 2021 (CLIP), Fig. 3. Negative texts as keys of every image and never as anchors: Yuksekgonul et
         al. 2022 (NegCLIP), whose hard images are ordinary rows here.
     """
-    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows)
+    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows, image_id)
     loss_to_text = cross_entropy(to_text) / len(image)
     loss_to_image = cross_entropy(to_image) / len(image)
     metrics |= direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, len(image))

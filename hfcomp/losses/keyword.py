@@ -10,6 +10,7 @@ from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics
 from hfcomp.losses.pairs import own_negative_logits
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
+from hfcomp.losses.shared_images import image_groups, same_image_pairs
 
 
 @full_precision
@@ -20,6 +21,7 @@ def replaced_negative_loss(
     *,
     logit_scale: Tensor,
     slots: Tensor,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute symmetric InfoNCE whose image-to-text rows hold own hard negatives in place of other rows' texts.
@@ -35,6 +37,9 @@ def replaced_negative_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         slots: [N, K] long, global columns from 0 to N - 1, -1 = masked. Distinct within a row and never i itself:
             values live on the device and are not checked.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
+            nor negative of each other: text j is no key of image i, and image j no key of text i.
+            An own negative stays, also in the column of such a text, which it then takes from nobody.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -42,10 +47,11 @@ def replaced_negative_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); `hard_negative_accuracy` (0 to 1: the own text scores
-        strictly above the image's own negatives, among images that have one).
+        strictly above the image's own negatives, among images that have one); with image_id also `same_image_pairs`
+        (how many texts of other rows are no keys of an image).
 
     Raises:
-        ValueError: if a shape does not fit or slots is not of type long.
+        ValueError: if a shape does not fit, or slots or image_id is not of type long.
 
     Source:
         Roesch et al. 2024, Enhancing Conceptual Understanding in Multimodal Contrastive Learning through Hard Negative
@@ -61,8 +67,9 @@ def replaced_negative_loss(
     own, replaced = part.unsqueeze(1), slots >= 0
     negatives = own_negative_logits(image[part], negative_text[part], replaced[part], scale)
     out = torch.cat([own, torch.where(replaced[part], slots[part], own)], 1)
-    to_text = _without(image[part], text, scale, out, negatives)
-    to_image = _without(text[part], image, scale, own, negatives[:, :0])
+    group = image_groups(image_id, size)
+    to_text = _without(image[part], text, scale, out, negatives, part, group)
+    to_image = _without(text[part], image, scale, own, negatives[:, :0], part, group)
 
     loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
     hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, replaced.any(1).sum())
@@ -70,14 +77,32 @@ def replaced_negative_loss(
         **direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, size),
         **direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, size),
         "hard_negative_accuracy": hard,
+        **same_image_pairs(group, rows),
     }
     return (loss_to_text + loss_to_image) / 2, metrics
 
 
-def _without(query: Tensor, keys: Tensor, scale: Tensor, positions: Tensor, more: Tensor) -> Direction:
-    """Contrast with the entries at `positions` [R, A] out and further logits [R, K] in."""
+def _without(
+    query: Tensor,
+    keys: Tensor,
+    scale: Tensor,
+    positions: Tensor,
+    more: Tensor,
+    part: Tensor,
+    group: Tensor | None,
+) -> Direction:
+    """Contrast rows `part` [R] with the entries at `positions` [R, A] and of their group out, and `more` [R, K] in."""
     out = query.new_full(positions.shape, -torch.inf)
-    kept = contrast(query, keys, scale, positions=positions, additions=out, columns=False)
+    kept = contrast(
+        query,
+        keys,
+        scale,
+        positions=positions,
+        additions=out,
+        query_group=None if group is None else group[part],
+        key_group=group,
+        columns=False,
+    )
     others = log_sum_exp(torch.cat([kept.row.unsqueeze(1), more], 1))
     top = torch.cat([kept.row_top.unsqueeze(1), more.detach()], 1).amax(1)
     return Direction(others, top, kept.entries)

@@ -8,6 +8,7 @@ from torch import Tensor
 from hfcomp.losses.contrast import contrast, log_sum_exp
 from hfcomp.losses.directions import Direction, hard_negative_accuracy
 from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar
+from hfcomp.losses.shared_images import image_groups, same_image_pairs
 
 
 def select(size: int, rows: slice | None, device: torch.device) -> Tensor | None:
@@ -25,6 +26,7 @@ def both_directions(
     anchors: Tensor | None,
     image_mask: Tensor | None = None,
     text_mask: Tensor | None = None,
+    group: Tensor | None = None,
 ) -> tuple[Direction, Direction]:
     """Contrast images with texts and texts with images.
 
@@ -40,22 +42,43 @@ def both_directions(
         anchors: [R] long, or None for all N.
         image_mask: [N] bool.
         text_mask: [N] bool.
+        group: [N] of `image_groups`: a row is not contrasted with rows of its group, so that additions of own pairs
+            are to be -inf.
 
     Returns:
         Image to text, text to image.
     """
     if anchors is None:
         whole = contrast(
-            image, text, scale, positions=positions, additions=additions, query_mask=image_mask, key_mask=text_mask
+            image,
+            text,
+            scale,
+            positions=positions,
+            additions=additions,
+            query_mask=image_mask,
+            key_mask=text_mask,
+            query_group=group,
+            key_group=group,
         )
         mirrored = whole.entries.gather(0, positions)
         return (
             Direction(whole.row, whole.row_top, whole.entries),
             Direction(whole.column, whole.column_top, mirrored),
         )
-    at, added = positions[anchors], additions[anchors]
-    to_text = contrast(image[anchors], text, scale, positions=at, additions=added, key_mask=text_mask, columns=False)
-    to_image = contrast(text[anchors], image, scale, positions=at, additions=added, key_mask=image_mask, columns=False)
+    to_text, to_image = (
+        contrast(
+            query[anchors],
+            keys,
+            scale,
+            positions=positions[anchors],
+            additions=additions[anchors],
+            key_mask=key_mask,
+            query_group=None if group is None else group[anchors],
+            key_group=group,
+            columns=False,
+        )
+        for query, keys, key_mask in ((image, text, text_mask), (text, image, image_mask))
+    )
     return (
         Direction(to_text.row, to_text.row_top, to_text.entries),
         Direction(to_image.row, to_image.row_top, to_image.entries),
@@ -63,12 +86,12 @@ def both_directions(
 
 
 def plain_directions(
-    image: Tensor, text: Tensor, scale: Tensor, anchors: Tensor | None
+    image: Tensor, text: Tensor, scale: Tensor, anchors: Tensor | None, group: Tensor | None = None
 ) -> tuple[Direction, Direction]:
     """Contrast N images with N texts; each anchor's own pair is its one position ([N, D], [N, D], [], [R] or None)."""
     own = torch.arange(len(image), device=image.device).unsqueeze(1)
     out = image.new_full(own.shape, -torch.inf)
-    return both_directions(image, text, scale, positions=own, additions=out, anchors=anchors)
+    return both_directions(image, text, scale, positions=own, additions=out, anchors=anchors, group=group)
 
 
 def with_all_negatives(
@@ -95,22 +118,26 @@ def contrast_pairs(
     negative_text: Tensor | None,
     negative_mask: Tensor | None,
     rows: slice | None,
+    image_id: Tensor | None = None,
 ) -> tuple[Direction, Direction, dict[str, Tensor]]:
     """Check and contrast a batch whose images also meet all N*K negative texts; arguments as in `info_nce_loss`.
 
     Returns:
-        Image to text, text to image, and the metric `hard_negative_accuracy` where there are negatives.
+        Image to text, text to image, and the metrics `hard_negative_accuracy` where there are negatives and
+        `same_image_pairs` where there are ids.
     """
     size, width = check_pairs(image, text)
     scale, anchors = check_scalar("logit_scale", logit_scale), select(size, rows, image.device)
-    to_text, to_image = plain_directions(image, text, scale, anchors)
+    group = image_groups(image_id, size)
+    to_text, to_image = plain_directions(image, text, scale, anchors, group)
+    metrics = same_image_pairs(group, rows)
     if negative_text is None:
         if negative_mask is not None:
             raise ValueError("negative_mask is given without negative_text")
-        return to_text, to_image, {}
+        return to_text, to_image, metrics
     mask = check_negatives(negative_text, negative_mask, size, width)
     part = slice(None) if anchors is None else anchors
     to_text = with_all_negatives(to_text, image[part], negative_text, mask, scale)
     hardest = own_negative_logits(image[part].detach(), negative_text[part].detach(), mask[part], scale.detach())
     metric = hard_negative_accuracy(to_text.entries[:, 0], hardest, mask.any(1).sum())
-    return to_text, to_image, {"hard_negative_accuracy": metric}
+    return to_text, to_image, {**metrics, "hard_negative_accuracy": metric}

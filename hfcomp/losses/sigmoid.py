@@ -12,11 +12,18 @@ from hfcomp.losses.chunks import chunk_rows, parts
 from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_pairs, check_scalar
+from hfcomp.losses.shared_images import image_groups, same_image_pairs
 
 
 @full_precision
 def sigmoid_loss(
-    image: Tensor, text: Tensor, *, logit_scale: Tensor, logit_bias: Tensor, rows: slice | None = None
+    image: Tensor,
+    text: Tensor,
+    *,
+    logit_scale: Tensor,
+    logit_bias: Tensor,
+    image_id: Tensor | None = None,
+    rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the sigmoid loss: every image-text pair is one binary decision.
 
@@ -28,6 +35,8 @@ def sigmoid_loss(
         text: [N, D], L2-normalised; row i describes image i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         logit_bias: [] or [1], in logits.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. The pairs of the image of one row and
+            the text of another are left out of the sum if both rows are of one image; the divisor stays N.
         rows: this process's slice of N; None is the whole loss. Given a slice, only the pairs of its images with all N
             texts are summed, over the global count N, so that the slices of a partition add up to the whole in value
             and gradient.
@@ -36,10 +45,10 @@ def sigmoid_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_positive` and
         `loss_negative` (nats, the parts of the loss from the N own pairs and from all others),
         `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text) and `positive_accuracy`
-        (0 to 1: the own pair's logit is above 0).
+        (0 to 1: the own pair's logit is above 0); with image_id also `same_image_pairs` (how many pairs are left out).
 
     Raises:
-        ValueError: if a shape does not fit.
+        ValueError: if a shape or a type does not fit.
 
     Source:
         Zhai et al. 2023 (SigLIP), Eq. 1 and Algorithm 1, which divides by N too.
@@ -52,7 +61,8 @@ def sigmoid_loss(
         anchors, query = anchors[rows], image[anchors[rows]]
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (image, text, scale, bias))
     chunk = chunk_rows(query, len(text))
-    total, own, top = _AllPairs.apply(query, text, scale, bias, anchors.unsqueeze(1), chunk, wanted)
+    group = image_groups(image_id, size)
+    total, own, top = _AllPairs.apply(query, text, scale, bias, anchors.unsqueeze(1), group, chunk, wanted)
     loss = total / size
     positive = F.softplus(-own, threshold=40).sum() / size
     return loss, {
@@ -60,6 +70,7 @@ def sigmoid_loss(
         "loss_negative": (loss.detach() - positive).clamp(min=0),
         "accuracy_image_to_text": (own > top).sum().to(image.dtype) / size,
         "positive_accuracy": (own > 0).sum().to(image.dtype) / size,
+        **same_image_pairs(group, rows),
     }
 
 
@@ -68,7 +79,15 @@ class _AllPairs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, scale: Tensor, bias: Tensor, own: Tensor, chunk: int, wanted: bool
+        ctx: Any,
+        query: Tensor,
+        keys: Tensor,
+        scale: Tensor,
+        bias: Tensor,
+        own: Tensor,
+        group: Tensor | None,
+        chunk: int,
+        wanted: bool,
     ) -> tuple[Tensor, ...]:
         logits = query.new_empty((min(chunk, len(query)), len(keys)))
         total, grad_scale, grad_bias = (query.new_zeros(()) for _ in range(3))
@@ -78,6 +97,8 @@ class _AllPairs(torch.autograd.Function):
             s, at = logits[: part.stop - part.start], own[part]
             torch.mm(query[part] * scale, keys.T, out=s).add_(bias)
             positive = s.gather(1, at)
+            if group is not None:
+                s.masked_fill_(group[at] == group, -torch.inf)
             s.scatter_(1, at, -torch.inf)
             own_logit[part], top[part] = positive.squeeze(1), s.amax(1)
             total += F.softplus(s, threshold=40).sum() + F.softplus(-positive, threshold=40).sum()
@@ -95,4 +116,4 @@ class _AllPairs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         check_first_derivative()
-        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None
+        return *(gradients[0] * gradient for gradient in ctx.saved_tensors), None, None, None, None

@@ -22,6 +22,7 @@ def triplet_clip_loss(
     logit_scale: Tensor,
     negative_image_mask: Tensor | None = None,
     negative_text_mask: Tensor | None = None,
+    image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute the TripletCLIP loss, L(image, text, negative_text) + L(negative_image, negative_text, text).
@@ -43,6 +44,10 @@ def triplet_clip_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are.
+        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
+            nor negative of each other: text j is no key of image i, and image j no key of text i.
+            That concerns the first half only: negative texts are false of the image in all of its rows, and negative
+            images are pictures of their own, of which the original texts are false.
         rows: this process's slice of N, which selects rows of both halves; None is the whole loss. Given a slice, only
             its anchors are summed, over the global counts, so that the slices of a partition add up to the whole in
             value and gradient.
@@ -75,6 +80,7 @@ def triplet_clip_loss(
         logit_scale=scale,
         negative_text=negative_text.unsqueeze(1),
         negative_mask=text_valid.unsqueeze(1),
+        image_id=image_id,
         rows=rows,
     )
     negatives, negative_metrics = _negative_half(

@@ -28,6 +28,11 @@ def zero(*tensors):
     return sum(x.sum() for x in tensors) * 0.0
 
 
+def meet(image_id, i, j):
+    """Whether rows i and j are contrasted: a row with itself, and with those of other images."""
+    return i == j or image_id is None or int(image_id[i]) != int(image_id[j])
+
+
 def contrast(query, keys, scale, *, additions, query_mask, key_mask):
     """Row and column log-sum-exp; additions is a dictionary {(i, j): value}. Empty ones are -inf."""
     rows, columns = [[] for _ in query], [[] for _ in keys]
@@ -46,7 +51,7 @@ def contrast(query, keys, scale, *, additions, query_mask, key_mask):
     ]
 
 
-def info_nce(image, text, *, logit_scale, negative_text=None, negative_mask=None, decoupled=False):
+def info_nce(image, text, *, logit_scale, negative_text=None, negative_mask=None, decoupled=False, image_id=None):
     """InfoNCE, or DCL: the mean of two directions; anchors without denominator are not counted."""
     size = len(image)
     s = similarity(image, text, logit_scale)
@@ -54,7 +59,8 @@ def info_nce(image, text, *, logit_scale, negative_text=None, negative_mask=None
     for direction, logits in enumerate((s, transposed(s))):
         terms = []
         for i in range(size):
-            denominator = [logits[i][j] for j in range(size) if not (decoupled and j == i)]
+            keys = [j for j in range(size) if meet(image_id, i, j)]
+            denominator = [logits[i][j] for j in keys if not (decoupled and j == i)]
             if direction == 0 and negative_text is not None:
                 for n in range(size):
                     for k in range(negative_text.shape[1]):
@@ -71,32 +77,33 @@ def dcl(image, text, **arguments):
     return info_nce(image, text, decoupled=True, **arguments)
 
 
-def replaced_negative(image, text, negative_text, *, logit_scale, slots):
+def replaced_negative(image, text, negative_text, *, logit_scale, slots, image_id=None):
     size = len(image)
     s = similarity(image, text, logit_scale)
     total = zero(image, text, logit_scale)
     for i in range(size):
-        row = [s[i][j] for j in range(size)]
+        row = {j: s[i][j] for j in range(size) if meet(image_id, i, j)}
         for k in range(negative_text.shape[1]):
             if int(slots[i, k]) >= 0:
                 row[int(slots[i, k])] = logit_scale * (image[i] * negative_text[i, k]).sum()
-        total = total + (log_sum(row) - s[i][i]) / size / 2
-        total = total + (log_sum([s[j][i] for j in range(size)]) - s[i][i]) / size / 2
+        column = [s[j][i] for j in range(size) if meet(image_id, i, j)]
+        total = total + (log_sum(list(row.values())) - s[i][i]) / size / 2
+        total = total + (log_sum(column) - s[i][i]) / size / 2
     return total
 
 
-def sigmoid(image, text, *, logit_scale, logit_bias):
+def sigmoid(image, text, *, logit_scale, logit_bias, image_id=None):
     size = len(image)
     total = zero(image)
     for i in range(size):
-        for j in range(size):
+        for j in [j for j in range(size) if meet(image_id, i, j)]:
             sign = 1.0 if i == j else -1.0
             logit = logit_scale * (image[i] * text[j]).sum() + logit_bias
             total = total - torch.log(1 / (1 + torch.exp(-sign * logit))) / size
     return total
 
 
-def cement(image, text, negative_image, negative_text, *, logit_scale, margin, image_mask, text_mask):
+def cement(image, text, negative_image, negative_text, *, logit_scale, margin, image_mask, text_mask, image_id=None):
     """Eq. 5 with masks, as the mean of the two directions."""
     size = len(image)
     images, texts = torch.cat([image, negative_image]), torch.cat([text, negative_text])
@@ -109,7 +116,8 @@ def cement(image, text, negative_image, negative_text, *, logit_scale, margin, i
             counterpart = (i + size) % (2 * size)
             denominator = []
             for j in range(2 * size):
-                if valid[j]:
+                # all rows of an image are originals; their negatives stay
+                if valid[j] and (i >= size or j >= size or meet(image_id, i, j)):
                     denominator.append(logits[i][j] + margin[i % size] if j == counterpart else logits[i][j])
             total = total + (log_sum(denominator) - logits[i][i]) / len(anchors) / 2
     return total
@@ -189,17 +197,30 @@ def positive_margin(image, text, *, margin):
     return total
 
 
-def ahnpl(image, text, negative_image, negative_text, *, logit_scale, margin, threshold, negative_kind, negative_mask):
+def ahnpl(
+    image,
+    text,
+    negative_image,
+    negative_text,
+    *,
+    logit_scale,
+    margin,
+    threshold,
+    negative_kind,
+    negative_mask,
+    image_id=None,
+):
     """AHNPL, Eq. 12 divided by N; Eq. 4 in full, with the negative texts of all rows as keys of every image."""
     size, s = len(image), similarity(image, text, logit_scale)
     total = zero(image, text, logit_scale)
     for i in range(size):
-        to_text = [s[i][j] for j in range(size)]
+        keys = [j for j in range(size) if meet(image_id, i, j)]
+        to_text = [s[i][j] for j in keys]
         for n in range(size):
             for k in range(negative_text.shape[1]):
                 if negative_mask[n][k]:
                     to_text.append(logit_scale * (image[i] * negative_text[n, k]).sum())
-        total = total - (s[i][i] - log_sum(to_text) + s[i][i] - log_sum([s[j][i] for j in range(size)])) / size
+        total = total - (s[i][i] - log_sum(to_text) + s[i][i] - log_sum([s[j][i] for j in keys])) / size
     own = {"negative_mask": negative_mask}
     return (
         total
@@ -209,20 +230,20 @@ def ahnpl(image, text, negative_image, negative_text, *, logit_scale, margin, th
     )
 
 
-def triplet_clip(image, text, negative_image, negative_text, *, logit_scale, image_mask, text_mask):
+def triplet_clip(image, text, negative_image, negative_text, *, logit_scale, image_mask, text_mask, image_id=None):
     """Two NegCLIP losses over a list of rows each; the second one's anchors need both halves."""
     total = zero(image, text, logit_scale)
     everyone = [True] * len(image)
     halves = (
-        (image, text, negative_text, everyone, everyone, text_mask),
-        (negative_image, negative_text, text, image_mask, text_mask, everyone),
+        (image, text, negative_text, everyone, everyone, text_mask, image_id),
+        (negative_image, negative_text, text, image_mask, text_mask, everyone, None),
     )
-    for x, y, other, x_valid, y_valid, other_valid in halves:
+    for x, y, other, x_valid, y_valid, other_valid, ids in halves:
         anchors = [i for i in range(len(image)) if x_valid[i] and y_valid[i]]
         for i in anchors:
             own = logit_scale * (x[i] * y[i]).sum()
-            to_text = [logit_scale * (x[i] * y[j]).sum() for j in range(len(y)) if y_valid[j]]
+            to_text = [logit_scale * (x[i] * y[j]).sum() for j in range(len(y)) if y_valid[j] and meet(ids, i, j)]
             to_text += [logit_scale * (x[i] * other[j]).sum() for j in range(len(y)) if other_valid[j]]
-            to_image = [logit_scale * (x[j] * y[i]).sum() for j in range(len(x)) if x_valid[j]]
+            to_image = [logit_scale * (x[j] * y[i]).sum() for j in range(len(x)) if x_valid[j] and meet(ids, i, j)]
             total = total + (log_sum(to_text) + log_sum(to_image) - 2 * own) / len(anchors) / 2
     return total

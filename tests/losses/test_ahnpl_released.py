@@ -97,11 +97,13 @@ def margin_loops(image, text, negative, scale, mask):
     return total
 
 
-def loops(image, text, negative, scale, mask, multimodal_weight, margin_weight):
+def loops(image, text, negative, scale, mask, multimodal_weight, margin_weight, image_id=None):
     shift = torch.stack([negative[:, k] - text for k in range(negative.shape[1])], 1).detach()
     shifted = torch.stack([image + shift[:, k] for k in range(negative.shape[1])], 1)
     return (
-        reference.info_nce(image, text, logit_scale=scale, negative_text=negative, negative_mask=mask)
+        reference.info_nce(
+            image, text, logit_scale=scale, negative_text=negative, negative_mask=mask, image_id=image_id
+        )
         + multimodal_weight * target_loops(text, negative, scale, mask)
         + multimodal_weight * target_loops(image, shifted, scale, mask)
         + margin_weight * margin_loops(image, text, negative, scale, mask)

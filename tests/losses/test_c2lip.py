@@ -98,7 +98,18 @@ def loop_cosine(image, concept, temperature):
     return (attended * concept).sum() / (attended * attended).sum() ** 0.5
 
 
-def loops(form, image, concepts, scale, bias=None, *, owner=OWNER, concept_id=None, attention_temperature=TEMPERATURE):
+def loops(
+    form,
+    image,
+    concepts,
+    scale,
+    bias=None,
+    *,
+    owner=OWNER,
+    concept_id=None,
+    image_id=None,
+    attention_temperature=TEMPERATURE,
+):
     """The loss from the equations, and its accuracies in the order of the metrics."""
     places = [j for j in range(len(concepts)) if owner[j] >= 0]
     logits = {
@@ -109,7 +120,8 @@ def loops(form, image, concepts, scale, bias=None, *, owner=OWNER, concept_id=No
 
     def negative(i, j):
         equal = concept_id is not None and any(owner[k] == i and concept_id[k] == concept_id[j] for k in places)
-        return owner[j] != i and not equal
+        same = image_id is not None and image_id[owner[j]] == image_id[i]
+        return owner[j] != i and not equal and not same
 
     total, hits = (image.sum() + concepts.sum() + scale) * 0.0, [0, 0]
     if form.binary:

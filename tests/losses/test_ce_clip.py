@@ -55,10 +55,12 @@ def loss(image, text, negative, scale, kinds=KINDS, mask=MASK, **arguments):
     )
 
 
-def loops(image, text, negative, scale, mask, rank_weight, intra_modal_weight):
+def loops(image, text, negative, scale, mask, rank_weight, intra_modal_weight, image_id=None):
     kinds = KINDS.clamp(0, 1)
     return (
-        reference.info_nce(image, text, logit_scale=scale, negative_text=negative, negative_mask=mask)
+        reference.info_nce(
+            image, text, logit_scale=scale, negative_text=negative, negative_mask=mask, image_id=image_id
+        )
         + rank_weight
         * reference.negative_margin(
             image, text, negative, threshold=THRESHOLD, negative_kind=kinds, negative_mask=mask
