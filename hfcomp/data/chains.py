@@ -62,16 +62,20 @@ def chain_of(texts: Sequence[Any], columns: Sequence[str], row: int) -> list[Lin
     return links
 
 
-def draw_negatives(chains: Sequence[Sequence[Link]], *, columns: int, seed: int) -> DrawnNegatives:
+def draw_negatives(
+    chains: Sequence[Sequence[Link]], *, columns: int, seed: int, images: Sequence[int] | None = None
+) -> DrawnNegatives:
     """Draws for each text of each chain one that another row has in its place: a sibling where there is one.
 
     Siblings follow from the same text as it does (both "dog" and "cat" from "animal"). A text of the same level that
-    follows from another one is second choice. What the row's own chain says is neither.
+    follows from another one is second choice. What the row's own chain says is neither,
+    nor what that of another row of its image says.
 
     Args:
         chains: of all rows, as `chain_of` returns them.
         columns: number of columns of a chain.
         seed: of the draw, which is made once: a row keeps its negatives, as in HierarCaps' own data.
+        images: of all rows, equal for rows of one image; `None` = no two rows are.
     """
     of_level: dict[int, dict[str, str]] = {}
     of_parent: dict[tuple[int, str], dict[str, str]] = {}
@@ -81,11 +85,15 @@ def draw_negatives(chains: Sequence[Sequence[Link]], *, columns: int, seed: int)
             of_parent.setdefault((link.place, parent), {}).setdefault(plain(link.text), link.text)
     levels = {key: list(found.items()) for key, found in of_level.items()}
     families = {key: list(found.items()) for key, found in of_parent.items()}
+    images = range(len(chains)) if images is None else images
+    said: dict[int, set[str]] = {}
+    for image, chain in zip(images, chains, strict=True):
+        said.setdefault(image, set()).update(plain(link.text) for link in chain)
     draw = random.Random(seed)
     siblings = others = missing = 0
     texts = []
-    for chain in chains:
-        own = {plain(link.text) for link in chain}
+    for image, chain in zip(images, chains, strict=True):
+        own = said[image]
         drawn = [""] * columns
         for link, parent in _with_parents(chain):
             sibling = _one_of(families[link.place, parent], own, draw)

@@ -14,6 +14,7 @@ import torch
 
 from hfcomp.data.columns import LEFT_OUT, kind_id
 from hfcomp.data.concept_tokens import Concept, concept_id, tokens_of, with_spans
+from hfcomp.data.image_ids import image_keys
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
@@ -74,7 +75,7 @@ class CompositionalCollator:
         batch: dict[str, Any] = {"row": torch.tensor(names, dtype=torch.long)}
         if LEFT_OUT in rows[0]:
             batch[LEFT_OUT] = torch.tensor([row[LEFT_OUT] for row in rows], dtype=torch.long)
-        return batch | self._images(rows, names) | self._texts(rows, names)
+        return batch | image_keys(rows, names) | self._images(rows, names) | self._texts(rows, names)
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]

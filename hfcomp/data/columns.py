@@ -12,7 +12,8 @@ equal length; an empty string is masked; concreteness is 1 to 5 or null | text h
 | `concepts` | list of string: phrases of the caption; none = the caption itself | C2LIP |
 | `concept_spans` | for each concept a list of `[start, end)` in the caption | C2LIP with `concept_source: tokens` |
 | `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
-| `image_id`, `source`, `license` | string | overlap guard, clustering, publishing |
+| `image_id` | string; null = an image of its own | all: rows of one image are no negatives of each other; clustering |
+| `source`, `license` | string | overlap guard, publishing |
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ BATCH_KEYS = (
     "concept_token_mask",
     "owner",
     "concept_id",
+    "image_id",
     "reference_text",
     "reference_negative_text",
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
 from hfcomp.trainers.base import COLUMNS_OF_FIELD
 
@@ -23,7 +24,7 @@ class RandomSpans(TrainingRows):
     """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
-        super().__init__(dataset, list(COLUMNS_OF_FIELD.values()))
+        super().__init__(dataset, [*COLUMNS_OF_FIELD.values(), IMAGE_ID])
         self.seed = seed
 
     def column(self, name: str) -> list[Any]:

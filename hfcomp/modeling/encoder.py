@@ -111,6 +111,7 @@ class DualEncoder(nn.Module):
         concept_token_mask: torch.Tensor | None = None,
         owner: torch.Tensor | None = None,
         concept_id: torch.Tensor | None = None,
+        image_id: torch.Tensor | None = None,
         reference_text: torch.Tensor | None = None,
         reference_negative_text: torch.Tensor | None = None,
     ) -> Features:
@@ -131,6 +132,7 @@ class DualEncoder(nn.Module):
                 caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
             owner: `[B * max_concepts]` long, the image's row in this batch, -1 = padding.
             concept_id: `[B * max_concepts]` long, equal numbers for equal phrases.
+            image_id: `[B]` long, equal numbers for rows of one image; passed on whether `uses` names it or not.
             reference_text: `[B, D]`, features of the captions that were made beforehand; passed on as they are.
             reference_negative_text: `[B, K, D]`, likewise of the negative captions.
         """
@@ -145,6 +147,7 @@ class DualEncoder(nn.Module):
             "reference_negative_text": reference_negative_text,
         }
         output: dict[str, Any] = {name: value for name, value in passed_on.items() if name in self.uses}
+        output |= {} if image_id is None else {"image_id": image_id}
         output |= self._image_fields(pixels, len(input_ids), negative_image_mask)
         texts = {"text": input_ids, "negative_text": negative_input_ids, "concepts": concept_input_ids}
         output |= self._text_fields(texts, concept_token_mask, negative_text_mask, owner)

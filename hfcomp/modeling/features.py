@@ -27,6 +27,8 @@ class Features(ModelOutput):
         concepts: `[C, D]`, `max_concepts` for each image, in the order of images.
         owner: `[C]` long, the global row of the image, -1 = padding.
         concept_id: `[C]` long, equal numbers for equal phrases.
+        image_id: `[N]` long, equal numbers for rows of one image; whatever `uses` names, it is there if the data set
+            has the column `image_id`.
         tokens: `[B, P, D]`, the patches of this process's images; never gathered.
         group_mask: `[G, N]` bool.
         reference_text: `[N, D]`, of the captions by a frozen copy of the backbone; it comes with the batch.
@@ -48,6 +50,7 @@ class Features(ModelOutput):
     concepts: torch.Tensor | None = None
     owner: torch.Tensor | None = None
     concept_id: torch.Tensor | None = None
+    image_id: torch.Tensor | None = None
     tokens: torch.Tensor | None = None
     group_mask: torch.Tensor | None = None
     reference_text: torch.Tensor | None = None
@@ -66,6 +69,7 @@ WITHOUT_GRADIENT = (
     "negative_concreteness",
     "owner",
     "concept_id",
+    "image_id",
     "reference_text",
     "reference_negative_text",
 )

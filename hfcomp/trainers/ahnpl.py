@@ -131,6 +131,7 @@ class AHNPLTrainer(ThresholdTrainer):
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
+            image_id=f.image_id,
             rows=f.rows,
             **{name: getattr(self.args, name) for name in WEIGHTS},
         )

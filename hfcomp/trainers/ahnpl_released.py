@@ -70,6 +70,7 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
+            image_id=f.image_id,
             multimodal_weight=self.args.multimodal_weight,
             margin_weight=self.args.margin_weight,
             rows=f.rows,

@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
+from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
@@ -26,6 +27,7 @@ from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
 from hfcomp.trainers.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers.moved_share import MovedShare
+from hfcomp.trainers.row_report import report_rows
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 
 logger = logging.get_logger(__name__)
@@ -254,8 +256,9 @@ class CompositionalTrainer(Trainer):
         if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
             return dataset
         columns = [*(COLUMNS_OF_FIELD[name] for name in self.uses if name in COLUMNS_OF_FIELD), *further]
+        read = [*dict.fromkeys((*columns, IMAGE_ID))]
         if not hasattr(dataset, "select_columns"):
-            return TrainingRows(dataset, columns)
+            return TrainingRows(dataset, read)
         check_names(dataset)
         dataset = rename_columns(dataset, args.column_names)
         required = [name for name in columns if name not in self.optional_columns]
@@ -264,9 +267,9 @@ class CompositionalTrainer(Trainer):
         if absent:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
         if not isinstance(dataset, IterableDataset):
-            return TrainingRows(dataset, columns)
+            return TrainingRows(dataset, read)
         batch = args.per_device_train_batch_size * args.world_size
-        return StreamedRows(dataset, columns, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
+        return StreamedRows(dataset, read, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
 
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses a set smaller than one global batch and counts the rows left out."""
@@ -279,7 +282,7 @@ class CompositionalTrainer(Trainer):
             )
         if self.args.dataloader_drop_last and self.train_dataset is not None:
             self.check_epoch(self._train_batch_size * self.args.world_size)
-        self._tell_missing_negatives()
+        report_rows(self.train_dataset, self.uses)
         return super().get_train_dataloader()
 
     def check_epoch(self, batch: int) -> None:
@@ -297,17 +300,6 @@ class CompositionalTrainer(Trainer):
             )
         if number % batch:
             logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
-
-    def _tell_missing_negatives(self) -> None:
-        if "negative_text" not in self.uses or not isinstance(self.train_dataset, TrainingRows):
-            return
-        listed = self.train_dataset.column(COLUMNS_OF_FIELD["negative_text"])
-        # what is no list is refused, with its row, when it is read
-        missing = sum(isinstance(texts, list) and not any(texts) for texts in listed)
-        if missing:
-            logger.warning(
-                f"{missing:,} of {len(listed):,} rows have no negative caption; their pair takes part alone."
-            )
 
     def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
         drop_last = self.args.dataloader_drop_last

@@ -114,7 +114,7 @@ class C2LIPTrainer(CompositionalTrainer):
         self._check_source(inputs)
         f = self.encode(model, inputs)
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
-        shared = {"logit_scale": f.logit_scale, "rows": f.rows}
+        shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "rows": f.rows}
         if self.sigmoid:
             shared["logit_bias"] = f.logit_bias
         loss, metrics = contrastive(f.image, f.text, **shared)

@@ -61,6 +61,7 @@ class CEClipTrainer(ThresholdTrainer):
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
             negative_mask=f.negative_text_mask,
+            image_id=f.image_id,
             rank_weight=self.args.rank_weight,
             intra_modal_weight=self.args.intra_modal_weight,
             rows=f.rows,

@@ -81,6 +81,7 @@ class CementTrainer(CompositionalTrainer):
             margin=margin,
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
+            image_id=f.image_id,
             rows=f.rows,
         )
         return self.report(loss, metrics, f, return_outputs)

@@ -80,7 +80,7 @@ class ClearGlassTrainer(GroupedTrainer):
         f = self.encode(model, inputs)
         if not self.model.training:
             scale = f.image.new_tensor(1 / self.args.temperature)
-            loss, metrics = info_nce_loss(f.image, f.text, logit_scale=scale, rows=f.rows)
+            loss, metrics = info_nce_loss(f.image, f.text, logit_scale=scale, image_id=f.image_id, rows=f.rows)
         elif self.group_loss is None:
             loss, metrics = _of_pairs(f, self.pairs_of_groups(inputs).flatten())
         else:
@@ -89,6 +89,7 @@ class ClearGlassTrainer(GroupedTrainer):
                 self.in_groups(f.image),
                 self.in_groups(f.text),
                 mask=self.pairs_of_groups(inputs),
+                image_id=None if f.image_id is None else self.in_groups(f.image_id),
                 rows=self.groups_of(f.rows),
                 **{name: getattr(self.args, name) for name in settings},
             )
@@ -99,4 +100,5 @@ def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[st
     """InfoNCE of the rows that are no repeats, which would be false negatives."""
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)
-    return info_nce_loss(f.image[is_pair], f.text[is_pair], logit_scale=f.logit_scale, rows=rows)
+    image_id = None if f.image_id is None else f.image_id[is_pair]
+    return info_nce_loss(f.image[is_pair], f.text[is_pair], logit_scale=f.logit_scale, image_id=image_id, rows=rows)

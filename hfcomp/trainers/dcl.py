@@ -45,6 +45,7 @@ class DCLTrainer(CompositionalTrainer):
             logit_scale=f.logit_scale,
             negative_text=f.negative_text,
             negative_mask=f.negative_text_mask,
+            image_id=f.image_id,
             rows=f.rows,
         )
         return self.report(loss, metrics, f, return_outputs)

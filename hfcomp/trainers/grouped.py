@@ -108,9 +108,9 @@ class GroupedTrainer(CompositionalTrainer):
         own = group_mask(inputs["row"], pairs_per_group=size)
         return gather(own, sizes=[len(own)] * world_size())[0]
 
-    def in_groups(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """Embeddings `[N, D]` of the global batch, group by group: `[G, pairs_per_group, D]`."""
-        return embeddings.unflatten(0, (-1, self.args.pairs_per_group))
+    def in_groups(self, values: torch.Tensor) -> torch.Tensor:
+        """Embeddings `[N, D]` or ids `[N]` of the global batch, group by group: `[G, pairs_per_group, ...]`."""
+        return values.unflatten(0, (-1, self.args.pairs_per_group))
 
     def groups_of(self, rows: slice) -> slice:
         """This process's slice of groups.

@@ -61,7 +61,13 @@ class HardNegativesTrainer(CompositionalTrainer):
         """The loss of the global batch."""
         f = self.encode(model, inputs)
         loss, metrics = replaced_negative_loss(
-            f.image, f.text, f.negative_text, logit_scale=f.logit_scale, slots=self.slots(f), rows=f.rows
+            f.image,
+            f.text,
+            f.negative_text,
+            logit_scale=f.logit_scale,
+            slots=self.slots(f),
+            image_id=f.image_id,
+            rows=f.rows,
         )
         return self.report(loss, metrics, f, return_outputs)
 

@@ -16,6 +16,7 @@ from transformers.utils import logging
 from hfcomp.data.chains import CHAINABLE, chain_of, draw_negatives, text_of
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import radial_entailment_loss
 from hfcomp.losses.entailment import angles
@@ -256,7 +257,7 @@ class HierarCapsTrainer(CompositionalTrainer):
 
 
 def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:
-    """Rows with `negative_captions`, one for each column of a chain, drawn from the other rows.
+    """Rows with `negative_captions`, one for each column of a chain, drawn from the rows of other images.
 
     Args:
         rows: with the columns of a chain.
@@ -268,7 +269,10 @@ def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> T
     """
     texts = zip(*map(rows.column, columns), strict=True)
     chains = [chain_of(row, columns, index) for index, row in enumerate(texts)]
-    drawn = draw_negatives(chains, columns=len(columns), seed=seed)
+    images = None
+    if IMAGE_ID in rows.dataset.column_names:
+        images = [image_key(value, row) for row, value in enumerate(rows.column(IMAGE_ID))]
+    drawn = draw_negatives(chains, columns=len(columns), seed=seed, images=images)
     logger.info(drawn.summary())
     idle = sum(
         not any(negatives[link.place] for link in chain[:-1])

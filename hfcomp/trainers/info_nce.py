@@ -56,7 +56,12 @@ class InfoNCETrainer(DrawnBatchTrainer):
         f = self.encode(model, inputs)
         if self.sigmoid:
             loss, metrics = sigmoid_loss(
-                f.image, f.text, logit_scale=f.logit_scale, logit_bias=f.logit_bias, rows=f.rows
+                f.image,
+                f.text,
+                logit_scale=f.logit_scale,
+                logit_bias=f.logit_bias,
+                image_id=f.image_id,
+                rows=f.rows,
             )
         else:
             loss, metrics = info_nce_loss(
@@ -65,6 +70,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
                 logit_scale=f.logit_scale,
                 negative_text=f.negative_text,
                 negative_mask=f.negative_text_mask,
+                image_id=f.image_id,
                 rows=f.rows,
             )
         return self.report(loss, metrics, f, return_outputs)

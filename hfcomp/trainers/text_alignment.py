@@ -15,6 +15,7 @@ from transformers.utils import logging
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concept_tokens import concept_id
+from hfcomp.data.image_ids import image_keys
 from hfcomp.data.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import concept_info_nce_loss
@@ -31,6 +32,7 @@ METRICS = {
     "loss_concept_to_image": "loss_generalised_to_caption",
     "accuracy_image_to_concept": "accuracy_caption_to_generalised",
     "accuracy_concept_to_image": "accuracy_generalised_to_caption",
+    "same_image_concepts": "same_image_pairs",
 }
 
 
@@ -82,6 +84,7 @@ class TextPairCollator(CompositionalCollator):
         return {
             **streamed,
             "row": torch.tensor(names, dtype=torch.long),
+            **image_keys(rows, names),
             "truncated": torch.tensor(truncated, dtype=torch.long).view(-1, 2).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
             "concept_id": torch.tensor([concept_id(text) for text in texts[1::2]]),
@@ -181,9 +184,12 @@ class TextAlignmentTrainer(CompositionalTrainer):
             torch.arange(len(caption), device=caption.device),
             logit_scale=f.logit_scale,
             concept_id=f.concept_id,
+            image_id=f.image_id,
             rows=f.rows,
         )
-        return self.report(loss, {ours: found[name] for name, ours in METRICS.items()}, f, return_outputs)
+        return self.report(
+            loss, {METRICS[name]: value for name, value in found.items() if name in METRICS}, f, return_outputs
+        )
 
     def _rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
         levels = level_columns(dataset, args.column_names)

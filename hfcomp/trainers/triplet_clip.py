@@ -60,6 +60,7 @@ class TripletClipTrainer(CompositionalTrainer):
             logit_scale=f.logit_scale,
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
+            image_id=f.image_id,
             rows=f.rows,
         )
         return self.report(loss, metrics, f, return_outputs)

@@ -77,7 +77,7 @@ def shares(number: int, processes: int) -> list[int]:
 
 @functools.cache
 def concept_data(number: int = 20, cut_from: int | None = None):
-    """Rows with no to two concepts; truncation takes those of row 1, 7, ... and of all rows from `cut_from` on."""
+    """Rows, of seven images, with no to two concepts; truncation takes those of row 1, 7, ... and as of `cut_from`."""
 
     def change(row, index):
         if index % 6 == 1 or (cut_from is not None and index >= cut_from):
@@ -85,17 +85,22 @@ def concept_data(number: int = 20, cut_from: int | None = None):
             return {"caption": caption, "concepts": ["end"], "concept_spans": [[[len(caption) - 4, len(caption)]]]}
         return {"concepts": [], "concept_spans": []} if index % 5 == 2 else {}
 
-    return tiny.pairs(number, concepts=True).map(change, with_indices=True)
+    return with_shared_images(tiny.pairs(number, concepts=True).map(change, with_indices=True))
+
+
+def with_shared_images(rows):
+    """The rows as captions of seven images, so that a batch of eight holds several of one."""
+    return rows.map(lambda row, index: {"image_id": f"tiny-{index % 7}"}, with_indices=True)
 
 
 @functools.cache
 def data(number: int = 20, concepts: bool = False):
-    """Rows that lack a negative image, a negative caption or a rating here and there; some captions are cut."""
+    """Rows, of seven images, that lack a negative image, a caption or a rating here and there; some are cut."""
 
     def lengthen(row, index):
         return {"caption": " and ".join([row["caption"]] * 9)} if index % 6 == 1 else {}
 
-    return tiny.pairs(number, concepts=concepts).map(lengthen, with_indices=True)
+    return with_shared_images(tiny.pairs(number, concepts=concepts).map(lengthen, with_indices=True))
 
 
 def config(config_class: type, folder: Path, **settings: Any) -> Any:
@@ -192,7 +197,9 @@ def info_nce_siglip(models: Path, folder: Path) -> Found:
 
 @case
 def info_nce_siglip2(models: Path, folder: Path) -> Found:
-    return train(trainer_of(InfoNCETrainer, models / "siglip2", folder))
+    """Without the column that says which rows show one image."""
+    settings = config(InfoNCETrainer.config_class, folder)
+    return train(InfoNCETrainer(models / "siglip2", settings, train_dataset=data().remove_columns("image_id")))
 
 
 @case

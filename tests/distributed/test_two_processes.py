@@ -140,6 +140,8 @@ def test_the_log_holds_the_global_batch(two, one, name):
         assert line["images_encoded"] == other["images_encoded"] >= 2 * GLOBAL_BATCH
         assert line["texts_encoded"] == other["texts_encoded"] >= 2 * GLOBAL_BATCH
         assert line["truncated_text_share"] == other["truncated_text_share"] > 0
+        if name != "info_nce_siglip2":  # whose set has no image_id
+            assert line["same_image_pairs"] == other["same_image_pairs"] > 0
     # the loss is that of one contrast among 8 rows, not the mean of two among 4
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=0, abs=tolerances.loss())
 

@@ -1,0 +1,42 @@
+"""The column `image_id` as numbers: equal for one image, unlike for rows without one."""
+
+from __future__ import annotations
+
+import pytest
+
+from hfcomp.data.image_ids import image_key, image_keys, shared_rows
+
+
+def test_equal_values_are_one_image():
+    rows = [{"image_id": value} for value in ("a", "b", "a", 7, "7", -7)]
+    keys = image_keys(rows, range(6))["image_id"].tolist()
+    assert keys[0] == keys[2] and keys[3] == keys[4]
+    assert len(set(keys)) == 4
+    assert min(keys) >= 0
+
+
+def test_rows_without_an_id_are_of_images_of_their_own():
+    keys = [image_key(value, row) for row, value in enumerate((None, "", "  ", float("nan")))]
+    assert keys == [-1, -2, -3, -4]
+
+
+def test_without_the_column_there_is_no_key():
+    assert image_keys([{"caption": "a"}, {"caption": "b"}], [0, 1]) == {}
+
+
+@pytest.mark.parametrize("value", [1.5, ["a"], True, b"a"])
+def test_other_types_are_refused(value):
+    with pytest.raises(ValueError, match=r"column 'image_id', row 3: found .* expected a text or a whole number"):
+        image_key(value, 3)
+
+
+def test_rows_that_share_an_image_are_counted():
+    assert shared_rows(["a", "b", "a", None, "c", "c", "c", None]) == 5
+    assert shared_rows(["a", "b"]) == 0
+    assert shared_rows(["a"]) == 0
+    assert shared_rows([None, None]) == 0
+
+
+def test_one_image_for_all_rows_is_refused():
+    with pytest.raises(ValueError, match=r"all 3 rows have the value 'x'.*remove_columns\('image_id'\)"):
+        shared_rows(["x"] * 3)

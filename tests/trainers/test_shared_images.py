@@ -1,0 +1,248 @@
+"""Captions of one image in a batch: no negatives of each other for any trainer, counted, and only by their column."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from datasets import List, Value
+
+from hfcomp.data.loading import TrainingRows
+from hfcomp.experiments.controls import ShuffledNegatives, derangement
+from hfcomp.experiments.data import every_caption
+from hfcomp.experiments.random_spans import RandomSpans
+from hfcomp.trainers.ahnpl import AHNPLTrainer
+from hfcomp.trainers.ahnpl_released import AHNPLReleasedTrainer
+from hfcomp.trainers.c2lip import C2LIPTrainer
+from hfcomp.trainers.ce_clip import CEClipTrainer
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.clear_glass import ClearGlassTrainer
+from hfcomp.trainers.clear_glass_released import ClearGlassReleasedTrainer
+from hfcomp.trainers.dcl import DCLTrainer
+from hfcomp.trainers.hard_negatives import HardNegativesTrainer
+from hfcomp.trainers.hierarcaps import HierarCapsTrainer, with_siblings
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.text_alignment import TextAlignmentTrainer
+from hfcomp.trainers.triplet_clip import TripletClipTrainer
+from tests import tiny
+from tests.trainers.group_rows import in_groups
+from tests.trainers.own_objective import OwnTrainer
+from tests.trainers.runs import batch_of, build, history, loss_and_gradients
+
+LOGGER = "hfcomp.trainers.row_report"
+
+
+@pytest.fixture(scope="module")
+def captions():
+    """Six images with three captions each, as `captions: all` makes rows of them."""
+    lists = [[f"a {color} {shape}" for color in ("red", "blue", "green")] for shape in tiny.SHAPES]
+    rows = tiny.pairs(6, ragged=False).remove_columns(["caption", "image_id"])
+    return every_caption(rows.add_column("caption", lists, feature=List(Value("string"))), lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """Twenty-one rows of seven images, in groups, with concepts and neighbours."""
+    rows = in_groups(tiny.pairs(21, concepts=True, ragged=False))
+    near = [[f"tiny-{(index + step) % 7}" for step in (1, 2)] for index in range(21)]
+    rows = rows.add_column("neighbour_ids", near, feature=List(Value("string")))
+    return rows.map(lambda row, index: {"image_id": f"tiny-{index % 7}"}, with_indices=True)
+
+
+def by_hand(trainer, inputs, image_of):
+    """InfoNCE in float64 of a batch whose rows are captions of the images `image_of`."""
+    trainer.model.eval()
+    with torch.no_grad():
+        f = trainer.encode(trainer.model, inputs)
+    logits = (f.logit_scale * f.image @ f.text.T).double()
+    losses = []
+    for one in (logits, logits.T):
+        for i in range(len(one)):
+            keys = [j for j in range(len(one)) if j == i or image_of[j] != image_of[i]]
+            losses.append(torch.logsumexp(one[i, keys], 0) - one[i, i])
+    return torch.stack(losses).mean()
+
+
+def test_every_caption_of_an_image_is_true_of_it(clip, captions, tmp_path):
+    trainer = build(InfoNCETrainer, clip, captions, tmp_path)
+    rows = [0, 6, 12, 1, 7, 2, 3, 9]  # all three captions of image 0, two of 1 and of 3, one of 2
+    loss, _ = loss_and_gradients(trainer, rows)
+    expected = by_hand(trainer, batch_of(trainer, rows), [row % 6 for row in rows])
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
+    plain = by_hand(trainer, batch_of(trainer, rows), rows)
+    assert loss < plain - 1e-3
+
+
+def test_they_are_counted_in_the_log(clip, captions, tmp_path, caplog):
+    trainer = build(InfoNCETrainer, clip, captions, tmp_path, per_device_train_batch_size=18, max_steps=2)
+    with caplog.at_level(logging.WARNING, logger=LOGGER):
+        trainer.train()
+    assert history(trainer, "same_image_pairs") == [6 * 3 * 2] * 2
+    (line,) = [record.message for record in caplog.records if record.name == LOGGER]
+    assert line.startswith("18 of 18 rows share their image with another row (column 'image_id')")
+
+
+def test_without_the_column_nothing_is_left_out(clip, captions, tmp_path, caplog):
+    rows = captions.remove_columns("image_id")
+    trainer = build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=18)
+    batch = batch_of(trainer, range(8))
+    assert "image_id" not in batch
+    loss, _ = loss_and_gradients(trainer, range(8))
+    torch.testing.assert_close(loss.double(), by_hand(trainer, batch, range(8)), rtol=1e-6, atol=0)
+    with caplog.at_level(logging.WARNING, logger=LOGGER):
+        trainer.train()
+    assert not history(trainer, "same_image_pairs")
+    assert not [record for record in caplog.records if record.name == LOGGER]
+
+
+def test_the_column_may_have_another_name_and_gaps(clip, captions, tmp_path):
+    rows = captions.rename_column("image_id", "photo")
+    some = rows.map(lambda row, index: {"photo": None if index % 6 == 1 else row["photo"]}, with_indices=True)
+    chosen = [0, 6, 12, 1, 7, 2, 3, 9]
+    trainer = build(InfoNCETrainer, clip, some, tmp_path, column_names={"image_id": "photo"})
+    image_of = [0, 0, 0, "1a", "1b", 2, 3, 3]
+    loss, _ = loss_and_gradients(trainer, chosen)
+    torch.testing.assert_close(loss.double(), by_hand(trainer, batch_of(trainer, chosen), image_of), rtol=1e-6, atol=0)
+
+
+def test_one_image_for_all_rows_is_refused(clip, captions, tmp_path):
+    rows = captions.map(lambda row: {"image_id": "one"})
+    with pytest.raises(ValueError, match="all 18 rows have the value 'one'"):
+        build(InfoNCETrainer, clip, rows, tmp_path).train()
+
+
+def test_an_id_of_another_type_names_its_row(clip, captions, tmp_path):
+    rows = captions.remove_columns("image_id").add_column("image_id", [0.5] * 18)
+    with pytest.raises(ValueError, match="column 'image_id', row 0: found 0.5"):
+        build(InfoNCETrainer, clip, rows, tmp_path).train()
+
+
+def test_streamed_rows_have_their_ids(clip, captions, tmp_path):
+    rows = captions.to_iterable_dataset()
+    trainer = build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=18, max_steps=1)
+    trainer.train()
+    assert history(trainer, "same_image_pairs") == [36]
+
+
+def test_evaluation_leaves_them_out_too(clip, captions, tmp_path):
+    trainer = build(InfoNCETrainer, clip, captions, tmp_path, per_device_eval_batch_size=18)
+    batch = batch_of(trainer, range(18))
+    expected = by_hand(trainer, batch, [row % 6 for row in range(18)])
+    assert trainer.evaluate(captions)["eval_loss"] == pytest.approx(expected.item(), rel=1e-6)
+
+
+NEGATIVES = {"num_negatives": 2}
+SETTINGS = {
+    "info_nce": (InfoNCETrainer, {}),
+    "negatives": (InfoNCETrainer, NEGATIVES),
+    "drawn": (InfoNCETrainer, {"num_negatives": 1, "draw_negatives": True}),
+    "dcl": (DCLTrainer, NEGATIVES),
+    "hard_negatives": (HardNegativesTrainer, NEGATIVES),
+    "ce_clip": (CEClipTrainer, NEGATIVES),
+    "ahnpl": (AHNPLTrainer, {"margin_start": 0.9}),
+    "ahnpl_released": (AHNPLReleasedTrainer, NEGATIVES),
+    "triplet_clip": (TripletClipTrainer, {}),
+    "cement": (CementTrainer, {}),
+    "mini_batches": (CementTrainer, {"mini_batch_size": 3}),
+    "c2lip": (C2LIPTrainer, {"cross_attended_weight": 1.0}),
+    "clear_glass_pairs": (ClearGlassTrainer, {"grouping": "none"}),
+    "clear_glass": (ClearGlassTrainer, {}),
+    "clear_glass_centroid": (ClearGlassTrainer, {"grouping": "centroid"}),
+    "clear_glass_released": (ClearGlassReleasedTrainer, {}),
+    "text_alignment": (TextAlignmentTrainer, {"allow_levels": True}),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):
+    trainer_class, settings = SETTINGS[name]
+    if "clear_glass" in name:
+        settings = {**settings, "groups_per_batch": 2, "pairs_per_group": 4}
+    trainer = build(trainer_class, clip, shared, tmp_path, per_device_train_batch_size=8, max_steps=3, **settings)
+    losses = []
+    compute = trainer.compute_loss
+
+    def both(model, inputs, *args, **kwargs):
+        without = {key: value for key, value in inputs.items() if key != "image_id"}
+        threshold = {key: value.clone() for key, value in trainer.model.objective_state.state_dict().items()}
+        with torch.no_grad():
+            losses.append([compute(model, without).item()])
+        trainer.step_log.__init__(trainer.step_log._entries)
+        trainer.model.objective_state.load_state_dict(threshold)
+        loss = compute(model, inputs, *args, **kwargs)
+        losses[-1].append(loss.item())
+        return loss
+
+    trainer.compute_loss = both
+    trainer.train()
+    counted = history(trainer, "same_image_pairs")
+    assert len(counted) == 3 and max(counted) > 0
+    for (without, found), number in zip(losses, counted, strict=True):
+        assert found < without if number else found == pytest.approx(without, rel=1e-6)
+
+
+def test_the_sigmoid_loss_leaves_them_out(siglip, shared, tmp_path):
+    trainer = build(InfoNCETrainer, siglip, shared, tmp_path, per_device_train_batch_size=14, max_steps=1)
+    trainer.train()
+    assert history(trainer, "same_image_pairs")[0] > 0
+
+
+def test_rows_that_are_brought_along_have_ids(clip, shared, tmp_path):
+    """NegCLIP: a neighbour is of no image of the batch, but the rows that bring it may be of one image."""
+    settings = {"num_negatives": 1, "num_neighbours": 1, "per_device_train_batch_size": 3, "max_steps": 4}
+    trainer = build(InfoNCETrainer, clip, shared, tmp_path, **settings)
+    batches = []
+    encode = trainer.encode
+    trainer.encode = lambda model, inputs: batches.append(inputs) or encode(model, inputs)
+    trainer.train()
+    expected = []
+    for batch in batches:
+        images = [row % 7 for row in batch["row"].tolist()]
+        assert len(images) == 6
+        expected.append(sum(a == b for a in images for b in images) - 6)
+    assert history(trainer, "same_image_pairs") == expected
+    assert max(expected) > 0
+
+
+@pytest.mark.parametrize("change", ["shuffled", "random_spans"])
+def test_the_rows_of_controls_have_ids(change, clip, shared, tmp_path):
+    if change == "shuffled":
+        rows, trainer_class = ShuffledNegatives(shared, derangement(21, 0)), CementTrainer
+    else:
+        rows, trainer_class = RandomSpans(shared, 0), C2LIPTrainer
+    trainer = build(trainer_class, clip, rows, tmp_path)
+    keys = batch_of(trainer, range(21))["image_id"].tolist()
+    assert [keys[row] == keys[0] for row in range(21)] == [row % 7 == 0 for row in range(21)]
+
+
+def test_an_own_objective_need_not_know(clip, shared, tmp_path):
+    trainer = build(OwnTrainer, clip, shared, tmp_path, num_negatives=2)
+    trainer.train()
+    assert len(history(trainer, "loss")) == 2
+    assert not history(trainer, "same_image_pairs")
+
+
+def test_siblings_are_what_rows_of_other_images_say(shared):
+    """Three rows of an image say three colours; the fourth colour is another image's."""
+    rows = shared.select(range(8)).map(
+        lambda row, index: {
+            "level_4": "place" if index == 7 else "thing",
+            "caption": ["red", "blue", "green", "white", "red", "blue", "green", "white"][index],
+            "image_id": "one" if index < 3 else f"other-{index}",
+        },
+        with_indices=True,
+    )
+    drawn = with_siblings(TrainingRows(rows, ["level_4", "caption", "image_id"]), ["level_4", "caption"], seed=0)
+    negatives = [texts[1] for texts in drawn.column("negative_captions")]
+    assert negatives[:3] == ["white"] * 3
+    assert set(negatives[3:]) - {"white"}
+
+
+def test_hierarcaps_takes_a_set_with_ids(clip, shared, tmp_path):
+    rows = shared.map(lambda row: {"level_4": row["group"] or "none"})
+    trainer = build(
+        HierarCapsTrainer, clip, rows, tmp_path, chain_columns=["level_4", "generalised_caption", "caption"]
+    )
+    trainer.train()
+    assert len(history(trainer, "loss")) == 2
