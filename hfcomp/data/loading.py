@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import torch
 from datasets import (
     Dataset,
@@ -106,6 +107,22 @@ def undecoded(dataset: Dataset) -> Dataset:
     return dataset
 
 
+def number_of_entries(dataset: Dataset, column: str) -> int:
+    """How many rows of a data set have something in a column, 0 without the column; no entry is read.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        column: its name.
+    """
+    if column not in dataset.column_names:
+        return 0
+    there = pc.is_valid(dataset.data.column(column))
+    # reading rows through select() would read their bytes
+    if dataset._indices is not None:
+        there = there.take(dataset._indices.column(0))
+    return pc.sum(there).as_py() or 0
+
+
 class TrainingRows(torch.utils.data.Dataset):
     """Rows of a `datasets.Dataset` with their index under `row` and images undecoded.
 
@@ -146,6 +163,10 @@ class TrainingRows(torch.utils.data.Dataset):
                 f"the training rows have no column {name!r}; they have: {', '.join(self.dataset.features)}."
             )
         return self.dataset[name][:]
+
+    def number_of_entries(self, name: str) -> int:
+        """How many rows have something in a column; 0 without the column."""
+        return number_of_entries(self.dataset, name)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return self.__getitems__([index])[0]

@@ -254,6 +254,10 @@ class ShuffledNegatives(TrainingRows):
         values = self.negatives.column(name)
         return [values[partner] for partner in self.partners]
 
+    def number_of_entries(self, name: str) -> int:
+        """How many rows have something in a column: as many as their partners."""
+        return self.negatives.number_of_entries(name) if _is_negative(name) else super().number_of_entries(name)
+
     def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
         """Rows by index, each with the negatives of its partner."""
         own = super().__getitems__(indices)

@@ -53,7 +53,9 @@ def run(recipe: Recipe) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
     method = method_run(recipe, load_rows(recipe, session, evaluate.images))
-    method.check()
+    lacking = method.check()
+    if lacking:
+        session.tell(lacking)
     controls = applicable(recipe.experiment.controls, method, asked="controls" in recipe.given, tell=session.tell)
     # not before everything is loaded: a mistyped path takes no folder
     with run_folder(output_folder(recipe), recipe.given, session.state) as folder:

@@ -20,6 +20,7 @@ from hfcomp.distributed import world_size
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.memory import RESIDENT_SO_FAR, PeakMemory
 from hfcomp.experiments.progress import show_progress
+from hfcomp.trainers.row_report import missing_negative_images
 
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
@@ -93,13 +94,19 @@ class Run:
     rows: Dataset | IterableDataset | TrainingRows | None
     batch_size: int
 
-    def check(self) -> None:
-        """Builds the config, so that a wrong value costs no training.
+    def check(self) -> str | None:
+        """Builds the config, so that a wrong value costs no training, and looks for the negative images that it needs.
+
+        Returns:
+            A line about rows without a negative image, where the objective reads them and some have none.
 
         Raises:
-            ValueError: of the config.
+            ValueError: of the config, or for rows without any negative image where the objective needs them.
         """
-        _config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
+        config = _config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
+        if self.rows is None or "negative_image" not in getattr(self.trainer_class, "uses", ()):
+            return None
+        return missing_negative_images(self.rows, self.trainer_class, config)
 
     def train(self, base: Path | str, folder: Path) -> StageSummary:
         """Trains in `folder`, from where an earlier attempt stopped.
@@ -230,7 +237,7 @@ def _summarize(name: str, trainer: Any, memory: PeakMemory) -> StageSummary:
     lines = [line for line in trainer.state.log_history if "images_encoded" in line]
     images = int(sum(line["images_encoded"] for line in lines))
     texts = int(sum(line["texts_encoded"] for line in lines))
-    truncated = sum(line["truncated_text_share"] * line["texts_encoded"] for line in lines)
+    truncated = sum(line.get("truncated_text_share", 0.0) * line["texts_encoded"] for line in lines)
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     seconds = elapsed(trainer.state.log_history)
     peak, peak_of = memory.read(trainer.args.device)

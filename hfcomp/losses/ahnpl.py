@@ -8,6 +8,7 @@ from torch import Tensor
 
 from hfcomp.losses.contrast import log_sum_exp
 from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import own_negative_logits
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.ranking import negative_margin_loss
@@ -68,7 +69,8 @@ def multimodal_hard_negative_loss(
 
     Returns:
         The loss ([], a log-sum-exp of cosines: each half at least -1, at most 1 + log K) and detached metrics, which
-        add up over a partition as the loss does: `loss_visual_negative`, `loss_textual_negative`, the two halves.
+        add up over a partition as the loss does: `loss_visual_negative`, `loss_textual_negative`, the two halves, NaN
+        without a valid negative.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit.
@@ -85,7 +87,7 @@ def multimodal_hard_negative_loss(
     visual = _own_log_sum_exp(image[part], negative_image[part], mask[part]) / size
     textual = _own_log_sum_exp(text[part], negative_text[part], mask[part]) / size
     metrics = {"loss_visual_negative": visual.detach(), "loss_textual_negative": textual.detach()}
-    return visual + textual, metrics
+    return visual + textual, nan_without(mask, metrics)
 
 
 @full_precision

@@ -17,6 +17,7 @@ from torch import Tensor
 from hfcomp.losses.contrast import contrast
 from hfcomp.losses.directions import Direction, cross_entropy
 from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.ranking import adaptive_threshold, negative_margin_loss
 from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
@@ -73,7 +74,8 @@ def negative_target_loss(
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
     Returns:
-        The loss ([], nats) and the detached metric `loss_negative_target`, which adds up over a partition as it does.
+        The loss ([], nats) and the detached metric `loss_negative_target`, which adds up over a partition as it does;
+        NaN without a valid target.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit.
@@ -101,7 +103,7 @@ def negative_target_loss(
     )
     direction = Direction(found.row, found.row_top, found.entries)
     loss = cross_entropy(direction, counted=mask.flatten()[targets]) / size
-    return loss, {"loss_negative_target": loss.detach()}
+    return loss, nan_without(mask.flatten()[:size], {"loss_negative_target": loss.detach()})
 
 
 @full_precision
@@ -143,9 +145,9 @@ def logit_margin_loss(
         negative_mask=negative_mask,
         rows=rows,
     )
-    loss = scale / negative_text.shape[1] * margin
-    return loss, {
-        "loss_logit_margin": loss.detach(),
+    factor = scale / negative_text.shape[1]
+    return factor * margin, {
+        "loss_logit_margin": factor.detach() * metrics["loss_negative_margin"],
         "active_negative_margins": metrics["active_negative_margins"],
     }
 
@@ -255,8 +257,8 @@ def ahnpl_released_loss(
         rows=rows,
     )
     target_loss = partial(negative_target_loss, logit_scale=logit_scale, negative_mask=negative_mask, rows=rows)
-    textual, _ = target_loss(text, negative_text)
-    visual, _ = target_loss(image, shifted_image(image, text, negative_text))
+    textual, of_textual = target_loss(text, negative_text)
+    visual, of_visual = target_loss(image, shifted_image(image, text, negative_text))
     margin, margin_metrics = logit_margin_loss(
         image,
         text,
@@ -268,5 +270,6 @@ def ahnpl_released_loss(
         rows=rows,
     )
     loss = contrastive + multimodal_weight * (textual + visual) + margin_weight * margin
-    targets = {"loss_textual_target": textual.detach(), "loss_visual_target": visual.detach()}
+    terms = {"loss_textual_target": of_textual, "loss_visual_target": of_visual}
+    targets = {name: found["loss_negative_target"] for name, found in terms.items()}
     return loss, {**metrics, **margin_metrics, **targets}

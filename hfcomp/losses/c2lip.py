@@ -47,7 +47,7 @@ def concept_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_concept` and
         its parts `loss_concept_positive` (own pairs) and `loss_concept_negative` (all others), all in nats, and
         `concept_positive_accuracy` (0 to 1: share of concepts whose own image has a logit above 0); with image_id also
-        `same_image_concepts` (how many pairs it leaves out).
+        `same_image_concepts` (how many pairs it leaves out). NaN without a concept.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -119,10 +119,10 @@ def _binary(name: str, sums: tuple[Tensor, ...], batch: Concepts, images: Tensor
     """Return the mean over concepts, and its metrics, from the sums of `sigmoid_terms`."""
     (total, positive, hits), count = sums, batch.valid_count
     loss = total / count
-    return loss, {
+    metrics = {
         f"loss_{name}": loss.detach(),
         f"loss_{name}_positive": positive / count,
         f"loss_{name}_negative": ((total.detach() - positive) / count).clamp(min=0),
         f"{name}_positive_accuracy": hits.to(loss.dtype) / count,
-        **batch.same_image(images),
     }
+    return loss, {**batch.counted(metrics), **batch.same_image(images)}

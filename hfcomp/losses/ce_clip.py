@@ -7,6 +7,7 @@ from torch import Tensor
 from hfcomp.losses.contrast import log_sum_exp
 from hfcomp.losses.directions import Direction, cross_entropy
 from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import own_negative_logits
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.ranking import negative_margin_loss
@@ -54,7 +55,7 @@ def ce_clip_loss(
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: those of
         `info_nce_loss` with negatives, those of `negative_margin_loss`, and `loss_intra_modal` (nats). The parts are
-        not weighted.
+        not weighted; those of negatives are NaN without a valid one.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -85,7 +86,8 @@ def ce_clip_loss(
     part = slice(None) if rows is None else rows
     intra_modal = _intra_modal(image[part], text[part], negative_text[part], mask[part], scale) / size
     loss = contrastive + rank_weight * rank + intra_modal_weight * intra_modal
-    return loss, {**metrics, **rank_metrics, "loss_intra_modal": intra_modal.detach()}
+    intra_modal_metrics = nan_without(mask, {"loss_intra_modal": intra_modal.detach()})
+    return loss, {**metrics, **rank_metrics, **intra_modal_metrics}
 
 
 def _intra_modal(image: Tensor, text: Tensor, negative_text: Tensor, mask: Tensor, scale: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics, hard_negative_accuracy
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import both_directions
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
@@ -62,6 +63,7 @@ def cement_loss(
         counterpart, p_ii', and on those of all other keys, sum_j p_ij (Eq. 3), margins included, as a mean over
         anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
         `margin`: logits, mean over rows with a valid negative image or text.
+        NaN without any: `margin`, `gradient_hard_negative`, and an accuracy of anchors with a valid counterpart.
         `same_image_pairs`: with image_id, how many original texts of other rows are no keys of an original image.
 
     Raises:
@@ -108,9 +110,11 @@ def cement_loss(
     return (to_text[0] + to_image[0]) / 2, {
         **to_text[2],
         **to_image[2],
-        "gradient_hard_negative": hard_share,
         "gradient_easy_negatives": easy_share,
-        "margin": margins.sum() / either[size:].sum().clamp(min=1),
+        **nan_without(
+            either[size:],
+            {"gradient_hard_negative": hard_share, "margin": margins.sum() / either[size:].sum()},
+        ),
         **same_image_pairs(group, rows),
     }
 

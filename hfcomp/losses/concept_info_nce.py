@@ -46,7 +46,7 @@ def concept_info_nce_loss(
         `loss_image_to_concept`, `loss_concept_to_image` (nats) and, among concepts, 0 to 1,
         `accuracy_image_to_concept` (the own image scores it strictly above every negative concept) and
         `accuracy_concept_to_image` (it scores its own image strictly above every negative image); with image_id also
-        `same_image_concepts` (how many pairs it leaves out).
+        `same_image_concepts` (how many pairs it leaves out). NaN without a concept.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -74,14 +74,14 @@ def concept_info_nce_loss(
     )
     to_image, image_hits = sum_rows(batch.embedding, image, scale, None, masks=of_concepts, terms=softmax_terms)
     loss = (to_concept + to_image) / 2 / batch.valid_count
-    return loss, {
+    metrics = {
         "loss_concept": loss.detach(),
         "loss_image_to_concept": to_concept.detach() / batch.valid_count,
         "loss_concept_to_image": to_image.detach() / batch.valid_count,
         "accuracy_image_to_concept": concept_hits.to(loss.dtype) / batch.valid_count,
         "accuracy_concept_to_image": image_hits.to(loss.dtype) / batch.valid_count,
-        **batch.same_image(images),
     }
+    return loss, {**batch.counted(metrics), **batch.same_image(images)}
 
 
 @full_precision
@@ -131,6 +131,5 @@ def cross_attended_info_nce_loss(
     metrics = {
         "loss_cross_attended": loss.detach(),
         "accuracy_cross_attended": hits.to(loss.dtype) / batch.valid_count,
-        **batch.same_image(images),
     }
-    return loss, metrics
+    return loss, {**batch.counted(metrics), **batch.same_image(images)}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.shapes import check_shape
 from hfcomp.losses.shared_images import count_others, image_groups
 
@@ -23,6 +24,10 @@ class Concepts(NamedTuple):
     def valid_count(self) -> Tensor:
         """Number of concepts that are not padding, at least 1 ([] long)."""
         return (self.owner >= 0).sum().clamp(min=1)
+
+    def counted(self, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return metrics, all NaN if there is no concept."""
+        return nan_without(self.owner >= 0, metrics)
 
     def of_images(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return two masks [r, C] for image rows [r]: the image's own concepts, its negatives."""

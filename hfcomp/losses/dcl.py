@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from hfcomp.losses.directions import Direction, direction_metrics
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import contrast_pairs
 from hfcomp.losses.precision import full_precision
 
@@ -47,7 +48,7 @@ def dcl_loss(
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
         the own text scores strictly above the image's own negatives, among images that have one); with image_id also
-        `same_image_pairs` (how many texts of other rows are no keys of an image).
+        `same_image_pairs` (how many texts of other rows are no keys of an image). NaN where no anchor is counted.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -61,8 +62,13 @@ def dcl_loss(
     loss_to_text = _decoupled(to_text) / len(image)
     loss_to_image = _decoupled(to_image) / len(image)
     counted = to_text.others > -torch.inf, to_image.others > -torch.inf
-    metrics |= direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, counted[0], len(image))
-    metrics |= direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, counted[1], len(image))
+    of_text = direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, counted[0], len(image))
+    of_image = direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, counted[1], len(image))
+    # whether a direction has an anchor, on all processes alike
+    images = torch.arange(len(image), device=image.device) if image_id is None else image_id
+    several = images != images[0]
+    negatives = metrics.get("hard_negative_accuracy", images.new_full((), torch.nan, dtype=image.dtype)).isfinite()
+    metrics |= nan_without(several | negatives, of_text) | nan_without(several, of_image)
     return (loss_to_text + loss_to_image) / 2, metrics
 
 

@@ -49,8 +49,8 @@ def hard_negative_accuracy(positive: Tensor, negatives: Tensor, count: Tensor) -
     Args:
         positive: [R] logits.
         negatives: [R, K] logits, -inf = masked; an anchor with none is not counted.
-        count: [] number of anchors with a negative over all processes; 0 gives 0.
+        count: [] number of anchors with a negative over all processes; 0 gives NaN.
     """
     hardest = negatives.amax(1)
     hit = (positive > hardest) & (hardest > -torch.inf)
-    return hit.sum().to(positive.dtype) / count.clamp(min=1)
+    return hit.sum().to(positive.dtype) / count

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_mask, check_shape
 
@@ -68,7 +69,7 @@ def radial_entailment_loss(
         The loss ([], radians, the pullback without unit) and detached metrics, which add up over a partition as the
         loss does: `loss_entailment`, `loss_hardest` (radians), `loss_pullback` (0 to 1), before their weights;
         `angle_entailed`, `angle_contradicted` (radians, means over triplets); `accuracy_entailment` (0 to 1: the angle
-        towards the next text is strictly smaller than that towards the negative).
+        towards the next text is strictly smaller than that towards the negative). NaN without a triplet, or a text.
 
     Raises:
         ValueError: if a shape or a mask's type does not fit.
@@ -92,14 +93,15 @@ def radial_entailment_loss(
     )
     pullback = pullback / texts
     loss = entailment_weight * entailment + hardest_weight * hardest + pullback_weight * pullback
-    return loss, {
+    metrics = {
         "loss_entailment": entailment.detach(),
         "loss_hardest": hardest.detach(),
-        "loss_pullback": pullback.detach(),
         "angle_entailed": triplets.entailed[part].detach().sum() / count,
         "angle_contradicted": triplets.contradicted[part].detach().sum() / count,
         "accuracy_entailment": (terms[part].detach() < 0).sum().to(loss.dtype) / count,
     }
+    of_texts = nan_without(torch.cat([mask, negative_mask]), {"loss_pullback": pullback.detach()})
+    return loss, {**nan_without(triplets.valid, metrics), **of_texts}
 
 
 @full_precision

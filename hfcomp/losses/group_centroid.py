@@ -48,7 +48,7 @@ def centroid_group_loss(
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: a group's image centroid is strictly nearest to
         its own text centroid, and the mirror), `accuracy_inner` (0 to 1: an image is strictly nearest to its own
         group's image centroid, a text to its text centroid); with image_id also `same_image_pairs` (ordered pairs of
-        members of one image in two groups).
+        members of one image in two groups). NaN without a group.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.

@@ -12,6 +12,7 @@ from torch import Tensor
 from hfcomp.losses.chunks import chunk_rows, parts
 from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.group_members import Members, SharedImages
+from hfcomp.losses.items import nan_without
 
 Terms = Callable[..., tuple[Tensor, ...]]
 # From groups [r] to the entries that their anchors leave out, a mask that broadcasts to [r, A, G, K].
@@ -22,7 +23,7 @@ class Term(NamedTuple):
     """Sums over own anchors divided by the global number of anchors."""
 
     loss: Tensor  # [] nats
-    accuracy: Tensor  # [] 0 to 1: the own group scores strictly above every other; without gradient
+    accuracy: Tensor  # [] 0 to 1: the own group scores strictly above every other, NaN without anchors; no gradient
 
 
 class GroupTerms(NamedTuple):
@@ -73,12 +74,11 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
             gradients of `loss` in keys and each of members.
         keys: what the anchors of every group meet.
         members: [R, ...] each.
-        count: [] long, the number of anchors of all groups; none gives 0.
+        count: [] long, the number of anchors of all groups; none gives a loss of 0.
         work: elements of the largest tensor that terms makes for one group. A group is never cut.
     """
     total, hits = _GroupSums.apply(terms, _groups_at_once(members[0], work), keys, *members)
-    count = count.clamp(min=1)
-    return Term(total / count, hits.to(total.dtype) / count)
+    return Term(total / count.clamp(min=1), hits.to(total.dtype) / count)
 
 
 def _groups_at_once(members: Tensor, work: int) -> int:
@@ -187,8 +187,8 @@ def weigh(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return alpha * inner + (1 - alpha) * outer, and both terms unweighted as detached metrics."""
     metrics = {
-        "loss_outer": outer.loss.detach(),
-        "loss_inner": inner.loss.detach(),
+        **nan_without(~outer.accuracy.isnan(), {"loss_outer": outer.loss.detach()}),
+        **nan_without(~inner.accuracy.isnan(), {"loss_inner": inner.loss.detach()}),
         "accuracy_outer": outer.accuracy,
         "accuracy_inner": inner.accuracy,
         **({} if shared is None else shared.pairs(rows)),

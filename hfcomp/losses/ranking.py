@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import own_negative_logits
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_negatives, check_pairs, check_shape
@@ -42,7 +43,7 @@ def negative_margin_loss(
     Returns:
         The loss ([], cosine) and detached metrics, which add up over a partition as the loss does:
         `loss_negative_margin` (cosine) and `active_negative_margins` (0 to 1: the share of valid negatives that do
-        not trail by their threshold, the ones with a gradient).
+        not trail by their threshold, the ones with a gradient); NaN without a valid negative.
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -58,8 +59,8 @@ def negative_margin_loss(
     lead = _lead(image[part], text[part], negative_text[part], mask[part])
     shortfall = (threshold[kinds[part]] - lead).relu()
     loss = shortfall.sum() / len(image)
-    active = (shortfall > 0).sum().to(loss.dtype) / mask.sum().clamp(min=1)
-    return loss, {"loss_negative_margin": loss.detach(), "active_negative_margins": active}
+    active = (shortfall > 0).sum().to(loss.dtype) / mask.sum()
+    return loss, {**nan_without(mask, {"loss_negative_margin": loss.detach()}), "active_negative_margins": active}
 
 
 @full_precision

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hfcomp.losses.directions import cross_entropy, direction_metrics, hard_negative_accuracy
 from hfcomp.losses.info_nce import info_nce_loss
+from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import both_directions, own_negative_logits, select, with_all_negatives
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
@@ -58,7 +59,7 @@ def triplet_clip_loss(
         `loss_negative_image_to_text`, `loss_negative_text_to_image`: nats, the second half likewise.
         `accuracy_...` of the same four names: 0 to 1, own pair strictly above every other key.
         `hard_negative_accuracy`, `hard_negative_accuracy_negative_image`: 0 to 1, the own text scores strictly above
-        its counterpart, among anchors whose counterpart is valid.
+        its counterpart, among anchors whose counterpart is valid; those of the second half are NaN without an anchor.
 
     Raises:
         ValueError: if a shape or a mask's type does not fit.
@@ -125,11 +126,12 @@ def _negative_half(
     loss_to_text, loss_to_image = (cross_entropy(way, counted) / count for way in (to_text, to_image))
     counterpart = own_negative_logits(image[part].detach(), other[part].detach(), counted.unsqueeze(1), scale.detach())
     hard = hard_negative_accuracy(to_text.entries[:, 0], counterpart, both.sum())
-    return (loss_to_text + loss_to_image) / 2, {
+    metrics = {
         **direction_metrics("negative_image_to_text", loss_to_text, to_text, to_text.top, counted, count),
         **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, count),
         "hard_negative_accuracy_negative_image": hard,
     }
+    return (loss_to_text + loss_to_image) / 2, nan_without(both, metrics)
 
 
 def _valid(name: str, mask: Tensor | None, image: Tensor) -> Tensor:

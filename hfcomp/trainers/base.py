@@ -27,7 +27,7 @@ from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
 from hfcomp.trainers.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers.moved_share import MovedShare
-from hfcomp.trainers.row_report import report_rows
+from hfcomp.trainers.row_report import check_streamed_images, report_rows
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 
 logger = logging.get_logger(__name__)
@@ -77,6 +77,9 @@ class CompositionalTrainer(Trainer):
     as_info_nce: dict[str, Any] | None = None
     # The class that `as_info_nce` is meant for, where no setting of this one makes it InfoNCE.
     info_nce_class: type[CompositionalTrainer] | None = None
+    # How to fix a training set without a single negative image, for an objective that is another one without: it is
+    # refused, unless its config has allow_missing_negative_images set.
+    without_negative_images: str | None = None
     # Every loss is a mean over the batch: the Trainer divides it by the number of accumulation steps, once.
     loss_is_scaled_for_ga = False
 
@@ -274,6 +277,7 @@ class CompositionalTrainer(Trainer):
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses a set smaller than one global batch and counts the rows left out."""
         if isinstance(self.train_dataset, StreamedRows):  # has whole batches only
+            report_rows(self.train_dataset, type(self), self.args, self.uses)
             return super().get_train_dataloader()
         if not self.args.dataloader_drop_last and self.args.world_size > 1:
             raise ValueError(
@@ -282,7 +286,7 @@ class CompositionalTrainer(Trainer):
             )
         if self.args.dataloader_drop_last and self.train_dataset is not None:
             self.check_epoch(self._train_batch_size * self.args.world_size)
-        report_rows(self.train_dataset, self.uses)
+        report_rows(self.train_dataset, type(self), self.args, self.uses)
         return super().get_train_dataloader()
 
     def check_epoch(self, batch: int) -> None:
@@ -331,6 +335,8 @@ class CompositionalTrainer(Trainer):
                 self._stop_if_weights_not_finite()
                 self.moved.warn(moved, self.args.learning_rate)
             logs |= {**self.step_log.drain(), "moved_share": moved}
+            if not any("moved_share" in line for line in self.state.log_history):
+                check_streamed_images(self.train_dataset, logs, type(self), self.args)
         super().log(logs, start_time)
 
     def _stop_if_not_finite(self) -> None:

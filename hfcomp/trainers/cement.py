@@ -30,6 +30,13 @@ class CementConfig(CompositionalConfig):
     margin_threshold: float = field(default=4.0, metadata={"help": "Concreteness at which the margin is in between."})
     margin_temperature: float = field(default=0.15, metadata={"help": "Steepness, in units of concreteness."})
     static_margin: float = field(default=1.0, metadata={"help": "The static margin, in logits."})
+    allow_missing_negative_images: bool = field(
+        default=False,
+        metadata={
+            "help": "Train on negative captions alone where no row has a negative image: the batch is not doubled "
+            "then, which is not the paper's objective. Unset: such a set is refused."
+        },
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,11 +50,18 @@ class CementTrainer(CompositionalTrainer):
     """Trains with the Cement loss: each row's negative pair is raised by a margin that its concreteness sets.
 
     Needs `negative_captions`, and for the adaptive and the inverse margin `negative_concreteness`. A row without
-    `negative_image` takes part with its negative caption only.
+    `negative_image` takes part with its negative caption only; a set in which no row has one is refused, unless
+    `allow_missing_negative_images` is set.
     """
 
     config_class = CementConfig
     as_info_nce = {"margin": "none"}
+    without_negative_images = (
+        "No negative pair would be an anchor: of the doubled batch the negative captions alone would be left. Give "
+        "rows a negative_image that their first negative caption describes; or choose an objective that reads "
+        "captions only, as InfoNCETrainer with num_negatives=1 or CEClipTrainer do (recipes negclip, ceclip); or set "
+        "allow_missing_negative_images=True (--allow_missing_negative_images true) and say so beside the scores."
+    )
     uses = (
         "image",
         "text",

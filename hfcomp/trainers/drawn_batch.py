@@ -99,8 +99,8 @@ class DrawnBatchTrainer(CompositionalTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds which share of the rows that were brought along are no neighbours."""
-        if self.neighbours is not None and "loss" in logs:
-            logs["unrelated_neighbour_share"] = self.neighbour_order.unrelated / max(self.neighbour_order.brought, 1)
+        if self.neighbours is not None and "loss" in logs and self.neighbour_order.brought:
+            logs["unrelated_neighbour_share"] = self.neighbour_order.unrelated / self.neighbour_order.brought
         super().log(logs, start_time)
 
 

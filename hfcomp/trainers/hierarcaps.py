@@ -132,12 +132,12 @@ def entailment_metrics(prediction: Any) -> dict[str, float]:
 
     Returns:
         `entailment_accuracy` (share of triplets whose first angle is strictly smaller), `angle_entailed` and
-        `angle_contradicted` (means, radians); NaN without a triplet.
+        `angle_contradicted` (means, radians); nothing without a triplet.
     """
     entailed, contradicted = prediction.predictions
     valid = ~np.isnan(entailed)
     if not valid.any():
-        return dict.fromkeys(("entailment_accuracy", "angle_entailed", "angle_contradicted"), float("nan"))
+        return {}
     return {
         "entailment_accuracy": float((entailed < contradicted)[valid].mean()),
         "angle_entailed": float(entailed[valid].mean()),

@@ -24,7 +24,7 @@ def embedding_metrics(prediction: Any) -> dict[str, float]:
 
     Returns:
         `image_to_text_recall@1`, `text_to_image_recall@1`, `caption_choice` and `caption_choice_ties` (shares; rows
-        without a valid negative do not take part in the choice).
+        without a valid negative do not take part in the choice, and without any other row it is left out).
     """
     image, text, *negatives = prediction.predictions
     images, texts = _distinct(image), _distinct(text)
@@ -39,6 +39,8 @@ def embedding_metrics(prediction: Any) -> dict[str, float]:
     if negatives:
         negative_text, mask = negatives
         rows = mask.astype(bool).any(axis=1)
+        if not rows.any():
+            return metrics
         true_score, other_scores = pair_scores(image[rows], text[rows]), pair_scores(image[rows], negative_text[rows])
         outcome = choose(true_score, other_scores, mask.astype(bool)[rows])
         metrics |= {"caption_choice": outcome.accuracy, "caption_choice_ties": outcome.tie_rate}

@@ -27,7 +27,8 @@ class StepLog:
 
     def __init__(self, entries: Mapping[str, Sequence[str]] | None = None) -> None:
         self._entries = entries or {}
-        self._sums: dict[str, torch.Tensor] = {}
+        self._sums: dict[str, torch.Tensor | int] = {}
+        self._steps_of: dict[str, torch.Tensor | int] = {}
         self._counts: dict[str, torch.Tensor | int] = {}
         self._values: dict[str, torch.Tensor] = {}
         self._steps = 0
@@ -38,6 +39,8 @@ class StepLog:
         """Counts a batch's texts, and what `COUNTED_KEYS` name."""
         self._rows = inputs["row"]
         counted = {key: inputs[key].sum() for key in COUNTED_KEYS if key in inputs and key != "row"}
+        if "negative_image_mask" in inputs:
+            counted["negative_images"] = inputs["negative_image_mask"].sum()
         counted["images_encoded"] = len(inputs["pixels"]) if "pixels" in inputs else 0
         counted["texts_encoded"] = sum(len(inputs[key]) for key in TEXT_KEYS if key in inputs)
         for key, value in counted.items():
@@ -48,24 +51,36 @@ class StepLog:
     ) -> None:
         """Keeps a step's loss and rows, adds its metrics, and remembers values that are the same on every process."""
         for name, value in metrics.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            value = torch.as_tensor(value)
+            measured = ~value.isnan()
+            self._sums[name] = self._sums.get(name, 0) + value.masked_fill(~measured, 0)
+            self._steps_of[name] = self._steps_of.get(name, 0) + measured
         # a copy: a value may be the parameter itself, which the optimizer changes in place
         self._values = {name: value.detach().clone() for name, value in values.items() if value is not None}
         self._recent.append((loss.detach(), self._rows))
         self._steps += 1
 
     def drain(self) -> dict[str, float]:
-        """Metrics as means over steps of the sum over processes, counts as totals; starts anew."""
+        """Metrics as means over steps of the sum over processes, counts as totals; starts anew.
+
+        A metric that was NaN in a step, because nothing was there to measure, is the mean over the other steps;
+        without any it is left out.
+        """
         if not self._steps:
             return {}
         names, counted = sorted(self._sums), sorted(self._counts)
         device = self._recent[-1][0].device
-        values = [self._sums[name] / self._steps for name in names] + [self._counts[name] for name in counted]
+        values = [self._sums[name] / self._steps_of[name].clamp(min=1) for name in names]
+        values += [self._counts[name] for name in counted] + [self._steps_of[name] for name in names]
         exact = torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
         stacked = torch.stack([torch.as_tensor(value, dtype=exact, device=device) for value in values])
-        summed = dict(zip([*names, *counted], sum_over_processes(stacked).tolist(), strict=True))
-        logs = {name: summed[name] for name in (*names, "images_encoded", "texts_encoded")}
-        logs["truncated_text_share"] = summed.get("truncated", 0.0) / max(summed["texts_encoded"], 1)
+        found = sum_over_processes(stacked).tolist()
+        summed = dict(zip([*names, *counted], found, strict=False))
+        measured = [name for name, steps in zip(names, found[len(summed) :], strict=True) if steps]
+        logs = {name: summed[name] for name in (*measured, "images_encoded", "texts_encoded")}
+        logs |= {name: summed[name] for name in ("negative_images",) if name in summed}
+        if summed["texts_encoded"]:
+            logs["truncated_text_share"] = summed.get("truncated", 0.0) / summed["texts_encoded"]
         for key in ("tiny", "cut_concepts", "shortened_concepts", "left_out_rows"):
             logs |= {"tiny_images" if key == "tiny" else key: summed[key]} if summed.get(key) else {}
         for name, value in self._values.items():

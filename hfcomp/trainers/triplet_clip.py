@@ -28,13 +28,17 @@ class TripletClipTrainer(CompositionalTrainer):
     """Trains with the TripletCLIP loss (Patel et al. 2024) on captions, images, and a hard negative pair for each.
 
     Needs `negative_captions`, of which the first is read, and `negative_image`, which shows it. A row whose negative
-    image is missing takes part with its negative caption only.
+    image is missing takes part with its negative caption only; a set in which no row has one is refused.
     """
 
     config_class = TripletClipConfig
     # InfoNCE over the doubled batch
     as_info_nce = {"margin": "none"}
     info_nce_class = CementTrainer
+    without_negative_images = (
+        "Without them the loss is InfoNCE with negative captions. Give rows a negative_image that their first "
+        "negative caption describes, or choose that objective: InfoNCETrainer with num_negatives=1 (recipe negclip)."
+    )
     uses = (
         "image",
         "text",

@@ -54,14 +54,17 @@ def assert_sliced(function, size, tensors):
         torch.testing.assert_close(value_and_gradients(total, tensors), expected)
         for key, value in metrics.items():
             if key in pieces[0][1]:
-                torch.testing.assert_close(sum(m[key] for _, m in pieces), value, msg=key)
+                torch.testing.assert_close(sum(m[key] for _, m in pieces), value, msg=key, equal_nan=True)
         assert all(set(m) == set(metrics) for _, m in pieces)
     assert_zero(function(rows=slice(1, 1))[0], tensors)
 
 
-def assert_metrics_detached(metrics, *keys):
+def assert_metrics_detached(metrics, *keys, absent=()):
+    """Scalars without gradient, and NaN where nothing is there to measure."""
     assert set(metrics) == set(keys)
-    assert all(x.shape == () and not x.requires_grad and x.isfinite() for x in metrics.values())
+    assert all(x.shape == () and not x.requires_grad for x in metrics.values())
+    assert {name for name, x in metrics.items() if x.isnan()} == set(absent)
+    assert all(x.isfinite() for name, x in metrics.items() if name not in absent)
 
 
 def assert_chunked(monkeypatch, function, tensors):

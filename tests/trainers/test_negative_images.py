@@ -1,0 +1,134 @@
+"""Sets that lack negative images: counted, reported, and refused where an objective would be another one."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from datasets import Image
+
+from hfcomp.data.loading import TrainingRows, number_of_entries
+from hfcomp.experiments.controls import ShuffledNegatives, derangement
+from hfcomp.experiments.stages import Run
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.triplet_clip import TripletClipTrainer
+from tests.trainers.own_objective import OwnTrainer
+from tests.trainers.runs import build, history
+
+LOGGER = "hfcomp.trainers.row_report"
+NEED_THEM = pytest.mark.parametrize("trainer_class", [CementTrainer, TripletClipTrainer])
+
+
+@pytest.fixture(scope="module")
+def without(pairs):
+    """The column of only None, as keyword negatives add it."""
+    rows = pairs.remove_columns("negative_image")
+    return rows.add_column("negative_image", [None] * len(rows), feature=Image())
+
+
+@pytest.fixture
+def lines(caplog):
+    with caplog.at_level(logging.WARNING, logger=LOGGER):
+        yield lambda: [record.message for record in caplog.records if record.name == LOGGER]
+
+
+def test_entries_are_counted_without_reading_them(pairs, without):
+    there = [image is not None for image in pairs["negative_image"]]
+    assert number_of_entries(pairs, "negative_image") == sum(there)
+    order = [5, 1, 4, 1, 0]
+    assert number_of_entries(pairs.select(order), "negative_image") == sum(there[row] for row in order)
+    assert number_of_entries(without, "negative_image") == 0
+    assert number_of_entries(pairs, "mask") == 0
+    rows = ShuffledNegatives(pairs, derangement(len(pairs), 0))
+    assert rows.number_of_entries("negative_image") == sum(there)
+    assert rows.number_of_entries("caption") == len(pairs)
+
+
+@NEED_THEM
+@pytest.mark.parametrize("column", [True, False])
+def test_a_set_without_any_is_refused_before_the_first_step(trainer_class, column, clip, without, tmp_path):
+    rows = without if column else without.remove_columns("negative_image")
+    with pytest.raises(ValueError) as refused:
+        build(trainer_class, clip, rows, tmp_path).train()
+    said = str(refused.value)
+    if column or trainer_class is CementTrainer:  # the other needs the column, and has said so
+        assert said.startswith(f"{trainer_class.__name__}: none of {len(rows)} rows has a negative_image.")
+        assert "InfoNCETrainer with num_negatives=1" in said and "recipe" in said
+    else:
+        assert "needs the column 'negative_image'" in said
+
+
+@NEED_THEM
+def test_a_recipe_is_refused_before_anything_is_trained(trainer_class, without):
+    with pytest.raises(ValueError, match=f"^{trainer_class.__name__}: none of {len(without)} rows has"):
+        Run("m", trainer_class, {}, without, 8).check()
+
+
+def test_cement_on_captions_only_is_asked_for_and_said(clip, without, tmp_path, lines):
+    trainer = build(CementTrainer, clip, without, tmp_path, allow_missing_negative_images=True, max_steps=1)
+    trainer.train()
+    expected = (
+        f"none of {len(without)} rows has a negative image, CementTrainer trains without "
+        "(allow_missing_negative_images): not its paper's objective."
+    )
+    assert expected in lines()
+    assert Run("m", CementTrainer, {"allow_missing_negative_images": True}, without, 8).check() == expected
+    assert history(trainer, "negative_images") == [0]
+    # an image's counterpart is a caption; a caption has none
+    assert len(history(trainer, "hard_negative_accuracy_image_to_text")) == 1
+    assert not history(trainer, "hard_negative_accuracy_text_to_image")
+
+
+@NEED_THEM
+def test_rows_that_lack_one_are_counted(trainer_class, clip, pairs, tmp_path, lines):
+    missing = len(pairs) - number_of_entries(pairs, "negative_image")
+    expected = f"{missing} of {len(pairs)} rows have no negative image; they take part with their negative captions."
+    assert Run("m", trainer_class, {}, pairs, 8).check() == expected
+    trainer = build(trainer_class, clip, pairs, tmp_path)
+    trainer.train()
+    assert expected in lines()
+    counts = zip(history(trainer, "negative_images"), history(trainer, "images_encoded"), strict=True)
+    assert [images - 8 for _, images in counts] == history(trainer, "negative_images")
+
+
+def test_where_all_rows_have_one_nothing_is_said(clip, pairs, tmp_path, lines):
+    rows = pairs.select([row for row, image in enumerate(pairs["negative_image"]) if image is not None])
+    build(CementTrainer, clip, rows, tmp_path, max_steps=1).train()
+    assert not [line for line in lines() if "negative image" in line]
+    assert Run("m", CementTrainer, {}, rows, 8).check() is None
+
+
+def test_objectives_without_them_do_not_ask(clip, without, tmp_path):
+    for trainer_class in (InfoNCETrainer, OwnTrainer):
+        trainer = build(trainer_class, clip, without, tmp_path, num_negatives=2, max_steps=1)
+        trainer.train()
+        assert not history(trainer, "negative_images")
+        assert Run("m", trainer_class, {"num_negatives": 2}, without, 8).check() is None
+
+
+@NEED_THEM
+def test_a_stream_is_counted_as_it_is_read(trainer_class, clip, pairs, without, tmp_path):
+    trainer = build(trainer_class, clip, pairs.to_iterable_dataset(), tmp_path)
+    trainer.train()
+    assert all(number > 0 for number in history(trainer, "negative_images"))
+    with pytest.raises(ValueError, match=r"none of the 8 rows that were read so far has a negative_image \(raise"):
+        build(trainer_class, clip, without.to_iterable_dataset(), tmp_path).train()
+
+
+def test_a_stream_without_the_column_is_refused(clip, without, tmp_path):
+    rows = without.remove_columns("negative_image").to_iterable_dataset()
+    with pytest.raises(
+        ValueError, match="CementTrainer: the streamed set has no column, so that no row has a negative"
+    ):
+        build(CementTrainer, clip, rows, tmp_path).train()
+    trainer = build(CementTrainer, clip, rows, tmp_path, allow_missing_negative_images=True, max_steps=1)
+    trainer.train()
+    assert history(trainer, "negative_images") == [0]
+
+
+def test_rows_of_a_control_are_asked_for_their_own_negatives(clip, without, tmp_path):
+    rows = ShuffledNegatives(without, derangement(len(without), 0))
+    assert isinstance(rows, TrainingRows)
+    with pytest.raises(ValueError, match="none of .* rows has a negative_image"):
+        build(CementTrainer, clip, rows, tmp_path).train()
