@@ -208,6 +208,20 @@ def cement(models: Path, folder: Path) -> Found:
 
 
 @case
+def lone_negative(models: Path, folder: Path) -> Found:
+    """One row has a negative pair: of the lines of single batches most have nothing to say of negatives."""
+    empty = {"negative_captions": ["", ""], "negative_image": None}
+    rows = data(16).map(lambda row, index: empty if index != 5 else {}, with_indices=True, features=data(16).features)
+    settings = config(CementTrainer.config_class, folder, logging_steps=1)
+    trainer = CementTrainer(str(models / "clip"), settings, train_dataset=rows.map(with_negative_image))
+    return train(trainer)
+
+
+def with_negative_image(row: dict[str, Any]) -> dict[str, Any]:
+    return {"negative_image": row["image"]} if row["negative_captions"][0] else {}
+
+
+@case
 def cement_siglip(models: Path, folder: Path) -> Found:
     return train(trainer_of(CementTrainer, models / "siglip", folder))
 

@@ -146,6 +146,15 @@ def test_the_log_holds_the_global_batch(two, one, name):
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=0, abs=tolerances.loss())
 
 
+def test_a_metric_without_items_is_absent_on_all_processes(two, one):
+    assert_same_training(two["lone_negative"], one["lone_negative"])
+    lines = [line for line in one["lone_negative"][0].facts["log"] if "loss" in line]
+    assert [line["negative_images"] for line in lines].count(1) == 2
+    for line in lines:
+        there = line["negative_images"] > 0
+        assert all((name in line) == there for name in ("margin", "hard_negative_accuracy_image_to_text"))
+
+
 def test_chains_of_texts_are_those_of_the_global_batch(two, one):
     assert_same_training(two["hierarcaps"], one["hierarcaps"])
 

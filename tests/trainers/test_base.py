@@ -558,8 +558,9 @@ def test_a_margin_from_concreteness_needs_the_ratings(clip, pairs, tmp_path):
         assert history(trainer, "margin") == [1.0 if margin == "static" else 0.0] * 2
 
 
-def test_a_set_without_negative_images_is_told_and_trains(clip, pairs, tmp_path, caplog):
-    trainer = build(CementTrainer, clip, pairs.remove_columns("negative_image"), tmp_path)
+def test_a_set_without_negative_images_is_told_and_trains_where_that_is_allowed(clip, pairs, tmp_path, caplog):
+    allowed = {"allow_missing_negative_images": True}
+    trainer = build(CementTrainer, clip, pairs.remove_columns("negative_image"), tmp_path, **allowed)
     assert "the data set has no negative_image; taken as empty" in caplog.text
     trainer.train()
     assert history(trainer, "images_encoded") == [8, 8]
