@@ -113,6 +113,7 @@ def test_a_term_without_weight_computes_nothing(changes, absent, siglip, pairs, 
     trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, **changes)
     f = trainer.encode(trainer.model.eval(), batch_of(trainer, range(8)))
     everything = {"image", "text", "concepts", "owner", "concept_id", "tokens", "logit_scale", "logit_bias", "rows"}
+    everything |= {"image_id"}  # of the set, whatever the loss reads
     assert set(f) == everything - absent
     trainer.train()
     logged = {name for line in trainer.state.log_history for name in line}
