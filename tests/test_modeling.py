@@ -218,7 +218,7 @@ def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pair
 def test_a_field_is_there_when_uses_names_it(clip, pairs, uses):
     features = encoder(clip, uses=uses)(**batch_for(clip, pairs, 3))
     assert isinstance(features, Features)
-    assert set(features) == set(uses)
+    assert set(features) == {*uses, "image_id"}  # which is of the data set
 
 
 def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
@@ -241,9 +241,9 @@ def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
     batch = batch_for(clip, pairs)
     given = {"reference_text": torch.randn(6, 16), "reference_negative_text": torch.randn(6, 2, 16)}
     found = encoder(clip, uses=("text", *given))(**batch, **given)
-    assert set(found) == {"text", *given}
+    assert set(found) == {"text", "image_id", *given}
     assert all(torch.equal(found[name], value) for name, value in given.items())
-    assert set(encoder(clip, uses=("text",))(**batch, **given)) == {"text"}
+    assert set(encoder(clip, uses=("text",))(**batch, **given)) == {"text", "image_id"}
 
 
 def test_an_unknown_name_in_uses_is_refused(clip):
