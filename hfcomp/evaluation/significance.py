@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any
@@ -9,10 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.clusters import Aligned, Images, Subsets, Values, parts_of, per_image, share_of_subsets
+from hfcomp.evaluation.clusters import (
+    Aligned,
+    Images,
+    Subsets,
+    Values,
+    distinct,
+    parts_of,
+    per_image,
+    share_of_subsets,
+)
 
 # Up to this many images with a difference, all 2 ** 13 signs are tried instead of a sample of them.
 EXACT_IMAGES = 13
+# With fewer images than that, equal statistics count half: so few signs that whole ones would hardly ever reach 0.05.
+MID_P_IMAGES = 10
+# Discordance of items of one image is estimated as if so many further pairs of items had been found fully alike. Our
+# choice: from few items that differ, nothing can be said against it.
+ALIKE_PAIRS = 10
 # Draws at a time: what bounds the memory of one step.
 BLOCK = 250
 
@@ -21,8 +36,10 @@ def sign_flip_test(difference: Values, images: Images, *, permutations: int = 10
     """Two-sided p-value of "the two models are equal": an image's summed difference could have either sign.
 
     The statistic is the absolute sum over items. With at most 13 images that differ all signs are tried, and p is
-    exact; else p is `(1 + hits) / (1 + permutations)`, which is never 0 (Phipson and Smyth, "Permutation p-values
-    should never be zero", 2010).
+    exact; with fewer than ten it is the mid-p, in which a statistic equal to the observed one counts half (Fagerland,
+    Lydersen and Laake, "The McNemar test for binary matched-pairs data: mid-p and asymptotic are better than exact
+    conditional", 2013). Else p is `(1 + hits) / (1 + permutations)`, which is never 0 (Phipson and Smyth, "Permutation
+    p-values should never be zero", 2010).
 
     Args:
         difference: `[n]`, one model's value minus the other's, paired by item; or `[n, M]` for M pairs of models.
@@ -37,7 +54,7 @@ def sign_flip_test(difference: Values, images: Images, *, permutations: int = 10
         ValueError: for NaN or unequal lengths.
     """
     _, sums, _ = per_image(difference, images, "difference")
-    sums = np.where(np.abs(sums) > 1e-12 * np.abs(sums).max(initial=0.0), sums, 0.0)
+    sums = _without_rounding(sums)
     differs = sums != 0
     count = differs.sum(axis=0)
     p = np.ones(sums.shape[1])
@@ -68,6 +85,22 @@ def macro_sign_flip_test(
     Raises:
         ValueError: as `sign_flip_test`; for no subset, an empty one, or weights that do not fit.
     """
+    return sign_flip_test(*_as_one_sum(subsets, weights), permutations=permutations, seed=seed)
+
+
+def differing_images(subsets: Subsets, weights: Sequence[float] | None = None) -> NDArray[np.intp]:
+    """`[M]`: how many images have a difference, of which the sign-flip test is.
+
+    Args:
+        subsets: `(difference, images)` of each, differences `[n]` or `[n, M]`.
+        weights: what each subset's mean counts; by default all the same.
+    """
+    _, sums, _ = per_image(*_as_one_sum(subsets, weights), "difference")
+    return _without_rounding(sums).astype(bool).sum(axis=0)
+
+
+def _as_one_sum(subsets: Subsets, weights: Sequence[float] | None) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """The items of all subsets, each with what it adds to the weighted mean, and their images."""
     parts_of(subsets, "difference")  # names what is wrong by subset, before the subsets are put together
     share = share_of_subsets(weights, len(subsets))
     if not all(len(images) for _, images in subsets):
@@ -76,15 +109,25 @@ def macro_sign_flip_test(
         weight / len(images) * np.asarray(values, dtype=np.float64)
         for weight, (values, images) in zip(share, subsets, strict=True)
     ]
-    images = np.concatenate([np.asarray(images) for _, images in subsets])
-    return sign_flip_test(np.concatenate(weighted), images, permutations=permutations, seed=seed)
+    return np.concatenate(weighted), np.concatenate([np.asarray(images) for _, images in subsets])
+
+
+def _without_rounding(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.abs(sums) > 1e-12 * np.abs(sums).max(initial=0.0), sums, 0.0)
 
 
 def smallest_difference(difference: Values, images: Images, *, power: float = 0.8, level: float = 0.95) -> Any:
     """The smallest true difference of two models' means that a set of this size and spread would find.
 
-    `(z(1 - (1 - level) / 2) + z(power))` times the clustered standard error of the mean difference: with a smaller
-    true difference, "no significant difference" says little.
+    The largest of three, so that it holds where few items differ too:
+
+    - `z = z(1 - (1 - level) / 2) + z(power)` times the clustered standard error of the mean difference that was seen;
+    - the `d` that is `z` standard errors of what it implies itself: where no more items differ than make a difference
+      of `d`, an item's variance is `s d - d^2`, with `s` the usual size of a difference (1 where items are right or
+      wrong), times the design effect of the images' items;
+    - the `d` at which, in `power` of the cases, enough images differ for `sign_flip_test` to fall below `1 - level`.
+
+    With a smaller true difference, "no significant difference" says little.
 
     Args:
         difference: `[n]`, one model's value minus the other's, paired by item; or `[n, M]`.
@@ -94,7 +137,8 @@ def smallest_difference(difference: Values, images: Images, *, power: float = 0.
 
     Returns:
         In the unit of `difference`: a float for `[n]`, an array `[M]` for `[n, M]`. NaN with fewer than two images,
-        and where every image has the same difference: then the set says nothing about the spread.
+        where every image has the same difference (then the set says nothing about the spread), and where the images
+        are too few to find any difference.
 
     Raises:
         ValueError: for NaN, unequal lengths, or a level or power outside (0, 1).
@@ -122,26 +166,84 @@ def macro_smallest_difference(
     for name, chance in (("power", power), ("level", level)):
         if not 0 < chance < 1:
             raise ValueError(f"{name}: found {chance}, expected a share between 0 and 1.")
+    error = macro_standard_error(subsets, weights)
+    normal = NormalDist()
+    factor = normal.inv_cdf(1 - (1 - level) / 2) + normal.inv_cdf(power)
+    implied = _implied_difference(subsets, share_of_subsets(weights, len(subsets)), factor, power, level)
+    found = np.where(error > 0, np.maximum(factor * error, implied), np.nan)
+    return float(found[0]) if np.ndim(subsets[0][0]) == 1 else found
+
+
+def macro_standard_error(subsets: Subsets, weights: Sequence[float] | None = None) -> NDArray[np.float64]:
+    """`[M]`: the standard error of a weighted mean of subsets' means, clustered by image.
+
+    Args:
+        subsets: `(values, images)` of each, values `[n]` or `[n, M]`.
+        weights: what each subset's mean counts; by default all the same.
+
+    Returns:
+        0 where but for rounding there is no spread; NaN where a subset has fewer than two images.
+
+    Raises:
+        ValueError: for NaN, unequal lengths, no subset, or weights that do not fit.
+    """
     parts = parts_of(subsets, "difference")
     share = share_of_subsets(weights, len(parts))
-    found = np.full(parts[0][1].shape[1], np.nan)
-    if min(len(names) for names, _, _ in parts) > 1:
-        position = {name: index for index, name in enumerate(sorted({name for part in parts for name in part[0]}))}
-        aligned = Aligned(parts, position, share)
-        number = len(aligned.used)
-        _, spread, _ = aligned.mean_and_spread(np.ones((1, number)))
-        error = np.sqrt(number / (number - 1)) * spread[0]
-        normal = NormalDist()
-        factor = normal.inv_cdf(1 - (1 - level) / 2) + normal.inv_cdf(power)
-        least = 1e-12 * np.maximum(1.0, aligned.largest)
-        found = np.where(error > least, factor * error, np.nan)
-    return float(found[0]) if np.ndim(subsets[0][0]) == 1 else found
+    if min(len(names) for names, _, _ in parts) < 2:
+        return np.full(parts[0][1].shape[1], np.nan)
+    position = {name: index for index, name in enumerate(sorted({name for part in parts for name in part[0]}))}
+    aligned = Aligned(parts, position, share)
+    number = len(aligned.used)
+    _, spread, _ = aligned.mean_and_spread(np.ones((1, number)))
+    error = np.sqrt(number / (number - 1)) * spread[0]
+    return np.where(error > 1e-12 * np.maximum(1.0, aligned.largest), error, 0.0)
+
+
+def _implied_difference(
+    subsets: Subsets, share: NDArray[np.float64], factor: float, power: float, level: float
+) -> NDArray[np.float64]:
+    """`[M]`: the smallest difference that is found if no more items differ than it takes to make it."""
+    values = np.concatenate([np.asarray(own, float).reshape(len(own), -1) for own, _ in subsets])  # [n, M]
+    weight = np.concatenate(
+        [np.full(len(own), part / len(own)) for part, (own, _) in zip(share, subsets, strict=True)]
+    )
+    index = distinct(np.concatenate([np.asarray(images) for _, images in subsets]))[1]
+    items = np.bincount(index)
+    largest = (np.bincount(index, weight) ** 2).sum() / (weight**2).sum()  # the design effect of items fully alike
+    sums = np.stack([np.bincount(index, column) for column in values.T], axis=1)  # [I, M]
+    alike = np.maximum((sums**2).sum(axis=0) - (values**2).sum(axis=0), 0.0)
+    pairs = ((items[index] - 1)[:, None] * values**2).sum(axis=0)
+    design = 1 + (largest - 1) * np.minimum((alike + ALIKE_PAIRS) / (pairs + ALIKE_PAIRS), 1.0)
+    total = (weight[:, None] * np.abs(values)).sum(axis=0)
+    size = np.where(total > 0, (weight[:, None] * values**2).sum(axis=0) / np.where(total > 0, total, 1.0), 1.0)
+    per_item = design * (weight**2).sum()
+    enough = np.array([_share_for_enough(int(1 / one + 1e-9), power, level) for one in per_item])
+    return size * np.maximum(factor**2 * per_item / (1 + factor**2 * per_item), enough)
+
+
+def _share_for_enough(number: int, power: float, level: float) -> float:
+    """The share of `number` images that has to differ, all alike, for the test to find it; NaN where none does."""
+    fewest = math.floor(-math.log2(1 - level)) + 1  # of mid-p, 2 ** -fewest is below 1 - level
+    fewest += fewest >= MID_P_IMAGES
+    if number < fewest:
+        return float("nan")
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        share = (low + high) / 2
+        missed = sum(math.comb(number, k) * share**k * (1 - share) ** (number - k) for k in range(fewest))
+        low, high = (share, high) if 1 - missed < power else (low, share)
+    return high
 
 
 def _all_signs(sums: NDArray[np.float64]) -> float:
     codes = np.arange(2 ** len(sums))[:, None]
     signs = 1 - 2 * ((codes >> np.arange(len(sums))) & 1)
-    return float(np.mean(np.abs(signs @ sums) >= _reached(sums)))
+    statistic = np.abs(signs @ sums)
+    p = float(np.mean(statistic >= _reached(sums)))
+    if len(sums) < MID_P_IMAGES:
+        rounding = 2 * (np.abs(sums.sum()) - _reached(sums))
+        p = (p + float(np.mean(statistic > _reached(sums) + rounding))) / 2
+    return p
 
 
 def _random_signs(sums: NDArray[np.float64], permutations: int, seed: int) -> NDArray[np.float64]:

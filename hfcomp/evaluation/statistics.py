@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.clusters import Aligned, Images, Part, Subsets, Values, distinct, parts_of, share_of_subsets
 from hfcomp.evaluation.significance import (
     BLOCK,
+    differing_images,
     macro_sign_flip_test,
     macro_smallest_difference,
     sign_flip_test,
@@ -28,6 +29,8 @@ __all__ = [
 # A resample that happens to hold equal images only has no spread; its deviation is then counted in quarters of the
 # spread of the whole set. Without it, sets of 60 images with few errors get intervals that reach from 0 to 1.
 LEAST_SPREAD = 0.25
+# Of the intervals of differences, with which p agrees.
+LEVEL = 0.95
 # Tails need that many draws.
 FEWEST_DRAWS = 100
 
@@ -134,6 +137,39 @@ class ImageBootstrap:
             _check_bounds(np.asarray(values, dtype=np.float64), bounds)
         low, high = self._studentised(parts, share, level, bounds, difference)
         return (float(low[0]), float(high[0])) if flat else (low, high)
+
+    def macro_difference(
+        self,
+        subsets: Subsets,
+        *,
+        weights: Sequence[float] | None = None,
+        bounds: tuple[float, float] | None = (0.0, 1.0),
+    ) -> dict[str, NDArray[np.float64]]:
+        """A weighted mean of subsets' mean differences, with interval and p that never contradict each other.
+
+        The interval is `macro_interval`'s, p that of `macro_sign_flip_test`. The test decides about 0: where p is not
+        below 0.05, an interval that leaves 0 out is widened to hold it; where p is below, one that holds 0 is cut to
+        the side of the difference, at the difference divided by the number of images that differ.
+
+        Args:
+            subsets: `(difference, images)` of each, differences `[n, M]` of M pairs of models.
+            weights: as in `macro_interval`.
+            bounds: of the models' own values.
+
+        Returns:
+            `value`, `low`, `high` and `p`, each `[M]`.
+        """
+        low, high = self.macro_interval(subsets, weights=weights, bounds=bounds, difference=True)
+        share = share_of_subsets(weights, len(subsets))
+        means = np.stack([np.asarray(values, dtype=np.float64).mean(axis=0) for values, _ in subsets])
+        value = means[0] if len(means) == 1 else share @ means
+        p = macro_sign_flip_test(subsets, weights)
+        nearest = value / np.maximum(differing_images(subsets, weights), 1)
+        sure = p < 1 - LEVEL
+        low = np.where(sure & (value > 0) & (low <= 0), nearest, low)
+        high = np.where(sure & (value < 0) & (high >= 0), nearest, high)
+        low, high = np.where(~sure & (low > 0), 0.0, low), np.where(~sure & (high < 0), 0.0, high)
+        return {"value": value, "low": low, "high": high, "p": p}
 
     def _studentised(
         self,

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.significance import macro_sign_flip_test, macro_smallest_difference
+from hfcomp.evaluation.multiplicity import correct
+from hfcomp.evaluation.significance import macro_smallest_difference
 from hfcomp.evaluation.statistics import ImageBootstrap
 
 if TYPE_CHECKING:  # it imports `datasets`, which whoever only reads results need not wait for
@@ -95,9 +96,9 @@ def summarize(
         an average its name), `metric`, `aspect`, `average` (whether it is one; then also `groups`, the subsets of each
         group, and `pooled`), `chance` (`None` where an item has none), `items`, `images`, `models` (name to `value`,
         `low`, `high`, `ties`, `tie_rate`) and `differences` (name to reference to `value`, `low`, `high`, `p` of the
-        sign-flip test, and `smallest`, the difference that the set would find in 80 % of the cases). Bounds are NaN
-        with fewer than two images; of an average, also where that is so of one of its subsets. `ties` is a number of
-        items, `tie_rate` is averaged as `value` is.
+        sign-flip test, `q` of `correct`, and `smallest`, the difference that the set would find in 80 % of the cases).
+        Bounds are NaN with fewer than two images; of an average, also where that is so of one of its subsets. `ties`
+        is a number of items, `tie_rate` is averaged as `value` is.
 
     Raises:
         ValueError: for a missing column, an unknown model or rule, a value that is not finite, or models whose items
@@ -123,7 +124,44 @@ def summarize(
     ordered: list[dict[str, Any]] = []
     for key in items[LINE].drop_duplicates().itertuples(index=False, name=None):
         ordered += [*of_averages.pop(key[0], ()), lines[key]]
+    correct(ordered)
     return ordered
+
+
+def mean_of_lines(
+    items: pd.DataFrame,
+    lines: Sequence[tuple[str, str, str]],
+    *,
+    models: list[str],
+    references: list[str],
+    subject: list[str] | None = None,
+) -> dict[str, Any]:
+    """The mean of the means of several lines, each with the same weight, of whatever benchmarks.
+
+    Images are drawn for all lines at once: those of one name are the same image.
+
+    Args:
+        items: as in `summarize`.
+        lines: benchmark, subset and metric of each.
+        models: as in `summarize`.
+        references: as in `summarize`.
+        subject: as in `summarize`.
+
+    Returns:
+        As a line of `summarize`, without `benchmark`, `subset` and `metric`; `lines` are those that it is of.
+    """
+    subject = [name for name in models if name != BASE] if subject is None else subject
+    compared = {name: [other for other in references if other != name] for name in subject}
+    wanted = pd.MultiIndex.from_tuples(lines)
+    items = items[items["model"].isin(models) & pd.MultiIndex.from_frame(items[LINE]).isin(wanted)]
+    items = items.assign(image=np.unique(items["image_id"].to_numpy(), return_inverse=True)[1])
+    by_line = dict(iter(items.groupby(LINE, sort=False)))
+    scores = [_by_model(by_line[key], models, where=" / ".join(key)) for key in lines]
+    labels = {"metric": " ".join(dict.fromkeys(key[2] for key in lines)), "average": True}
+    mean = _stratified(labels, scores, [1.0] * len(scores))
+    line = _line(mean, models, compared, ImageBootstrap(items["image"].to_numpy()))
+    del line["metric"]
+    return line | {"lines": [list(key) for key in lines]}
 
 
 def plain_mean(rows: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
@@ -289,14 +327,8 @@ def _differences(
 ) -> dict[tuple[str, str], dict[str, float]]:
     one, other = ([models.index(pair[side]) for pair in pairs] for side in (0, 1))
     tables = [(values[:, one] - values[:, other], images) for values, images in subsets]
-    low, high = bootstrap.macro_interval(tables, weights=weights, bounds=bounds, difference=True)
-    columns = {
-        "value": _weighted([values.mean(axis=0) for values, _ in tables], weights),
-        "low": low,
-        "high": high,
-        "p": macro_sign_flip_test(tables, weights),
-        "smallest": macro_smallest_difference(tables, weights),
-    }
+    columns = bootstrap.macro_difference(tables, weights=weights, bounds=bounds)
+    columns["smallest"] = macro_smallest_difference(tables, weights)
     return {pair: {key: float(column[index]) for key, column in columns.items()} for index, pair in enumerate(pairs)}
 
 

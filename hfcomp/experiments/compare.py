@@ -268,7 +268,7 @@ def _averages(
 
     found: dict[tuple[str, str, str], Average] = {}
     unlike: dict[tuple[str, str, str], None] = {}
-    lines = [line for one in stored for line in one.results.get("results") or () if line.get("average")]
+    lines = [line for one in stored for line in one.results.get("results") or () if line.get("groups")]
     for line in lines:
         if line["benchmark"] not in titles:
             continue

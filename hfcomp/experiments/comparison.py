@@ -1,4 +1,4 @@
-"""What the lines of results say when they are read together: the headline, averages, and sentences of judgement.
+"""What the lines of results say when they are read together: the headline, and sentences of judgement.
 
 A line is one benchmark, subset and metric with the share of every model, as `hfcomp.evaluation.results` makes it. The
 models are in the order of columns: `base`, the controls, and the method last.
@@ -51,9 +51,24 @@ def by_benchmark(lines: Sequence[Line]) -> dict[str, list[Line]]:
     return found
 
 
+def is_average(line: Line) -> bool:
+    """Whether a line is a mean over subsets."""
+    return bool(line.get("average"))
+
+
+def subsets_of(lines: Sequence[Line]) -> list[Line]:
+    """The lines that are no averages."""
+    return [line for line in lines if not is_average(line)]
+
+
+def primary_of(lines: Sequence[Line]) -> Line | None:
+    """The line that the verdict is about."""
+    return next((line for line in lines if line.get("primary")), None)
+
+
 def headline(lines: Sequence[Line]) -> list[Line]:
-    """The `group` lines of composition, and all lines of composition where no benchmark has such."""
-    composition = of_aspect(lines, "composition")
+    """The `group` lines of composition, and all lines of composition where no benchmark has such; no averages."""
+    composition = subsets_of(of_aspect(lines, "composition"))
     return [line for line in composition if line["metric"] == HEADLINE_METRIC] or composition
 
 
@@ -71,32 +86,6 @@ def difference(line: Line, model: str, reference: str) -> Share | None:
     return {"value": gap, "low": float("nan"), "high": float("nan")}
 
 
-def average(shares: Sequence[Share | None]) -> Share | None:
-    """The plain mean of shares or differences, with its interval.
-
-    The lines are taken as independent, which they are where subsets do not share images: each side of the interval is
-    the root of the sum of squares of the lines' own, divided by their number.
-
-    Returns:
-        None when there is no share, or one of them is missing.
-    """
-    known = [share for share in shares if share is not None]
-    if not known or len(known) < len(shares):
-        return None
-    count = len(known)
-    value = sum(number(share["value"]) for share in known) / count
-    below = math.hypot(*(number(share["value"]) - number(share["low"]) for share in known)) / count
-    above = math.hypot(*(number(share["high"]) - number(share["value"]) for share in known)) / count
-    return {"value": value, "low": value - below, "high": value + above}
-
-
-def average_of(lines: Sequence[Line], model: str, reference: str | None = None) -> Share | None:
-    """The average share of a model over lines, or its average difference to a reference."""
-    if reference is None:
-        return average([line["models"].get(model) for line in lines])
-    return average([difference(line, model, reference) for line in lines])
-
-
 def judgement(lines: Sequence[Line]) -> list[str]:
     """What a reader must not miss: whether the objective adds to its batch, and what was forgotten."""
     models = models_of(lines)
@@ -107,25 +96,32 @@ def judgement(lines: Sequence[Line]) -> list[str]:
 
 
 def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
-    chosen = headline(lines)
-    gain = average_of(chosen, method, SAME_BATCH) if chosen else None
-    if not chosen or method == SAME_BATCH:
+    primary = primary_of(lines)
+    if primary is None or method == SAME_BATCH:
         return None
+    gain = difference(primary, method, SAME_BATCH)
     if gain is None:
         return f"There is no {SAME_BATCH} control here, so what {method} adds to its own batch is not shown."
     low, high = number(gain["low"]), number(gain["high"])
-    if low > 0:
+    if low > 0 and is_below_chance(primary, method):
+        verdict = f"{method} is above {SAME_BATCH} here, but both are below chance"
+    elif low > 0:
         verdict = f"{method} beats {SAME_BATCH} here"
     elif high < 0:
         verdict = f"{method} does not beat {SAME_BATCH} here, it is below it"
     else:
         verdict = f"{method} does not beat {SAME_BATCH} here"
-    return f"{verdict}: {points(gain)} points on {'the average of ' if len(chosen) > 1 else ''}{count_of(chosen)}."
+    return f"{verdict}: {with_p(gain, unit_of(primary['metric']))} points on {primary['primary']} (primary endpoint)."
+
+
+def is_below_chance(line: Line, model: str) -> bool:
+    """Whether a model scores less than a random scorer, as far as that is known."""
+    return number(line["models"][model]["value"]) < number(line["chance"])
 
 
 def _forgotten(lines: Sequence[Line], method: str) -> str | None:
     fallen = []
-    for line in of_aspect(lines, "general"):
+    for line in subsets_of(of_aspect(lines, "general")):
         change = difference(line, method, BASE)
         if change is not None and number(change["high"]) < 0:
             fallen.append(f"{name_of(line)} {points(change)}")
@@ -240,10 +236,17 @@ def p_value(share: Share | None) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def adjusted(change: Share | None) -> str:
+    """The p that is corrected for the number of differences: by Holm on the primary endpoint, else q; `-` for none."""
+    known = change or {}
+    return p_value({"p": known.get("p_holm", known.get("q"))})
+
+
 def with_p(change: Share | None, unit: Unit = PERCENT) -> str:
-    """`+72.2 [+68.0, +76.0], p <0.001`, as far as it is known."""
-    p = p_value(change)
-    return points(change, unit) + ("" if p == "-" else f", p {p}")
+    """`+72.2 [+68.0, +76.0], p <0.001, q 0.004`, as far as it is known."""
+    known = {"p": p_value(change), "q": p_value({"p": (change or {}).get("q")})}
+    known["Holm"] = p_value({"p": (change or {}).get("p_holm")})
+    return points(change, unit) + "".join(f", {name} {value}" for name, value in known.items() if value != "-")
 
 
 def is_sure(change: Share | None) -> bool:
@@ -257,8 +260,8 @@ def unsure(change: Share | None, unit: Unit = PERCENT) -> str:
 
 
 def change_cells(change: Share | None, unit: Unit = PERCENT) -> list[str]:
-    """A difference, its interval and its p, each for a column of its own."""
-    return [signed(change and change["value"], unit), interval(change, unit), p_value(change)]
+    """A difference, its interval, its p and the corrected one, each for a column of its own."""
+    return [signed(change and change["value"], unit), interval(change, unit), p_value(change), adjusted(change)]
 
 
 def _rounded(share: float, unit: Unit) -> float:

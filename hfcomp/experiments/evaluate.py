@@ -22,7 +22,7 @@ from hfcomp.evaluation.protocols import caption_choice as choice
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Items, Unavailable
+from hfcomp.evaluation.spec import Average, Items, Unavailable
 from hfcomp.experiments.benchmark_data import check_used, data_folders
 from hfcomp.experiments.data import Tell, longest_caption
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
@@ -77,6 +77,13 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
         parts.append(_benchmarks(config, tell))
     images = [one for part in parts for one in part.images]
     return Evaluation(lambda embedder: pd.concat([part(embedder) for part in parts], ignore_index=True), images)
+
+
+def declared_averages(config: ExperimentConfig) -> dict[str, tuple[Average, ...]]:
+    """The averages in use of the benchmarks that an experiment is scored on, by title."""
+    if not config.evaluation.endswith("benchmarks"):
+        return {}
+    return {one.title: one.averages for one in find_benchmarks(config.evaluation_benchmarks)}
 
 
 def _sandbox(config: ExperimentConfig, seed: int) -> list[Evaluation]:

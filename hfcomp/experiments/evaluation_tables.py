@@ -14,6 +14,7 @@ from hfcomp.experiments.comparison import (
     by_benchmark,
     change_cells,
     difference,
+    is_average,
     models_of,
     named_with_unit,
     of_aspect,
@@ -74,11 +75,6 @@ def foremost(lines: Sequence[Line]) -> list[Line]:
         chosen = [line for line in part if line["metric"] == HEADLINE_METRIC] or part
         kept += [line for line in chosen if is_average(line)][:1] or chosen
     return kept
-
-
-def is_average(line: Line) -> bool:
-    """Whether a line is a mean over subsets."""
-    return bool(line.get("average"))
 
 
 def shown(lines: Sequence[Line]) -> tuple[list[Line], dict[tuple[str, str], int]]:
@@ -197,7 +193,7 @@ def _minus(lines: Sequence[Line], names: Mapping[str, str], reference: str | Non
     kept = [line for aspect in ASPECTS for line in standing(of_aspect(lines, aspect))]
     for block, labelled in _blocks(kept) if others else ():
         if block:
-            rows.append([block, *[""] * (4 + several)])
+            rows.append([block, *[""] * (5 + several)])
         for label, line in labelled:
             unit = unit_of(line["metric"])
             label = f"  {label}" if block else label
@@ -207,7 +203,7 @@ def _minus(lines: Sequence[Line], names: Mapping[str, str], reference: str | Non
                 model = [" ".join(names[name].split())] if several else []
                 rows.append([label, *model, *change_cells(change, unit), smallest])
                 label = ""
-    header = ["benchmark", *(["model"] if several else []), "points", "95 % interval", "p", "detectable"]
+    header = ["benchmark", *(["model"] if several else []), "points", "95 % interval", "p", "q", "detectable"]
     title = f"{others[0]} minus {reference}" if len(others) == 1 else f"minus {reference}"
     return Sheet(title, header, rows, labels=1 + several)
 

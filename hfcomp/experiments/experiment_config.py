@@ -188,6 +188,14 @@ class ExperimentConfig:
         },
     )
     evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})
+    primary: str | None = field(
+        default=None,
+        metadata={
+            "help": "The one number that the verdict is about: 'benchmark: metric' (over its subsets), 'benchmark: "
+            "subset metric', or with * the mean of all that fit. Unset, or where the command line changes the "
+            "evaluation alone: the first benchmark of composition, by its metric `group` where it has one."
+        },
+    )
 
     def __post_init__(self) -> None:
         choices = {"fresh_model": FRESH_MODELS, "evaluation": EVALUATIONS}

@@ -14,13 +14,14 @@ from hfcomp.experiments.comparison import (
     BASE,
     Line,
     Share,
-    average_of,
     by_benchmark,
     difference,
     headline,
+    is_average,
     models_of,
     number,
     of_aspect,
+    subsets_of,
 )
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes differ too. The two InfoNCE controls are blue.
@@ -81,7 +82,7 @@ def draw_figure(path: Path, lines: Sequence[Line]) -> None:
     """
     models = models_of(lines)
     main = models[-1] if models else None
-    composition, general = headline(lines), of_aspect(lines, "general")
+    composition, general = _with_averages(headline(lines), lines), of_aspect(lines, "general")
     panels = [Panel(f"Composition{_what(composition)}", SHARES, _rows(composition, models, None), models, main=main)]
     if models[:1] == [BASE] and len(models) > 1:
         changes = _rows(general, models[1:], BASE)
@@ -145,25 +146,28 @@ def _what(lines: Sequence[Line]) -> str:
 
 
 def _rows(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> list[Row]:
-    """The average of each benchmark of several lines, and its lines; of many lines those of the first benchmark."""
+    """The averages of each benchmark, and its lines; of many lines those of the first benchmark."""
     found: list[Row] = []
     parts = by_benchmark(lines)
     first = next(iter(parts), None)
     for benchmark, part in parts.items():
         prefix = f"{benchmark}: " if len(parts) > 1 else ""
-        if len(part) > 1:
-            chances = [number(line["chance"]) for line in part]
-            shares = {name: average_of(part, name, reference) for name in models}
-            found.append((f"{prefix}average", shares, sum(chances) / len(chances)))
-        if len(part) > 1 and (len(part) > MOST_ROWS or (benchmark != first and len(lines) > MOST_ROWS)):
-            continue
-        for line in part:
+        own, averages = subsets_of(part), [line for line in part if is_average(line)]
+        many = len(own) > MOST_ROWS or (benchmark != first and len(subsets_of(lines)) > MOST_ROWS)
+        for line in averages if averages and many else [*averages, *own]:
             shares = {
                 name: difference(line, name, reference) if reference else line["models"].get(name) for name in models
             }
             label = _label(line, part)
-            found.append((label if len(part) > 1 else prefix + label, shares, number(line["chance"])))
+            named = prefix + label if is_average(line) or len(part) == 1 else label
+            found.append((named, shares, number(line["chance"])))
     return found
+
+
+def _with_averages(chosen: Sequence[Line], lines: Sequence[Line]) -> list[Line]:
+    """Lines, the averages of their benchmarks and metrics before them."""
+    kinds = {(line["benchmark"], line["metric"]) for line in chosen}
+    return [*(line for line in lines if is_average(line) and (line["benchmark"], line["metric"]) in kinds), *chosen]
 
 
 def _label(line: Line, others: Sequence[Line]) -> str:

@@ -26,6 +26,7 @@ from hfcomp.experiments.tables import (
     costs,
     in_short,
     legend_of_models,
+    marked,
 )
 
 
@@ -42,7 +43,7 @@ def markdown(lines: list[Line], stages: list[StageSummary], facts: dict[str, Any
         parts += [f"**{escaped(sentence)}**", ""]
     parts += [LEGEND + ("" if has_ties(lines) else f" {NO_TIES}"), ""]
     parts += [f"- {escaped(name)}: {escaped(meaning)}" for name, meaning in legend_of_models(lines)]
-    for sheet in _sheets(lines, stages):
+    for sheet in _sheets(lines, stages, facts.get("general_average")):
         title = sheet.title[0].upper() + sheet.title[1:]
         parts += ["", f"## {escaped(title)}", "", *markdown_table(sheet)]
     if facts["notes"]:
@@ -50,10 +51,10 @@ def markdown(lines: list[Line], stages: list[StageSummary], facts: dict[str, Any
     return "\n".join(parts) + "\n"
 
 
-def _sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet]:
+def _sheets(lines: Sequence[Line], stages: Sequence[StageSummary], general: Line | None) -> list[Sheet]:
     """The tables of Markdown: every line with every interval, without tables that would be empty."""
     method = (models_of(lines) or [""])[-1]
-    sheets = [in_short(lines)]
+    sheets = [in_short(lines, general)]
     for aspect, shares, changes in (
         ("composition", "Composition", f"What {method} adds"),
         ("general", "General abilities", f"Forgetting: {method}"),
@@ -70,7 +71,7 @@ def _sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet
 
 
 def _labels(line: Line) -> list[str]:
-    return [line["benchmark"], line["subset"], line["metric"]]
+    return [line["benchmark"], marked(line, line["subset"]), line["metric"]]
 
 
 def _shares(title: str, lines: Sequence[Line]) -> Sheet:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from accelerate import PartialState
 from datasets import Dataset
 
@@ -16,16 +17,17 @@ from hfcomp import __version__
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
-from hfcomp.evaluation.results import items_hash, summarize
+from hfcomp.evaluation.results import items_hash
 from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
 from hfcomp.experiments.data import Tell, training_rows
-from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
+from hfcomp.experiments.evaluate import Evaluation, declared_averages, prepare_evaluation
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.neighbours import with_neighbours
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.overlap import check_same_rows, without_scored_rows
+from hfcomp.experiments.primary import Endpoint, find_primary, report_averages, summarize_run
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
@@ -63,6 +65,9 @@ def run(recipe: Recipe) -> Path:
         check_same_rows(folder, session)
         stages: list[StageSummary] = []
         models: Models = {"base": base_model(recipe, folder)}
+        if session.state.is_main_process:  # a primary endpoint that is not evaluated costs no training
+            check_primary(recipe, evaluate_models(recipe, folder, models, evaluate, session).items)
+        session.state.wait_for_everyone()
         _train(method, controls, folder, stages, models, session)
         if session.state.is_main_process:
             _report(recipe, folder, stages, models, evaluate, session, method.rows)
@@ -204,12 +209,22 @@ def _report(
     rows: Dataset,
 ) -> None:
     outcomes = evaluate_models(recipe, folder, models, evaluate, session)
-    names = list(models)
-    lines = summarize(outcomes.items, models=names, references=names[:-1])
-    facts = {**run_facts(recipe, session), "models": named_models(models, outcomes)}
+    declared, primary = declared_averages(recipe.experiment), recipe.experiment.primary
+    lines, general = summarize_run(outcomes.items, list(models), primary=primary, declared=declared)
+    facts = {**run_facts(recipe, session), "models": named_models(models, outcomes), "general_average": general}
     facts["data"] = data_facts(recipe, rows, outcomes)
     write_results(folder, items=outcomes.items, lines=lines, stages=stages, facts=facts)
     print_report(lines, stages, facts, folder)
+
+
+def check_primary(recipe: Recipe, items: pd.DataFrame) -> Endpoint | None:
+    """The primary endpoint, by the outcomes of the base.
+
+    Raises:
+        ValueError: for one that the evaluation does not have, naming those that it has.
+    """
+    averages = report_averages(items, declared_averages(recipe.experiment))
+    return find_primary(items, recipe.experiment.primary, averages)
 
 
 def data_facts(recipe: Recipe, rows: Dataset, outcomes: Outcomes) -> dict[str, Any]:

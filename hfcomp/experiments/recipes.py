@@ -131,6 +131,9 @@ def read_recipe(
         if field_name in overridden:
             raise ValueError(f"command line: --{field_name} is set by {where}. Leave it out, or change it there.")
     values = _with_file_beside(path, {**values, **(changes or {})})
+    of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()  # whose keywords may be scored too
+    if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & set(overridden):
+        values.pop("primary", None)  # it is of what the file evaluates
     experiment, config, given = _parse(found.config_class, values, arguments)
     if experiment.hard_images and not config.get("num_neighbours"):
         raise ValueError(

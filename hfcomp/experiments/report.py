@@ -37,7 +37,8 @@ def write_results(
         items: outcomes of all models per item.
         lines: as `hfcomp.evaluation.results` makes them.
         stages: what each training run cost.
-        facts: `method`, `caveat`, `notes`, `config` and `hfcomp_version`; all of them go into `results.json`.
+        facts: `method`, `caveat`, `notes`, `config`, `hfcomp_version` and where known `general_average`; all of them
+            go into `results.json`.
     """
     files.write_items(folder / "items.parquet", items)
     files.write_results(folder / "results.json", {**facts, "stages": [asdict(s) for s in stages], "results": lines})
@@ -59,7 +60,7 @@ def print_report(
     Args:
         lines: as `hfcomp.evaluation.results` makes them.
         stages: what each training run cost.
-        facts: `method`, `caveat`.
+        facts: `method`, `caveat` and where known `general_average`.
         folder: where the results lie.
         console: by default standard output.
     """
@@ -72,7 +73,7 @@ def print_report(
     say(f"\n{facts['method']}", "bold")
     for sentence in (facts["caveat"], *judgement(lines)):
         say(sentence, "bold")
-    for sheet in short_sheets(lines, stages):
+    for sheet in short_sheets(lines, stages, facts.get("general_average")):
         console.print()
         say(sheet.title, "bold")
         console.print(terminal_table(sheet))

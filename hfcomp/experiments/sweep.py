@@ -14,6 +14,7 @@ from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, check_source, held_out_rows
+from hfcomp.experiments.evaluate import declared_averages
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
@@ -21,6 +22,7 @@ from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.program import (
     CAVEATS,
     base_model,
+    check_primary,
     load_rows,
     method_run,
     named_models,
@@ -97,6 +99,7 @@ def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
     names = list(values["settings"]), values["seeds"], list(variants)
     shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
     how = {"objectives": other, "controls": controls, "contrasts": values.get("contrasts") or {}}
+    how["primary"] = recipe.experiment.primary
     how["after"] = {key: one.after for key, one in variants.items() if one.after}
     plan = SweepPlan(*names, reference=values["reference"], **how, **shown)
     where = f"{path}: embeddings"
@@ -146,8 +149,9 @@ def run_sweep(sweep: Sweep) -> Path:
         session.state.print(f"-> {folder}")
         stages: list[StageSummary] = []
         models: dict[str, Path | str] = {"base": base_model(sweep.recipe, folder)}
-        if session.state.is_main_process:  # a benchmark that is not evaluated costs no training
-            measures_of(evaluate_models(sweep.recipe, folder, models, evaluate, session).items, plan.benchmarks)
+        if session.state.is_main_process:  # a benchmark or primary endpoint that is not evaluated costs no training
+            items = evaluate_models(sweep.recipe, folder, models, evaluate, session).items
+            measures_of(items, plan.benchmarks, check_primary(sweep.recipe, items))
         session.state.wait_for_everyone()
         paths = _paths(sweep, held_out, folder, models["base"], session)
         for setting in plan.settings:
@@ -158,7 +162,7 @@ def run_sweep(sweep: Sweep) -> Path:
         if session.state.is_main_process:
             outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
             facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
-            _report(plan, folder, outcomes, stages, facts, paths)
+            _report(sweep, folder, outcomes, stages, facts, paths)
             finish(folder)
         session.state.wait_for_everyone()
     session.close()
@@ -175,16 +179,17 @@ def _check_parts(sweep: Sweep) -> None:
 
 
 def _report(
-    plan: SweepPlan,
+    sweep: Sweep,
     folder: Path,
     outcomes: Outcomes,
     stages: list[StageSummary],
     facts: dict[str, Any],
     paths: EmbeddingPaths | None,
 ) -> None:
+    plan = sweep.plan
     further = write_paths(paths, plan, facts["caveat"]) if paths else []
     facts = {**facts, "caveat": _caveat(facts["caveat"], plan)}
-    results = summarize_sweep(outcomes.items, plan, folder)
+    results = summarize_sweep(outcomes.items, plan, folder, declared_averages(sweep.recipe.experiment))
     write_sweep(folder, plan, results, stages=stages, facts=facts, further=further)
     print_sweep(plan, results, facts, folder)
 

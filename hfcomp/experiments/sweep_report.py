@@ -12,19 +12,27 @@ from rich.console import Console
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
-from hfcomp.experiments.comparison import MEANINGS, percent, points
+from hfcomp.experiments.comparison import MEANINGS, adjusted, p_value, percent, points, with_p
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.sheets import escaped, markdown_table
 from hfcomp.experiments.stages import StageSummary
-from hfcomp.experiments.sweep_results import MEAN, SweepPlan
+from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.experiments.tables import SHORT_METRICS, Sheet, terminal_table
 
 SCHEMA_VERSION = 1
 TERMINAL_WIDTH = 80
 LEGEND = (
     "Shares in percent, means over seeds, with the lowest and the highest seed. Differences in points, paired by item "
-    "on outcomes averaged over seeds, with 95 % intervals that draw whole images and p from a sign-flip test over "
-    "images: they say what other images would change; what other seeds would change is the range."
+    "and seed. {intervals} Adjusted for their number: on the primary endpoint{primary} by Holm, over variants and "
+    "settings; all others as q (Benjamini and Hochberg). Contrasts are adjusted among themselves."
+)
+ONE_SEED = (
+    "One seed: intervals of 95 % draw whole images and p is from a sign-flip test over images; what another seed "
+    "would change is not shown."
+)
+SEVERAL_SEEDS = (
+    "Intervals of 95 % and p are for other images and other seeds: a t-interval of the {seeds} seeds' means with the "
+    "variance of images added, and no narrower than the interval that draws images."
 )
 
 
@@ -49,7 +57,7 @@ def write_sweep(
     """
     contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages], "results": results}
     files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
-    parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", LEGEND, ""]
+    parts = [f"# {facts['method']}: a sweep", "", facts["caveat"], "", escaped(_legend(plan, results)), ""]
     parts += _objectives(plan, facts["config"]["objective"])
     parts += _controls(plan, facts["method"])
     parts += _starts(plan)
@@ -74,8 +82,16 @@ def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any],
     for sheet in (*_short_sheets(plan, results), *_contrasts(plan, results, short=True)):
         console.print(Text(f"\n{sheet.title}", style="bold"))
         console.print(terminal_table(sheet))
-    console.print(Text(f"\n{LEGEND}"))
+    console.print(Text(f"\n{_legend(plan, results)}"))
     console.print(Text(f"written to {folder}"), soft_wrap=True)  # a path broken over lines cannot be copied
+
+
+def _legend(plan: SweepPlan, results: dict[str, Any]) -> str:
+    """How intervals and p were made."""
+    several = len(plan.seeds) > 1
+    intervals = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if several else ONE_SEED
+    primary = f", {results['primary']}," if results.get("primary") else ""
+    return LEGEND.format(intervals=intervals, primary=primary)
 
 
 def _objectives(plan: SweepPlan, usual: str) -> list[str]:
@@ -113,17 +129,13 @@ def _contrasts(plan: SweepPlan, results: dict[str, Any], *, short: bool = False)
         rows = []
         for measure, label in zip(measures, labels, strict=True):
             changes = [found[name][measure] for name in plan.contrasts]
-            rows.append([label, *(points(change) if short else _with_p(change) for change in changes)])
+            rows.append([label, *(points(change) if short else with_p(change) for change in changes)])
         if short:
             yield Sheet(f"{setting}: contrasts", ["", *plan.contrasts], rows)
             continue
         sides = [[name, " + ".join(of["with"]), " + ".join(of["without"])] for name, of in plan.contrasts.items()]
         yield Sheet(f"{setting}: contrasts, mean of", ["contrast", "with", "minus without"], sides)
         yield Sheet(f"{setting}: contrasts", ["measure", *plan.contrasts], rows)
-
-
-def _with_p(change: dict[str, float]) -> str:
-    return f"{points(change)} p {_p(change['p'])}"
 
 
 def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
@@ -136,7 +148,7 @@ def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
             row = [f"{percent(found[name]['value'])} ({_range(found[name])})" for name in plan.variants]
             shares.append([measure, percent(results["base"][measure]), *row])
             minus = [found[name]["minus"] for name in compared]
-            changes.append([measure, *map(_with_p, minus)])
+            changes.append([measure, *map(with_p, minus)])
         for metric in plan.logged:
             row = [_logged(variants[name]["logged"][metric], 3) for name in plan.variants]
             shares.append([f"mean {metric} in training", "", *row])
@@ -146,7 +158,7 @@ def _full_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
 
 def _short_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
     measures = results["measures"]
-    main = MEAN if MEAN in measures else measures[0]
+    main = measures[0]
     names = [name.replace("_", "\n").replace("-", "\n") for name in plan.variants]
     for setting in plan.settings:
         variants = results["settings"][setting]
@@ -160,10 +172,11 @@ def _short_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
             found, logged = variants[name]["measures"][main], variants[name]["logged"].values()
             change = found.get("minus")
             row = [name, percent(found["value"]), _range(found), points(change) if change else ""]
-            rows.append([*row, _p(change["p"]) if change else "", *(_logged(value, 2) for value in logged)])
+            tests = [p_value(change), adjusted(change)] if change else ["", ""]
+            rows.append([*row, *tests, *(_logged(value, 2) for value in logged)])
         further = [metric.replace("_", "\n") for metric in plan.logged]
-        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", *further]
-        what = "mean of the composition lines" if main == MEAN else main
+        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", "adj. p", *further]
+        what = f"{main} (primary)" if results.get("primary") else main
         yield Sheet(f"{setting}: {what}", header, rows)
 
 
@@ -189,10 +202,6 @@ def _costs(plan: SweepPlan, stages: list[StageSummary]) -> Sheet:
 
 def _range(found: dict[str, Any]) -> str:
     return f"{percent(found['lowest'])} to {percent(found['highest'])}"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _logged(value: float, decimals: int) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test
+from hfcomp.evaluation.multiplicity import false_discovery_rate, holm
+from hfcomp.evaluation.seeds import difference_over_seeds
+from hfcomp.evaluation.spec import Average
+from hfcomp.evaluation.statistics import ImageBootstrap
 from hfcomp.experiments.comparison import HEADLINE_METRIC
+from hfcomp.experiments.primary import Endpoint, find_primary, line_name, report_averages
 from hfcomp.experiments.stages import read_history
 
 LINE = ["benchmark", "subset", "metric"]
@@ -32,6 +38,7 @@ class SweepPlan:
         controls: variant to control, for those that are one.
         after: variant to the one whose model it starts from, for those that do not start from the base.
         contrasts: name to two lists of variants or `base`, `with` and `without`.
+        primary: the primary endpoint, as `hfcomp.experiments.primary.find_primary` takes it.
     """
 
     settings: list[str]
@@ -44,6 +51,7 @@ class SweepPlan:
     controls: dict[str, str] = field(default_factory=dict)
     after: dict[str, str] = field(default_factory=dict)
     contrasts: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    primary: str | None = None
 
     def is_first(self, setting: str, seed: int) -> bool:
         """Whether these are the first setting and the first seed."""
@@ -52,15 +60,33 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of the tables: the mean of its lines' means, each with the same weight.
+    """A number of the tables: a mean of its lines' means.
 
     Attributes:
-        name: `benchmark: subset metric`, or `mean`.
+        name: `benchmark: subset metric`, that of the primary endpoint, or `mean`.
         lines: benchmark, subset and metric of each.
+        weights: what each line counts; by default all the same.
+        pooled: whether it is the mean over the items of all lines instead.
     """
 
     name: str
     lines: list[tuple[str, str, str]]
+    weights: list[float] | None = None
+    pooled: bool = False
+
+    def parts(self, table: pd.Series) -> list[NDArray[Any]]:
+        """What is averaged: an array for each line, or one of all."""
+        found = [table.loc[line].to_numpy() for line in self.lines]
+        return [np.concatenate(found)] if self.pooled else found
+
+    @property
+    def shares(self) -> list[float] | None:
+        """The weights of `parts`."""
+        return None if self.pooled else self.weights
+
+    def mean(self, values: pd.Series) -> float:
+        """The number of one model."""
+        return float(np.average([part.mean() for part in self.parts(values)], weights=self.shares))
 
 
 def part_name(setting: str, seed: int, variant: str) -> str:
@@ -68,12 +94,13 @@ def part_name(setting: str, seed: int, variant: str) -> str:
     return f"{setting}/{seed}/{variant}"
 
 
-def measures_of(items: pd.DataFrame, benchmarks: list[str]) -> list[Measure]:
-    """The lines of composition (of a benchmark the `group` ones where it has any), their mean, and the general ones.
+def measures_of(items: pd.DataFrame, benchmarks: list[str], primary: Endpoint | None = None) -> list[Measure]:
+    """The lines of composition (of a benchmark the `group` ones where it has any), and the general ones.
 
     Args:
         items: outcomes with the column `aspect`.
         benchmarks: those that are shown; none means all.
+        primary: stands first, whatever the benchmarks. Without one, the mean of the lines of composition follows them.
 
     Raises:
         ValueError: for a benchmark that was not evaluated.
@@ -88,34 +115,46 @@ def measures_of(items: pd.DataFrame, benchmarks: list[str]) -> list[Measure]:
     strict = set(composed.loc[composed["metric"] == HEADLINE_METRIC, "benchmark"])
     kept = composed[(composed["metric"] == HEADLINE_METRIC) | ~composed["benchmark"].isin(strict)]
     measures = [_measure(key) for key in kept[LINE].itertuples(index=False, name=None)]
-    if len(measures) > 1:
+    if primary is None and len(measures) > 1:
         measures.append(Measure(MEAN, [measure.lines[0] for measure in measures]))
-    return measures + [_measure(key) for key in general[LINE].itertuples(index=False, name=None)]
+    measures += [_measure(key) for key in general[LINE].itertuples(index=False, name=None)]
+    if primary is None:
+        return measures
+    first = Measure(primary.name, primary.lines, primary.weights, primary.pooled)
+    return [first, *(measure for measure in measures if measure.name != primary.name)]
 
 
 def _measure(line: tuple[str, str, str]) -> Measure:
-    benchmark, subset, metric = line
-    return Measure(f"{benchmark}: {metric}" if subset == "all" else f"{benchmark}: {subset} {metric}", [line])
+    return Measure(line_name(line), [line])
 
 
-def summarize_sweep(items: pd.DataFrame, plan: SweepPlan, folder: Path) -> dict[str, Any]:
+def summarize_sweep(
+    items: pd.DataFrame, plan: SweepPlan, folder: Path, declared: Mapping[str, Sequence[Average]] | None = None
+) -> dict[str, Any]:
     """Per setting, variant and measure the mean over seeds, its range, and the difference to the reference.
 
-    A difference is paired by item on outcomes averaged over seeds. Its interval draws images and its p flips the signs
-    of images: both say what other images would change, not what other seeds would.
+    A difference is paired by item and by seed; `difference_over_seeds` says what other images and other seeds would
+    change, with one seed what other images would. The p of the primary endpoint are corrected by Holm for the number
+    of variants and settings, those of contrasts for theirs; all others get q of Benjamini and Hochberg.
 
     Args:
         items: outcomes of `base` and of every part, by the column `model`.
         plan: of the sweep.
         folder: of the sweep, with the parts' training logs.
+        declared: averages in use, by title of the benchmark.
 
     Returns:
-        `measures` (their names), `base` (measure to value) and `settings`: setting to variant to `measures` (measure
-        to `value`, `lowest`, `highest`, `seeds`, and but for the reference `minus` with `value`, `low`, `high`, `p`)
-        and `logged` (metric to mean); `contrasts`: setting to contrast to measure to the same as `minus`, the mean of
-        the variants with something less that of those without. Shares are in 0..1.
+        `measures` (their names), `primary` (the first of them, if there is one), `base` (measure to value) and
+        `settings`: setting to variant to `measures` (measure to `value`, `lowest`, `highest`, `seeds`, and but for the
+        reference `minus` with `value`, `low`, `high`, `p`, and `p_holm` or `q`) and `logged` (metric to mean);
+        `contrasts`: setting to contrast to measure to the same as `minus`, the mean of the variants with something
+        less that of those without. Shares are in 0..1.
+
+    Raises:
+        ValueError: for a benchmark or a primary endpoint that was not evaluated.
     """
-    measures = measures_of(items, plan.benchmarks)
+    primary = find_primary(items, plan.primary, report_averages(items, declared or {}))
+    measures = measures_of(items, plan.benchmarks, primary)
     bootstrap = ImageBootstrap(items.loc[items["model"] == "base", "image_id"])
     tables = {name: part.set_index([*LINE, "item"]).sort_index() for name, part in items.groupby("model", sort=False)}
     images = tables["base"]["image_id"]
@@ -126,46 +165,70 @@ def summarize_sweep(items: pd.DataFrame, plan: SweepPlan, folder: Path) -> dict[
         by_seed = {
             variant: [values[part_name(setting, seed, variant)] for seed in plan.seeds] for variant in plan.variants
         }
-        averaged = {variant: _average(seeds) for variant, seeds in by_seed.items()}
         settings[setting] = {}
         for variant in plan.variants:
             found = {measure.name: _over_seeds(by_seed[variant], measure) for measure in measures}
             if variant != plan.reference:
-                change = averaged[variant] - averaged[plan.reference]
+                changes = _minus(by_seed[variant], by_seed[plan.reference])
                 for measure in measures:
-                    found[measure.name]["minus"] = _difference(change, images, measure, bootstrap)
+                    found[measure.name]["minus"] = _difference(changes, images, measure, bootstrap)
             logged = {metric: _logged(folder, plan, setting, variant, metric) for metric in plan.logged}
             settings[setting][variant] = {"measures": found, "logged": logged}
-        averaged["base"] = values["base"]
+        by_seed["base"] = [values["base"]] * len(plan.seeds)
         contrasts[setting] = {}
         for name, sides in plan.contrasts.items():
-            there, not_there = (_average([averaged[one] for one in sides[side]]) for side in ("with", "without"))
-            change = there - not_there
-            contrasts[setting][name] = {one.name: _difference(change, images, one, bootstrap) for one in measures}
-    base = {measure.name: _mean(values["base"], measure) for measure in measures}
-    names = [measure.name for measure in measures]
-    return {"measures": names, "base": base, "settings": settings, "contrasts": contrasts}
+            there, not_there = (
+                [_average(list(tables)) for tables in zip(*(by_seed[one] for one in sides[side]), strict=True)]
+                for side in ("with", "without")
+            )
+            changes = _minus(there, not_there)
+            contrasts[setting][name] = {one.name: _difference(changes, images, one, bootstrap) for one in measures}
+    base = {measure.name: measure.mean(values["base"]) for measure in measures}
+    names, first = [measure.name for measure in measures], primary.name if primary else None
+    _correct(list(_all_minus(settings)), first)
+    _correct([pair for of in contrasts.values() for found in of.values() for pair in found.items()], first)
+    return {"measures": names, "primary": first, "base": base, "settings": settings, "contrasts": contrasts}
 
 
 def _average(tables: list[pd.Series]) -> pd.Series:
     return sum(tables) / len(tables)
 
 
-def _mean(values: pd.Series, measure: Measure) -> float:
-    return float(np.mean([values.loc[line].mean() for line in measure.lines]))
+def _minus(one: list[pd.Series], other: list[pd.Series]) -> list[pd.Series]:
+    """The difference of two variants under each seed."""
+    return [values - others for values, others in zip(one, other, strict=True)]
 
 
 def _over_seeds(seeds: list[pd.Series], measure: Measure) -> dict[str, Any]:
-    found = [_mean(values, measure) for values in seeds]
+    found = [measure.mean(values) for values in seeds]
     return {"value": float(np.mean(found)), "lowest": min(found), "highest": max(found), "seeds": found}
 
 
-def _difference(change: pd.Series, images: pd.Series, measure: Measure, bootstrap: ImageBootstrap) -> dict[str, float]:
-    subsets = [(change.loc[line].to_numpy(), images.loc[line].to_numpy()) for line in measure.lines]
-    low, high = bootstrap.macro_interval(subsets, difference=True)
-    weighted = np.concatenate([part / len(part) for part, _ in subsets])  # each line counts the same
-    p = sign_flip_test(weighted, np.concatenate([names for _, names in subsets]))
-    return {"value": float(np.mean([part.mean() for part, _ in subsets])), "low": low, "high": high, "p": p}
+def _difference(
+    changes: list[pd.Series], images: pd.Series, measure: Measure, bootstrap: ImageBootstrap
+) -> dict[str, float]:
+    seeds = [measure.parts(change) for change in changes]
+    inside = all((np.abs(part) <= 1).all() for parts in seeds for part in parts)
+    bounds = (0.0, 1.0) if inside else None
+    return difference_over_seeds(bootstrap, seeds, measure.parts(images), weights=measure.shares, bounds=bounds)
+
+
+def _all_minus(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
+    for variants in settings.values():
+        for variant in variants.values():
+            for name, found in variant["measures"].items():
+                if "minus" in found:
+                    yield name, found["minus"]
+
+
+def _correct(differences: list[tuple[str, dict[str, float]]], primary: str | None) -> None:
+    """Holm's correction over the primary endpoint, q over the others."""
+    for key, method, chosen in (
+        ("p_holm", holm, [change for name, change in differences if name == primary]),
+        ("q", false_discovery_rate, [change for name, change in differences if name != primary]),
+    ):
+        for change, adjusted in zip(chosen, method([one["p"] for one in chosen]), strict=True):
+            change[key] = float(adjusted)
 
 
 def _logged(folder: Path, plan: SweepPlan, setting: str, variant: str, metric: str) -> float:

@@ -12,18 +12,20 @@ from hfcomp.experiments.comparison import (
     SHORT_METRICS,
     Line,
     Share,
-    average_of,
     by_benchmark,
     change_cells,
     count_of,
     difference,
     has_ties,
     headline,
+    is_average,
     models_of,
     of_aspect,
     percent,
     points,
+    primary_of,
     short_metric,
+    subsets_of,
     unsure,
 )
 from hfcomp.experiments.memory import GPU, RESIDENT, RESIDENT_SO_FAR
@@ -47,19 +49,21 @@ __all__ = [
 # Behind a stage's peak memory in the table of costs.
 MEMORY_MARKS = {GPU: "GPU", RESIDENT: "RAM", RESIDENT_SO_FAR: "RAM, run so far"}
 LEGEND = (
-    "Shares in percent; intervals of 95 % draw whole images; differences in points, paired by item, with p from a "
-    "sign-flip test over images. Averages take lines as independent. Detectable: the difference that the set would "
-    "find in 80 % of the cases. A tie is wrong."
+    "Shares in percent; intervals of 95 % draw whole images, of averages all their lines at once; differences in "
+    "points, paired by item, with p from a sign-flip test over images. Adjusted for their number: the method minus "
+    "same-batch on the primary endpoint by Holm, all others as q (Benjamini and Hochberg). Detectable: the difference "
+    "that the set would find in 80 % of the cases. A tie is wrong."
 )
-STAR = "* highest of its line."
+STAR = "* highest of its line, and above chance."
+PRIMARY = " (primary)"
 # With more differences than that, the terminal sets single lines against one reference only.
 MOST_DIFFERENCES = 40
 
 
-def short_sheets(lines: Sequence[Line], stages: Sequence[StageSummary]) -> list[Sheet]:
+def short_sheets(lines: Sequence[Line], stages: Sequence[StageSummary], general: Line | None = None) -> list[Sheet]:
     """The tables of the terminal, each at most 80 columns wide, without those that would be empty."""
-    sheets = [in_short(lines), *_composition(lines), _added(lines), *_forgetting(lines)]
-    sheets += [ties(lines, {name: heading(name) for name in models_of(lines)}, short=True), *costs(stages)]
+    sheets = [in_short(lines, general), *_composition(lines), _added(lines), *_forgetting(lines)]
+    sheets += [ties(subsets_of(lines), {name: heading(name) for name in models_of(lines)}, short=True), *costs(stages)]
     return [sheet for sheet in sheets if sheet.rows]
 
 
@@ -73,32 +77,48 @@ def legend_of_models(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
             yield name, MEANINGS[name].format(method=models[-1])
 
 
-def in_short(lines: Sequence[Line]) -> Sheet:
-    """Gain beside forgetting, one row a model."""
-    parts = {"composition": headline(lines), "general": of_aspect(lines, "general")}
-    parts = {name: part for name, part in parts.items() if part}
-    counts = [count_of(part, "general" if name == "general" else None) for name, part in parts.items()]
-    title = f"gain beside forgetting: averages of {' and '.join(counts)}"
+def in_short(lines: Sequence[Line], general: Line | None = None) -> Sheet:
+    """Gain beside forgetting, one row a model: the primary endpoint, and the mean of general abilities.
+
+    Args:
+        lines: of a run.
+        general: of `summarize_run`; without it a single general line stands for itself.
+    """
+    primary, only = primary_of(lines), subsets_of(of_aspect(lines, "general"))
+    if general is None and len(only) == 1:
+        general = only[0]
+    parts = {"primary": primary, "general": general}
+    shown = {name: line for name, line in parts.items() if line is not None}
+    names = ["the primary endpoint"] if primary else []
+    names += (
+        [f"the average of {count_of(only, 'general')}" if len(only) > 1 else "the general line"] if general else []
+    )
     header, models = ["model"], models_of(lines)
-    for name in parts:
+    for name in shown:
         header += [name, "minus base"]
     rows = []
-    for model in models if parts else []:
+    for model in models if shown else []:
         row = [model]
-        for part in parts.values():
-            change = "" if model == BASE else points(average_of(part, model, BASE))
-            row += [percent((average_of(part, model) or {}).get("value")), change]
+        for line in shown.values():
+            change = "" if model == BASE else points(difference(line, model, BASE))
+            row += [percent(line["models"][model]["value"]), change]
         rows.append(row)
-    return Sheet(title, header, rows)
+    return Sheet(f"gain beside forgetting: {' and '.join(names)}", header, rows)
 
 
-def _starred(shares: Iterable[Share | None]) -> list[str]:
-    """The shares of one line, with a star behind the highest unless all are equal."""
+def _starred(shares: Iterable[Share | None], chance: float | None) -> list[str]:
+    """The shares of one line, with a star behind the highest unless all are equal, or it is not above chance."""
+    shares = list(shares)
     cells = [percent(share and share["value"]) for share in shares]
     known = [float(cell) for cell in cells if cell != "-"]
     if len(set(known)) < 2:
         return [f"{cell} " for cell in cells]
-    return [f"{cell}{'*' if cell != '-' and float(cell) == max(known) else ' '}" for cell in cells]
+    least = -1.0 if chance is None else chance
+    best = [
+        cell != "-" and float(cell) == max(known) and share["value"] > least
+        for cell, share in zip(cells, shares, strict=True)
+    ]
+    return [f"{cell}{'*' if star else ' '}" for cell, star in zip(cells, best, strict=True)]
 
 
 def _composition(lines: Sequence[Line]) -> Iterator[Sheet]:
@@ -111,44 +131,54 @@ def _composition(lines: Sequence[Line]) -> Iterator[Sheet]:
             continue
         for metric in sorted(metrics, key=lambda name: (name != HEADLINE_METRIC, name)):
             same = [line for line in part if line["metric"] == metric]
-            yield _shares(f"composition: {benchmark}, {metric}", "kind", same)
+            yield _shares(f"composition: {benchmark}, {metric}", "kind", sorted(same, key=is_average))
 
 
 def _shares(title: str, label: str, lines: Sequence[Line]) -> Sheet:
     """Shares of all models; below kinds, their averages."""
-    counts = sorted({line["items"] for line in lines})
+    counts = sorted({line["items"] for line in subsets_of(lines) or lines})
     items = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if len(counts) > 1 else "")
-    models = models_of(lines)
     key = {"kind": "subset", "metric": "metric"}[label]
-    rows = [[line[key], percent(line["chance"]), *_starred(line["models"].values())] for line in lines]
-    if label == "kind" and len(lines) > 1:
-        rows.append(["average", "", *_starred([average_of(lines, name) for name in models])])
-    return Sheet(f"{title}, percent ({items} items)", [label, "chance", *map(heading, models)], rows)
+    rows = [
+        [marked(line, line[key]), percent(line["chance"]), *_starred(line["models"].values(), line["chance"])]
+        for line in lines
+    ]
+    return Sheet(f"{title}, percent ({items} items)", [label, "chance", *map(heading, models_of(lines))], rows)
+
+
+def marked(line: Line, label: str) -> str:
+    """The label of a line, with what says that it is the primary endpoint."""
+    return label + (PRIMARY if line.get("primary") else "")
 
 
 def _added(lines: Sequence[Line]) -> Sheet:
-    """The method minus each reference on the headline lines, the average of a benchmark before its kinds.
+    """The method minus each reference on the headline lines, the averages of a benchmark before its kinds.
 
-    Of many lines only the averages are set against every reference, the lines against the nearest one.
+    Of many lines only the averages are set against every reference, the lines against the nearest one. The primary
+    endpoint is there in any case.
     """
     models, chosen = models_of(lines), headline(lines)
     method, references = (models or [""])[-1], models[:-1]
-    parts, metrics = by_benchmark(chosen), {line["metric"] for line in chosen}
+    primary = primary_of(lines)
+    kinds = {(line["benchmark"], line["metric"]) for line in chosen}
+    every = [line for line in lines if is_average(line) and (line["benchmark"], line["metric"]) in kinds]
+    if primary is not None and not any(line is primary for line in (*every, *chosen)):
+        every.insert(0, primary)
+    metrics = {line["metric"] for line in (*every, *chosen)}
     against = references
     if len(references) * len(chosen) > MOST_DIFFERENCES:
         against = [name for name in (SAME_BATCH, *reversed(references)) if name in references][:1]
     rows: list[list[str]] = []
+    parts = by_benchmark([*every, *chosen])
     for benchmark, part in parts.items():
         prefix = f"{benchmark} " if len(parts) > 1 else ""
-        if len(part) > 1:
-            averages = {name: average_of(part, method, name) for name in references}
-            rows += _one_row_a_reference(f"{prefix}average", averages)
         for line in part:
+            whole = is_average(line) or len(part) == 1
             label = line["subset"] if len(metrics) == 1 else f"{line['subset']} {short_metric(line['metric'])}"
-            shares = {name: difference(line, method, name) for name in against}
-            indented = f"  {label}" if prefix else label
-            rows += _one_row_a_reference(indented if len(part) > 1 else prefix + label, shares)
-    header = ["kind", "minus", "points", "95 % interval", "p", "detectable"]
+            label = marked(line, prefix + label if whole else f"  {label}" if prefix else label)
+            compared = references if is_average(line) or line.get("primary") else against
+            rows += _one_row_a_reference(label, {name: difference(line, method, name) for name in compared})
+    header = ["kind", "minus", "points", "95 % interval", "p", "adj. p", "detect-\nable"]
     metric = f": {metrics.pop()}" if len(metrics) == 1 else ""
     return Sheet(f"what {method} adds to each reference{metric}", header, rows, labels=2)
 
@@ -166,13 +196,13 @@ def _one_row_a_reference(label: str, shares: dict[str, Share | None]) -> list[li
 
 def _forgetting(lines: Sequence[Line]) -> Iterator[Sheet]:
     """Every model's points against base, then the method's with intervals."""
-    general, models = of_aspect(lines, "general"), models_of(lines)
+    general, models = subsets_of(of_aspect(lines, "general")), models_of(lines)
     if len(models) < 2 or models[0] != BASE:
         return
     everyone, method = [], []
     for benchmark, part in by_benchmark(general).items():
         everyone.append([benchmark] + [""] * len(models))
-        method.append([benchmark] + [""] * 5)
+        method.append([benchmark] + [""] * 6)
         for line in part:
             label = f"  {short_metric(line['metric'])}"
             if line["subset"] != "all":
@@ -183,7 +213,7 @@ def _forgetting(lines: Sequence[Line]) -> Iterator[Sheet]:
             method.append([label, base, last, *change_cells(changes[-1])])
     header = ["metric", "base", *map(heading, models[1:])]
     yield Sheet("forgetting: points against base, ~ where the interval holds 0", header, everyone)
-    header = ["metric", "base", heading(models[-1]), "points", "95 % interval", "p"]
+    header = ["metric", "base", heading(models[-1]), "points", "95 % interval", "p", "q"]
     yield Sheet(f"forgetting: {models[-1]} against base", header, method)
 
 

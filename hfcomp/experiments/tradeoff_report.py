@@ -17,14 +17,17 @@ from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, escaped, markdown_t
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tradeoff_figure import draw_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, Finding, findings
-from hfcomp.experiments.tradeoff_results import BASE, PLAIN, ConceptResults, Line, Point, TradeoffPlan, final
+from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, Point, TradeoffPlan, final_differences, runs_of
 
 SCHEMA_VERSION = 1
 FIGURE = "figure.png"
 LEGEND = (
     "Shares in percent; intervals of 95 % draw whole images; differences in points, paired by item, with p from a "
-    "sign-flip test over images. A tie is wrong. One seed: what another seed would change is not shown. Each concept "
-    "has its own training captions, those that hold one of its keywords, so its runs have steps of their own."
+    "sign-flip test over images. Primary endpoint: accuracy on the concept, hard negatives minus plain training, "
+    "adjusted by Holm over runs and concepts; all other differences have q (Benjamini and Hochberg). The verdicts are "
+    "each by its own interval, not adjusted for their number. A tie is wrong. One seed: what another seed would "
+    "change is not shown. Each concept has its own training captions, those that hold one of its keywords, so its "
+    "runs have steps of their own."
 )
 NUMBERS = {"accuracy": "Accuracy on the concept", "retrieval": "Retrieval", "visual": "Seen from the images (Eq. 2)"}
 VERDICTS = {
@@ -54,6 +57,7 @@ def write_tradeoff(
     found = findings(results, plan)
     contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages]}
     contents |= {"concepts": {concept: _as_json(one) for concept, one in results.items()}}
+    contents["differences"] = final_differences(results)
     contents["findings"] = [asdict(finding) for finding in found]
     files.write_results(folder / "tradeoff.json", {"tradeoff_schema_version": SCHEMA_VERSION, **contents})
     parts = [f"# {escaped(facts['method'])}: accuracy against retrieval", "", facts["caveat"], "", LEGEND, ""]
@@ -110,18 +114,19 @@ def _change(finding: Finding) -> dict[str, float]:
 
 
 def _markdown_sheets(plan: TradeoffPlan, results: dict[str, ConceptResults]) -> Iterator[Sheet]:
+    differences = final_differences(results)
     for line, title in _titles(plan).items():
         sheet = _shares(line, title, results, with_bounds=True)
         if sheet.rows:
             yield sheet
-            yield _differences(line, title, results)
+            yield _differences(line, title, differences)
     for concept, one in results.items():
         yield _checkpoints(concept, one)
 
 
 def _shares(line: str, title: str, results: dict[str, ConceptResults], *, with_bounds: bool) -> Sheet:
     """The form of the paper's Tables 3 to 5: a row per concept and epoch, a column per run."""
-    runs = _runs(results)
+    runs = runs_of(results)
     rows = []
     for concept, one in results.items():
         if line not in one.lines:
@@ -137,24 +142,13 @@ def _shares(line: str, title: str, results: dict[str, ConceptResults], *, with_b
     return Sheet(title, ["concept", "epoch", "items", "chance", *runs], rows, labels=2)
 
 
-def _runs(results: dict[str, ConceptResults]) -> list[str]:
-    runs = {point.run: None for one in results.values() for line in one.lines.values() for point in line.points}
-    most = sorted((run for run in runs if run not in (BASE, PLAIN)), key=lambda run: int(run.removeprefix("HN")))
-    return [BASE, PLAIN, *most]
-
-
-def _differences(line: str, title: str, results: dict[str, ConceptResults]) -> Sheet:
+def _differences(line: str, title: str, differences: list[dict[str, Any]]) -> Sheet:
     """The last models against plain training, and that against the base."""
-    rows = []
-    for concept, one in results.items():
-        if line not in one.lines:
-            continue
-        outcomes: Line = one.lines[line]
-        for run in _runs(results)[1:]:
-            if final(one, run) in outcomes.points:
-                reference = BASE if run == PLAIN else PLAIN
-                change = outcomes.difference(final(one, run), final(one, reference))
-                rows.append([concept, f"{run} minus {reference}", with_p(change)])
+    rows = [
+        [one["concept"], f"{one['run']} minus {one['reference']}", with_p(one)]
+        for one in differences
+        if one["line"] == line
+    ]
     return Sheet(f"{title}: differences at the end", ["concept", "runs", "points"], rows, labels=2)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test
+from hfcomp.evaluation.multiplicity import false_discovery_rate, holm
+from hfcomp.evaluation.statistics import ImageBootstrap
 
 BASE, PLAIN = "base", "plain"
 BASE_STEP = 0
@@ -90,11 +91,10 @@ class Line:
         }
 
     def difference(self, point: Point, reference: Point) -> dict[str, float]:
-        """One model minus another, paired by item, with interval and sign-flip p."""
-        change = self.values[:, self.points.index(point)] - self.values[:, self.points.index(reference)]
-        low, high = self._bootstrap.interval(change, self.images, difference=True)
-        p = sign_flip_test(change, self.images)
-        return {"value": float(change.mean()), "low": low, "high": high, "p": float(p)}
+        """One model minus another, paired by item, with interval and sign-flip p, which agree."""
+        change = self.values[:, [self.points.index(point)]] - self.values[:, [self.points.index(reference)]]
+        found = self._bootstrap.macro_difference([(change, self.images)])
+        return {key: float(value[0]) for key, value in found.items()}
 
 
 @dataclass(frozen=True)
@@ -190,3 +190,38 @@ def curve(results: ConceptResults, line: str, run: str) -> list[tuple[Point, dic
     """A run's shares on a line by step, from the base on."""
     wanted: Sequence[Point] = [point for point in results.shares[line] if point.run in (BASE, run)]
     return [(point, results.shares[line][point]) for point in sorted(wanted, key=lambda point: point.step)]
+
+
+def runs_of(results: dict[str, ConceptResults]) -> list[str]:
+    """The runs of all concepts, in the order of the tables."""
+    runs = {point.run: None for one in results.values() for line in one.lines.values() for point in line.points}
+    most = sorted((run for run in runs if run not in (BASE, PLAIN)), key=lambda run: int(run.removeprefix("HN")))
+    return [BASE, PLAIN, *most]
+
+
+def final_differences(results: dict[str, ConceptResults]) -> list[dict[str, Any]]:
+    """The last models against plain training, and that against the base, on every line.
+
+    The primary endpoint is accuracy on the concept: of the runs with hard negatives against plain training, p is
+    corrected by Holm over runs and concepts (`p_holm`); all others get `q` of Benjamini and Hochberg.
+
+    Args:
+        results: of `summarize_tradeoff`.
+
+    Returns:
+        Of each `concept`, `line`, `run`, `reference`, and the numbers of `Line.difference`.
+    """
+    found = []
+    for concept, one in results.items():
+        for name, line in one.lines.items():
+            for run in runs_of(results)[1:]:
+                if final(one, run) in line.points:
+                    reference = BASE if run == PLAIN else PLAIN
+                    change = line.difference(final(one, run), final(one, reference))
+                    found.append({"concept": concept, "line": name, "run": run, "reference": reference, **change})
+    primary = [one for one in found if one["line"] == ACCURACY and one["reference"] == PLAIN]
+    others = [one for one in found if not any(one is other for other in primary)]
+    for key, method, chosen in (("p_holm", holm, primary), ("q", false_discovery_rate, others)):
+        for one, adjusted in zip(chosen, method([one["p"] for one in chosen]), strict=True):
+            one[key] = float(adjusted)
+    return found

@@ -11,6 +11,7 @@ import pytest
 
 from hfcomp.evaluation.statistics import (
     ImageBootstrap,
+    differing_images,
     macro_sign_flip_test,
     macro_smallest_difference,
     sign_flip_test,
@@ -82,6 +83,20 @@ def test_a_mean_of_subsets_that_share_images_is_covered():
     apart = [(values, names + 1000 * index) for index, (values, names) in enumerate(subsets)]
     independent = ImageBootstrap(np.concatenate([names for _, names in apart]), resamples=1000)
     assert coverage(independent.macro_interval(apart), 0.75) < 0.92
+
+
+def test_an_average_whose_lines_are_taken_as_independent_is_covered_too_seldom():
+    """As SugarCrepe's: seven subsets of common images. Measured here: 95.9 % jointly, 82.8 % as if independent."""
+    generator = np.random.default_rng(16)
+    names, sets = np.arange(200), 800
+    rates = generator.beta(3, 1, size=(200, sets))
+    subsets = [((generator.random((200, sets)) < rates).astype(float), names) for _ in range(7)]
+    bootstrap = ImageBootstrap(names, resamples=1000)
+    assert 0.925 <= coverage(bootstrap.macro_interval(subsets), 0.75) <= 0.97
+    mean = np.mean([values.mean(axis=0) for values, _ in subsets], axis=0)
+    alone = [np.array(bootstrap.interval(values, own)) - values.mean(axis=0) for values, own in subsets]
+    sides = np.sqrt(np.sum(np.square(alone), axis=0)) / 7
+    assert coverage((mean - sides[0], mean + sides[1]), 0.75) < 0.88
 
 
 def test_a_weighted_mean_of_subsets_that_share_images_is_covered():
@@ -223,7 +238,6 @@ def test_a_single_item_that_differs_is_a_spread():
         low, high = ImageBootstrap(names, resamples=200).interval(values, names)
         error = (other - value) / 50_000
         assert error < high - low < 20 * error
-        assert smallest_difference(values, names) == pytest.approx(2.8016 * error, rel=1e-3)
 
 
 def test_errors_name_what_was_found():
@@ -251,7 +265,10 @@ def test_few_images_get_the_exact_p_of_all_signs(images):
     names = np.concatenate([np.arange(images), np.arange(images), [99, 99]])
     difference = np.concatenate([sums + 0.5, np.full(images, -0.5), [1.0, -1.0]])  # the last image cancels itself
     flips = np.array(list(itertools.product([-1, 1], repeat=images))) @ (10 * sums).round()
-    expected = np.mean(np.abs(flips) >= abs((10 * sums).round().sum()))
+    reached = abs((10 * sums).round().sum())
+    expected = np.mean(np.abs(flips) >= reached)
+    if images < 10:  # mid-p
+        expected -= np.mean(np.abs(flips) == reached) / 2
     assert sign_flip_test(difference, names) == pytest.approx(expected, abs=1e-12)
 
 
@@ -292,6 +309,82 @@ def test_the_smallest_difference_is_found_as_often_as_asked(power):
 def test_the_smallest_difference_is_unknown_without_spread():
     assert np.isnan(smallest_difference(np.zeros(20), np.arange(20)))
     assert np.isnan(smallest_difference([0.0, 1.0], ["a", "a"]))
+
+
+def differences(generator, names, plus, minus, alike, sets):
+    """`[items, sets]` of +1 at a rate, -1 at another; of a share of images all items alike."""
+
+    def drawn(size):
+        chance = generator.random((size, sets))
+        return (chance < plus).astype(float) - ((chance >= plus) & (chance < plus + minus))
+
+    whole = (generator.random((names.max() + 1, sets)) < alike)[names]
+    return np.where(whole, drawn(names.max() + 1)[names], drawn(len(names)))
+
+
+@pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (5, 0.5), (5, 1.0)])
+@pytest.mark.parametrize("differing", [1, 3, 5, 15, 50])
+def test_a_difference_of_the_printed_size_is_found_where_few_items_differ_too(differing, size, alike):
+    """Of 1,000 items in images of 1 or 5, where half or all that differ are whole images.
+
+    Without a least variance, 1 item that differs promised 0.28 points, which are found in 8 % of the cases.
+    """
+    generator = np.random.default_rng(100 * size + differing)
+    names = np.arange(1000) // size
+    seen = np.zeros(1000)
+    whole = round(differing * alike)  # images
+    chosen = np.concatenate([np.arange(size * whole), 500 + generator.permutation(500)[: differing - whole]])
+    seen[chosen] = 1.0
+    seen[np.isin(names, np.unique(names[chosen])[::2])] *= -1
+    smallest = smallest_difference(seen, names)
+    share = max(np.abs(seen).mean(), smallest)  # of items that differ, if the true difference is that large
+    found = differences(generator, names, (share + smallest) / 2, (share - smallest) / 2, alike, sets=300)
+    assert np.mean(sign_flip_test(found, names, permutations=1000) < 0.05) >= 0.75
+
+
+@pytest.mark.parametrize("images", [6, 12, 25, 60])
+def test_few_images_find_large_differences_only(images):
+    seen = np.zeros(images)
+    seen[0] = 1.0
+    smallest = smallest_difference(seen, np.arange(images))
+    found = (np.random.default_rng(images).random((images, 2000)) < smallest).astype(float)
+    assert 0.75 <= np.mean(sign_flip_test(found, np.arange(images), permutations=1000) < 0.05) <= 0.9
+    assert np.isnan(smallest_difference([1.0, 0.0, 0.0, 0.0], np.arange(4)))  # no p of 4 images is below 0.05
+
+
+@pytest.mark.parametrize("differing", [5, 7, 9])
+def test_the_level_is_near_5_percent_where_few_images_differ(differing):
+    """Whole exact p-values reach 0.05 in 0.8 to 2.5 % of the cases."""
+    generator = np.random.default_rng(differing)
+    rate = differing / 400 / 2
+    null = differences(generator, np.arange(400), rate, rate, 0.0, sets=4000)
+    null = null[:, (null != 0).sum(axis=0) < 10] * generator.integers(1, 4, size=(400, 1))  # images of 1 to 3 items
+    level = np.mean(sign_flip_test(null, np.arange(400)) < 0.05)
+    assert 0.02 < level < 0.055
+
+
+def test_interval_and_p_never_contradict_each_other():
+    generator = np.random.default_rng(15)
+    certain = cut = widened = 0
+    for trial in range(60):
+        names = np.arange(60) if trial % 3 else generator.integers(0, 30, size=60)
+        plus, minus = generator.choice([0.02, 0.08, 0.15, 0.3]), generator.choice([0.0, 0.02, 0.1])
+        subsets = []
+        for _ in range(1 + trial % 2):
+            values = differences(generator, names, plus, minus, 0.0, sets=20)
+            subsets.append((values * (1 if trial % 5 else 0.37), names))
+        bootstrap = ImageBootstrap(names, resamples=300)
+        found = bootstrap.macro_difference(subsets)
+        low, high = bootstrap.macro_interval(subsets, difference=True)
+        excludes = (found["low"] > 0) | (found["high"] < 0)
+        known = ~np.isnan(found["low"])
+        np.testing.assert_array_equal(excludes[known], (found["p"] < 0.05)[known])
+        assert ((found["low"] <= found["value"]) & (found["value"] <= found["high"]))[known].all()
+        assert (differing_images(subsets) <= len(np.unique(names))).all()
+        certain += excludes.sum()
+        cut += (excludes & (low <= 0) & (high >= 0)).sum()
+        widened += (~excludes & ((low > 0) | (high < 0)) & known).sum()
+    assert certain > 100 and cut and widened  # all three occur
 
 
 def test_the_example_of_the_documentation_prints_what_it_shows(capsys):

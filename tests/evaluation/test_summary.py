@@ -8,11 +8,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from hfcomp.evaluation.clusters import Aligned
+from hfcomp.evaluation.multiplicity import correct, false_discovery_rate, holm
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.evaluation.summary import missing_averages, plain_mean, summarize
+from hfcomp.evaluation.summary import mean_of_lines, missing_averages, plain_mean, summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
 TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1
@@ -82,19 +84,24 @@ def test_p_of_an_average_flips_an_image_in_all_subsets_at_once(lines):
         np.add.at(sums, images, weight[subset] * np.subtract(TUNED[subset], PLAIN[subset]))
     assert np.count_nonzero(sums) == 3  # image 1: +1/16 - 1/8, image 2: +1/16, image 4: +1/4
     flips = np.abs(np.array(list(itertools.product([-1, 1], repeat=5))) @ sums)
-    expected = np.mean(flips >= abs(sums.sum()) - 1e-12)
+    reached = abs(sums.sum())
+    expected = np.mean(flips > reached + 1e-12) + np.mean(np.abs(flips - reached) < 1e-12) / 2  # mid-p
     assert 0 < expected < 1
     assert lines["grouped"]["differences"]["tuned"]["plain"]["p"] == pytest.approx(expected)
 
 
-def test_the_smallest_difference_of_an_average_is_of_its_residuals(lines):
-    residual = np.zeros(5)
-    for subset, images in IMAGES.items():
-        gain = np.subtract(TUNED[subset], PLAIN[subset])
-        share = {"a": 1 / 4, "b": 1 / 4, "c": 1 / 2}[subset]
-        np.add.at(residual, images, share * (gain - gain.mean()) / len(gain))
-    error = math.sqrt(5 / 4 * (residual**2).sum())
-    found = lines["grouped"]["differences"]["tuned"]["plain"]["smallest"]
+def test_the_smallest_difference_of_an_average_is_of_its_residuals():
+    generator = np.random.default_rng(5)
+    images = {name: generator.integers(0, 90, size=size) for name, size in (("a", 160), ("b", 120), ("c", 130))}
+    values = [{name: generator.random(len(own)) < 0.6 for name, own in images.items()} for _ in range(2)]
+    tables = [rows(name, own, images=images) for name, own in zip(("plain", "tuned"), values, strict=True)]
+    residual = np.zeros(90)
+    for subset, share in {"a": 1 / 4, "b": 1 / 4, "c": 1 / 2}.items():
+        gain = np.subtract(values[1][subset], values[0][subset], dtype=float)
+        np.add.at(residual, images[subset], share * (gain - gain.mean()) / len(gain))
+    number = len(np.unique(np.concatenate(list(images.values()))))
+    error = math.sqrt(number / (number - 1) * (residual**2).sum())
+    found = lines_of(*tables, averages=[GROUPED])["grouped"]["differences"]["tuned"]["plain"]["smallest"]
     assert found == pytest.approx((1.959964 + 0.841621) * error, rel=1e-5)
 
 
@@ -244,15 +251,15 @@ def test_a_line_of_strata_is_the_mean_of_their_means():
     assert line["items"] == 11 and line["chance"] == pytest.approx(0.2)
     difference = line["differences"]["tuned"]["plain"]
     assert difference["value"] == pytest.approx(1 / 2 / 3)
-    assert difference["p"] == 2 / 2**3  # three images differ, all in the same direction: no p can be lower
+    assert difference["p"] == 1 / 2**3  # three images differ, all in the same direction: no mid-p can be lower
     for table, mean in zip(tables, (7 / 18, 5 / 9), strict=True):
         assert plain_mean(table, ["value"])["value"] == pytest.approx(mean)
 
 
 def test_an_average_of_subsets_with_strata_counts_every_subset_the_same():
     parts = []
-    for subset, classes, correct in (("a", [0, 0, 1], [1, 1, 0]), ("b", [0, 1, 2, 3] * 2, [1, 0, 0, 0] * 2)):
-        part = with_classes("plain", correct, classes)
+    for subset, classes, right in (("a", [0, 0, 1], [1, 1, 0]), ("b", [0, 1, 2, 3] * 2, [1, 0, 0, 0] * 2)):
+        part = with_classes("plain", right, classes)
         parts.append(part.assign(subset=subset, image_id=subset + part["image_id"]))
     lines = summarize(pd.concat(parts), models=["plain"], references=[], averages={"pets": [MACRO]})
     found = {line["subset"]: line["models"]["plain"]["value"] for line in lines}
@@ -286,3 +293,59 @@ def test_subsets_without_a_common_image_are_drawn_as_in_a_table_of_all_images():
         patched.setattr(Aligned, "__init__", as_if_shared)
         shared = bootstrap.macro_interval(subsets, weights=[1, 2, 3, 4])
     np.testing.assert_allclose(apart, shared)
+
+
+def test_differences_are_corrected_for_their_number():
+    """Equal models on 40 lines: p below 0.05 is expected on two of them, a q below 0.05 on none."""
+    generator = np.random.default_rng(6)
+    images = {f"kind {number}": np.arange(150) for number in range(40)}
+    tables = [
+        rows(
+            model, {name: generator.random(150) < 0.5 for name in images}, images=images, chance=dict.fromkeys(images)
+        )
+        for model in ("base", "plain", "tuned")
+    ]
+    models = ["base", "plain", "tuned"]
+    lines = summarize(pd.concat(tables), models=models, references=["base", "plain"])
+    shares = [line["differences"]["tuned"]["plain"] for line in lines]
+    assert sum(share["p"] < 0.05 for share in shares) and not any(share["q"] < 0.05 for share in shares)
+    each = [(line["differences"]["plain"]["base"], *line["differences"]["tuned"].values()) for line in lines]
+    flat = [share for part in each for share in part]
+    expected = stats.false_discovery_control([share["p"] for share in flat])
+    np.testing.assert_allclose([share["q"] for share in flat], expected)
+
+
+def test_a_pair_of_models_counts_once_and_the_primary_comparison_by_itself():
+    pair = [{"a": {"b": {"p": 0.02}}, "b": {"a": {"p": 0.02}, "c": {"p": 0.04}}}, {"a": {"b": {"p": 0.9}}}]
+    lines = [{"differences": pair[0]}, {"differences": pair[1], "primary": "it"}]
+    correct(lines)
+    assert pair[0]["a"]["b"]["q"] == pair[0]["b"]["a"]["q"] == pytest.approx(0.06)
+    correct(lines, [("a", "b")])
+    assert pair[1]["a"]["b"] == {"p": 0.9, "p_holm": 0.9}
+    assert pair[0]["a"]["b"]["q"] == pytest.approx(0.04)
+    np.testing.assert_allclose(holm([0.04, 0.01, 0.03, 0.2]), [0.09, 0.04, 0.09, 0.2])
+    assert holm([]).tolist() == false_discovery_rate([]).tolist() == []
+
+
+def test_a_mean_of_lines_of_several_benchmarks_draws_their_images_together():
+    generator = np.random.default_rng(7)
+    rates, values = generator.beta(3, 1, size=80), {}
+    for number in range(4):
+        values[f"b {number}"] = [(generator.random(80) < rates).astype(float) for _ in range(2)]
+    tables = [
+        rows(model, {"a": own[index]}, images={"a": np.arange(80)}, benchmark=name)
+        for name, own in values.items()
+        for index, model in enumerate(("plain", "tuned"))
+    ]
+    keys = [(name, "a", "choice") for name in values]
+    items = pd.concat(tables, ignore_index=True)
+    line = mean_of_lines(items, keys, models=["plain", "tuned"], references=["plain"])
+    names = np.arange(80)
+    expected = ImageBootstrap(names).macro_interval([(own[0], names) for own in values.values()])
+    share = line["models"]["plain"]
+    assert (share["low"], share["high"]) == pytest.approx(expected)
+    assert share["value"] == pytest.approx(np.mean([own[0].mean() for own in values.values()]))
+    change = line["differences"]["tuned"]["plain"]
+    assert change["value"] == pytest.approx(line["models"]["tuned"]["value"] - share["value"])
+    assert (change["p"] < 0.05) == (change["low"] > 0 or change["high"] < 0)
+    assert (line["items"], line["images"], len(line["lines"])) == (320, 80, 4)

@@ -33,7 +33,7 @@ def line(subset: str, metric: str, shares: tuple[float, ...], *, general: bool =
     for name, value in models.items():
         references = ("base",) if name != MODELS[-1] else MODELS[:-1]
         differences[name] = {
-            reference: {**interval(value - models[reference], 0.022), "p": 0.0004, "smallest": 0.031}
+            reference: {**interval(value - models[reference], 0.022), "p": 0.0004, "q": 0.0009, "smallest": 0.031}
             for reference in references
             if reference != name
         }
@@ -51,10 +51,25 @@ def line(subset: str, metric: str, shares: tuple[float, ...], *, general: bool =
     }
 
 
+def average_of(lines: list[dict], **changes: Any) -> dict:
+    """The mean over subsets of one metric, whose interval is no narrower than a line's."""
+    rows = [tuple(share["value"] for share in part["models"].values()) for part in lines]
+    shares = tuple(sum(column) / len(rows) for column in zip(*rows, strict=True))
+    first, groups = lines[0], [[part["subset"]] for part in lines]
+    about = {"average": True, "groups": groups, "pooled": False, "benchmark": first["benchmark"], **changes}
+    return line("average", first["metric"], shares, general=first["aspect"] == "general", **about)
+
+
 def all_lines() -> list[dict]:
-    lines = [line(kind, "caption choice", tuple(0.5 + 0.5 * share for share in row)) for kind, row in GROUP.items()]
-    lines += [line(kind, "group", row) for kind, row in GROUP.items()]
-    return lines + [line("all", metric, row, general=True) for metric, row in GENERAL.items()]
+    choices = [line(kind, "caption choice", tuple(0.5 + 0.5 * share for share in row)) for kind, row in GROUP.items()]
+    groups = [line(kind, "group", row) for kind, row in GROUP.items()]
+    general = [line("all", metric, row, general=True) for metric, row in GENERAL.items()]
+    return [*choices, *groups, *general, average_of(choices), average_of(groups, primary="sandbox: average group")]
+
+
+def general_average() -> dict:
+    """As `summarize_run` gives it beside the lines."""
+    return average_of([line("all", "recall", row, general=True) for row in GENERAL.values()])
 
 
 def without(lines: list[dict], *names: str) -> list[dict]:
@@ -96,6 +111,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "models": {name: f"/home/somebody/runs/a b/{name}" for name in MODELS},
         "caveat": "Synthetic: a drawn world and a tiny model.",
         "notes": ["8,000 rows of /home/somebody/data/pairs"],
+        "general_average": general_average(),
         "config": {"model": None, "dataset": "sandbox", "batch_size": 64, "output_dir": "/home/somebody/runs/a b"},
         **changes,
     }

@@ -83,10 +83,11 @@ def test_gain_stands_beside_forgetting_one_row_a_benchmark(two):
 
 def test_differences_have_interval_p_and_what_the_set_could_show(two):
     text = printed(two)
-    points, low, high, p, smallest = row(text, "tuned minus base", "macro of 2")
+    points, low, high, p, q, smallest = row(text, "tuned minus base", "macro of 2")
     known = two.lines[0]["differences"]["tuned"]["base"]
     assert points == "+25.0" and float(smallest) == pytest.approx(100 * known["smallest"], abs=0.051)
     assert float(p.strip("<")) == pytest.approx(known["p"], abs=0.0011)
+    assert float(q.strip("<")) == pytest.approx(known["q"], abs=0.0011)
     assert float(low.strip("[,")) < 25 < float(high.strip("]"))
     assert not [line for line in block(text, "tuned minus base") if line.strip().startswith("add")]
 

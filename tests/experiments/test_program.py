@@ -15,6 +15,7 @@ from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
 from hfcomp.evaluation.results import items_hash
+from hfcomp.evaluation.statistics import ImageBootstrap
 from hfcomp.experiments import command, program, session
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
@@ -88,13 +89,41 @@ def test_results_hold_every_model_with_its_weights_and_the_differences_to_base_a
 def test_results_are_the_means_of_the_items(finished):
     items = pd.read_parquet(finished / "items.parquet")
     results = json.loads((finished / "results.json").read_text())
-    for line in results["results"]:
+    for line in (line for line in results["results"] if not line["average"]):
         same = items[["benchmark", "subset", "metric"]] == [line["benchmark"], line["subset"], line["metric"]]
         same = same.all(axis=1)
         for name, share in line["models"].items():
             values = items[same & (items["model"] == name)]["value"]
             assert len(values) == line["items"]
             assert share["value"] == pytest.approx(values.mean())
+
+
+def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(finished):
+    results = json.loads((finished / "results.json").read_text())
+    items = pd.read_parquet(finished / "items.parquet")
+    (primary,) = [line for line in results["results"] if line.get("primary")]
+    assert (primary["benchmark"], primary["subset"], primary["metric"]) == ("sandbox", "average", "group")
+    mine = items[(items["benchmark"] == "sandbox") & (items["model"] == "Slipform")]
+    parts = [
+        (part["value"].to_numpy(), part["image_id"].to_numpy())
+        for _, part in mine[mine["metric"] == "group"].groupby("subset", sort=False)
+    ]
+    expected = ImageBootstrap(mine["image_id"].to_numpy()).macro_interval(parts)
+    share = primary["models"]["Slipform"]
+    assert (share["low"], share["high"]) == pytest.approx(expected, abs=1e-12)
+    gain = primary["differences"]["Slipform"]["same-batch"]
+    assert gain["p_holm"] == gain["p"] and "q" not in gain
+    assert "q" in primary["differences"]["Slipform"]["base"]
+    sentence = f"points on {primary['primary']} (primary endpoint)."
+    assert sentence in (finished / "report.md").read_text() and sentence in (finished / "README.md").read_text()
+    assert len(results["general_average"]["lines"]) > 2
+    assert results["general_average"]["models"]["base"]["low"] < results["general_average"]["models"]["base"]["high"]
+
+
+def test_a_primary_endpoint_that_is_not_scored_costs_no_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(program.Run, "train", lambda *_: pytest.fail("trained"))
+    with pytest.raises(ValueError, match=r"primary: 'sandbox: grup' is not scored .* Did you mean 'sandbox: group'\?"):
+        run(tmp_path / "run", "--primary", "sandbox: grup")
 
 
 def test_costs_count_what_was_encoded_and_equal_images_has_as_many_as_the_method(finished):

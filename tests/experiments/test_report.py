@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.experiments.comparison import average_of, headline, judgement
+from hfcomp.experiments.comparison import headline, judgement
 from hfcomp.experiments.figure import draw_figure
 from hfcomp.experiments.report import markdown, print_report, write_results
-from tests.experiments.lines import GENERAL, GROUP, MODELS, all_lines, facts, line, stages, without
+from tests.experiments.lines import GENERAL, GROUP, MODELS, all_lines, average_of, facts, line, stages, without
 
 EXTREME = (1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
 
@@ -68,10 +68,10 @@ def test_long_names_are_folded_and_numbers_are_not():
     lines = [line(subset, "group", GROUP["swap_att"], benchmark="A benchmark of many words" * 2)]
     for part in (lines[0]["models"], lines[0]["differences"]):
         part[method] = part.pop("Slipform")
-    text = printed(lines, method=method)
+    text = printed(lines, method=method, general_average=None)
     assert max(map(len, text.splitlines())) <= 80
     assert table(text, "composition: A benchmark")["group"][1:] == ["3.5", "21.8", "51.0", "31.0", "25.0", "94.0*"]
-    assert "+43.0  [+40.8, +45.2]  <0.001" in text
+    assert "+43.0  [+40.8, +45.2]  <0.001  <0.001" in text
 
 
 def test_the_highest_of_a_line_is_starred_and_equals_share_the_star():
@@ -91,14 +91,18 @@ def test_gain_stands_beside_forgetting_for_every_model():
 
 def changed(kind_share: float) -> list[dict]:
     """Slipform at a share on every group line, where same-batch has 0.5."""
-    return [line(kind, "group", (0.1, 0.2, 0.5, 0.3, 0.3, kind_share)) for kind in GROUP]
+    lines = [line(kind, "group", (0.1, 0.2, 0.5, 0.3, 0.3, kind_share)) for kind in GROUP]
+    return [average_of(lines, primary="sandbox: average group"), *lines]
 
 
 @pytest.mark.parametrize(
     ("share", "sentence"),
     [
         (0.9, "Slipform beats same-batch here: +40.0 ["),
-        (0.505, "Slipform does not beat same-batch here: +0.5 [-0.4, +1.4] points on the average of 6 group lines"),
+        (
+            0.505,
+            "Slipform does not beat same-batch here: +0.5 [-1.7, +2.7], p <0.001, q <0.001 points on sand",
+        ),
         (0.2, "Slipform does not beat same-batch here, it is below it: -30.0"),
     ],
 )
@@ -127,11 +131,28 @@ def test_what_was_forgotten_is_said_and_what_only_seems_so_is_not():
     assert re.search(r"-1\.0~", text)
 
 
-def test_the_average_of_independent_lines_has_a_narrower_interval():
-    lines = changed(0.9)[:4]
-    found = average_of(lines, "Slipform", "base")
-    assert found["value"] == pytest.approx(0.8)
-    assert found["high"] - found["value"] == pytest.approx(0.022 / 2)
+def test_the_verdict_and_the_table_under_it_are_of_one_number():
+    """Lines of "novel" repeat three kinds: they must not move a verdict whose table says otherwise."""
+    lines = changed(0.45)
+    novel = [line(kind, "group", (0.1, 0.2, 0.1, 0.3, 0.3, 0.99), benchmark="sandbox novel") for kind in GROUP]
+    (sentence,) = judgement([*lines, average_of(novel), *novel])
+    assert sentence.startswith("Slipform does not beat same-batch here, it is below it: -5.0 [-7.2, -2.8]")
+    assert sentence.endswith("points on sandbox: average group (primary endpoint).")
+    text = printed([*lines, average_of(novel), *novel])
+    block = text[text.index("what Slipform adds") :].split("\n\n")[0]
+    row = next(row for row in block[block.index("(primary)") :].splitlines() if "same-batch" in row)
+    assert "-5.0" in row and "[-7.2, -2.8]" in row
+
+
+def test_nothing_below_chance_is_called_the_best():
+    """Chance of a group is 1 in 6: 10 % is more than 2 % for sure, and still worth nothing."""
+    lines = [line(kind, "group", (0.01, 0.02, 0.02, 0.03, 0.03, 0.1)) for kind in GROUP]
+    lines.insert(0, average_of(lines, primary="sandbox: average group"))
+    (sentence,) = judgement(lines)
+    assert sentence.startswith("Slipform is above same-batch here, but both are below chance: +8.0 [+5.8, +10.2]")
+    block = printed(lines)
+    block = block[block.index("composition: sandbox, group") :].split("\n\n")[0]
+    assert "10.0" in block and "*" not in block
 
 
 def test_composition_without_group_lines_is_headed_by_all_of_its_lines():
@@ -184,10 +205,11 @@ def test_ties_are_shown_where_there_are_any_and_denied_where_not():
 
 def test_many_lines_are_set_against_one_reference_and_their_averages_against_all():
     lines = [line(f"kind {number}", "group", GROUP["swap_att"]) for number in range(12)]
+    lines.append(average_of(lines))
     text = printed(lines)
     block = text[text.index("what Slipform adds") :].split("\n\n")[0]
     assert block.count("shuffled") == 1 and block.count("same-batch") == 13
-    assert markdown(lines, stages(), facts()).count("+63.0 [+60.8, +65.2]") == 12  # minus shuffled
+    assert markdown(lines, stages(), facts()).count("+63.0 [+60.8, +65.2]") == 13  # minus shuffled
 
 
 def test_markdown_holds_every_line_with_intervals_and_says_what_each_control_is():
@@ -218,6 +240,7 @@ def test_a_figure_of_many_benchmarks_stays_of_one_size(tmp_path):
         for number in range(8)
         for kind in range(7)
     ]
+    lines += [average_of(lines[start : start + 7]) for start in range(0, len(lines), 7)]
     draw_figure(tmp_path / "figure.png", lines)
     with Image.open(tmp_path / "figure.png") as picture:
         assert picture.height < 1600

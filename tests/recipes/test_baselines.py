@@ -9,6 +9,7 @@ import pytest
 import yaml
 from transformers import AutoModel
 
+from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.program import method_run, run
 from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
@@ -34,6 +35,7 @@ RECIPES = {
     "clear_glass/text_alignment": {"loss_caption_to_generalised"},
     "hierarcaps": {"loss_entailment", "loss_hardest", "loss_pullback", "accuracy_entailment"},
 }
+SANDBOX_SETS = ("sandbox", "sandbox keywords", "sandbox levels")
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +73,19 @@ def test_every_recipe_of_the_package_is_one_that_can_start(path: Path, monkeypat
     recipe = read_recipe(str(path), [])
     method_run(recipe, None).check()
     assert set(yaml.safe_load(path.read_text())) <= set(recipe.given)
+
+
+@pytest.mark.parametrize("path", recipe_files(recipes_folder()), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_recipe_names_a_primary_endpoint_that_it_evaluates(path: Path, monkeypatch, tmp_path):
+    """But for sets of the user's own, which may have no negatives: there the default is caption choice."""
+    monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
+    config = read_recipe(str(path)).experiment
+    titles = (
+        [one.title for one in find_benchmarks(config.evaluation_benchmarks)] if config.evaluation_benchmarks else []
+    )
+    known = {"own": [None], "benchmarks": titles}.get(config.evaluation, [*titles, *SANDBOX_SETS])
+    assert (config.primary and config.primary.partition(": ")[0]) in known
+    assert read_recipe(str(path), ["--evaluation", "own"]).experiment.primary is None
 
 
 def test_neighbours_that_nobody_reads_are_refused():

@@ -1,0 +1,69 @@
+"""p-values of a report, corrected for how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def holm(p: ArrayLike) -> NDArray[np.float64]:
+    """p-values of a family that together err in at most their level: Holm's step-down procedure (1979).
+
+    Args:
+        p: `[n]`.
+
+    Returns:
+        `[n]`, in the same order.
+    """
+    p = np.asarray(p, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def false_discovery_rate(p: ArrayLike) -> NDArray[np.float64]:
+    """q-values: of the differences with q below a level, at most that share are false (Benjamini and Hochberg 1995).
+
+    Args:
+        p: `[n]`.
+
+    Returns:
+        `[n]`, in the same order.
+    """
+    p = np.asarray(p, dtype=np.float64)
+    order = np.argsort(-p, kind="stable")
+    adjusted = np.empty(len(p))
+    scaled = p[order] * len(p) / np.arange(len(p), 0, -1)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled), 1.0)
+    return adjusted
+
+
+def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] = ()) -> None:
+    """Corrects the p-values of a report for their number, in place.
+
+    Args:
+        lines: of `summarize`; one with `primary` holds the report's primary endpoint.
+        primary: the comparisons, model and reference, for which the report is made. On the primary line they get
+            `p_holm`, Holm's correction for their number. Every other difference gets `q` of Benjamini and Hochberg
+            over all of these, a pair of models once, whichever is the reference.
+    """
+    first: list[dict[str, float]] = []
+    others: dict[tuple[int, frozenset[str]], list[dict[str, float]]] = {}
+    for index, line in enumerate(lines):
+        for name, references in line["differences"].items():
+            for reference, difference in references.items():
+                difference.pop("q", None), difference.pop("p_holm", None)
+                if line.get("primary") and (name, reference) in primary:
+                    first.append(difference)
+                else:
+                    others.setdefault((index, frozenset((name, reference))), []).append(difference)
+    for difference, adjusted in zip(first, holm(np.array([one["p"] for one in first])), strict=True):
+        difference["p_holm"] = float(adjusted)
+    found = false_discovery_rate(np.array([pair[0]["p"] for pair in others.values()]))
+    for pair, adjusted in zip(others.values(), found, strict=True):
+        for difference in pair:
+            difference["q"] = float(adjusted)
