@@ -65,7 +65,8 @@ def run(recipe: Recipe) -> Path:
         check_same_rows(folder, session)
         stages: list[StageSummary] = []
         models: Models = {"base": base_model(recipe, folder)}
-        if session.state.is_main_process:  # a primary endpoint that is not evaluated costs no training
+        named = recipe.experiment.primary is not None
+        if named and session.state.is_main_process:  # one that is not evaluated costs no training
             check_primary(recipe, evaluate_models(recipe, folder, models, evaluate, session).items)
         session.state.wait_for_everyone()
         _train(method, controls, folder, stages, models, session)
