@@ -20,9 +20,13 @@
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.evaluation.summary.summarize`; `average` tells means over subsets from subsets |
+| `general_average` | of a recipe's run the mean of its lines of general abilities, as `mean_of_lines` makes it |
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
+
+Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
+`p_holm` in place of `q`.
 
 A number that does not exist (no interval with one image, no chance level) is `null`.
 """
