@@ -111,7 +111,8 @@ def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
         verdict = f"{method} does not beat {SAME_BATCH} here, it is below it"
     else:
         verdict = f"{method} does not beat {SAME_BATCH} here"
-    return f"{verdict}: {with_p(gain, unit_of(primary['metric']))} points on {primary['primary']} (primary endpoint)."
+    shown = points(gain, unit_of(primary["metric"]))
+    return f"{verdict}: {shown} points on {primary['primary']} (primary endpoint, p {p_value(gain)})."
 
 
 def is_below_chance(line: Line, model: str) -> bool:

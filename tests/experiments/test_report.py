@@ -101,7 +101,7 @@ def changed(kind_share: float) -> list[dict]:
         (0.9, "Slipform beats same-batch here: +40.0 ["),
         (
             0.505,
-            "Slipform does not beat same-batch here: +0.5 [-1.7, +2.7], p <0.001, q <0.001 points on sand",
+            "Slipform does not beat same-batch here: +0.5 [-1.7, +2.7] points on sandbox: average group",
         ),
         (0.2, "Slipform does not beat same-batch here, it is below it: -30.0"),
     ],
@@ -137,7 +137,7 @@ def test_the_verdict_and_the_table_under_it_are_of_one_number():
     novel = [line(kind, "group", (0.1, 0.2, 0.1, 0.3, 0.3, 0.99), benchmark="sandbox novel") for kind in GROUP]
     (sentence,) = judgement([*lines, average_of(novel), *novel])
     assert sentence.startswith("Slipform does not beat same-batch here, it is below it: -5.0 [-7.2, -2.8]")
-    assert sentence.endswith("points on sandbox: average group (primary endpoint).")
+    assert sentence.endswith("points on sandbox: average group (primary endpoint, p <0.001).")
     text = printed([*lines, average_of(novel), *novel])
     block = text[text.index("what Slipform adds") :].split("\n\n")[0]
     row = next(row for row in block[block.index("(primary)") :].splitlines() if "same-batch" in row)
