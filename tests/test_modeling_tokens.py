@@ -258,7 +258,7 @@ def test_both_sources_have_one_layout(siglip):
         batch = batch_for(siglip, concept_tokens=concept_tokens)
         model = DualEncoder(loaded(siglip), uses=("concepts", "owner", "concept_id")).eval()
         found[concept_tokens] = model(**batch)
-        assert set(found[concept_tokens]) == {"concepts", "owner", "concept_id"}
+        assert set(found[concept_tokens]) == {"concepts", "owner", "concept_id", "image_id"}
     assert torch.equal(found[True].owner, found[False].owner)
     assert torch.equal(found[True].concept_id, found[False].concept_id)
     assert torch.equal((found[True].concepts == 0).all(1), (found[False].concepts == 0).all(1))

@@ -12,8 +12,8 @@ standard deviation of u sqrt(n / 3), and 3 sqrt(n) u is 5.2 of those (the law of
 approach to probabilistic rounding error analysis, 2019). Each bound here is the smaller one of the two.
 
 First order only: products of roundings are left out, as u is 6e-8. Functions that take no sizes describe the models of
-`tests/tiny.py`. What they give is 5 to 50 times what was measured, and the errors that the tests are to find (a factor
-of the number of processes, a wrong divisor, a row too few among eight) are a tenth of the value or more.
+`tests/tiny.py`. What they give is 5 to 100 times what was measured, and the errors that the tests are to find (a
+factor of the number of processes, a wrong divisor, a row too few among eight) are a tenth of the value or more.
 """
 
 from __future__ import annotations

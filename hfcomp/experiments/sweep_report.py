@@ -169,15 +169,18 @@ def _short_sheets(plan: SweepPlan, results: dict[str, Any]) -> Iterator[Sheet]:
         yield Sheet(f"{setting}: means over {len(plan.seeds)} seeds", ["", "base", *names], rows)
         rows = []
         for name in plan.variants:
-            found, logged = variants[name]["measures"][main], variants[name]["logged"].values()
+            found = variants[name]["measures"][main]
             change = found.get("minus")
             row = [name, percent(found["value"]), _range(found), points(change) if change else ""]
             tests = [p_value(change), adjusted(change)] if change else ["", ""]
-            rows.append([*row, *tests, *(_logged(value, 2) for value in logged)])
-        further = [metric.replace("_", "\n") for metric in plan.logged]
-        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", "adj. p", *further]
+            rows.append([*row, *tests])
+        header = ["variant", "share", "seeds", f"minus {plan.reference}", "p", "adj. p"]
         what = f"{main} (primary)" if results.get("primary") else main
         yield Sheet(f"{setting}: {what}", header, rows)
+        if plan.logged:
+            rows = [[name, *(_logged(value, 2) for value in variants[name]["logged"].values())] for name in variants]
+            metrics = [metric.replace("_", "\n") for metric in plan.logged]
+            yield Sheet(f"{setting}: means of the training log", ["variant", *metrics], rows)
 
 
 def short_names(measures: list[str]) -> list[str]:

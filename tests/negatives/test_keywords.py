@@ -152,7 +152,6 @@ def test_captions_without_a_keyword_have_no_negative(caption):
     [
         ("red", "", ""),
         ("🐶 é red 🔴 ü", "🐶 é ", " 🔴 ü"),
-        ("\ud800 red sky", "\ud800 ", " sky"),
         ("word " * 299 + "red", "word " * 299, ""),
         ("red" + " word" * 299, "", " word" * 299),
         ("it is red.\r\n", "it is ", ".\r\n"),

@@ -236,7 +236,7 @@ class Backwards:
         )
 
     def __call__(self, rows):
-        assert set(rows[0]) == {"row", *COLUMNS}
+        assert set(rows[0]) == {"row", "image_id", *COLUMNS}
         return self.inner(rows[::-1])
 
 
