@@ -42,8 +42,9 @@ def radial_entailment_loss(
     it, and its negative, which contradicts it; its term is the angle towards the next less that towards the negative.
 
     Entailment: the mean of all triplets' terms. Hardest: the term of the triplet with the largest angle towards the
-    next text plus that of the one with the smallest angle towards the negative, of the global batch. Pullback: the
-    mean over all texts of half of one less the cosine with the text's own embedding before training.
+    next text plus that of the one with the smallest angle towards the negative, of the global batch; of angles that
+    are equal up to rounding, the first. Pullback: the mean over all texts of half of one less the cosine with the
+    text's own embedding before training.
 
     A triplet with a masked text is not counted, nor one whose angle has no direction to be measured from: a text at
     the root, or at the place of its next text or its negative. Without any, both terms are 0 with a zero gradient; so
@@ -149,10 +150,20 @@ def _hardest(terms: Tensor, triplets: Triplets, part: slice) -> Tensor:
     """Return the terms of the two hardest triplets of all, if they are among those of `part`."""
     out, own = ~triplets.valid, torch.zeros_like(triplets.valid)
     own[part] = True
-    widest = triplets.entailed.detach().masked_fill(out, -torch.inf).argmax()
-    narrowest = triplets.contradicted.detach().masked_fill(out, torch.inf).argmin()
-    picked = torch.stack([widest, narrowest])
+    widest = triplets.entailed.detach().masked_fill(out, -torch.inf)
+    narrowest = -triplets.contradicted.detach().masked_fill(out, torch.inf)
+    picked = torch.stack([_first_highest(widest), _first_highest(narrowest)])
     return torch.where(own, terms, 0).flatten()[picked].sum()
+
+
+def _first_highest(angles: Tensor) -> Tensor:
+    """Return the flat index of the highest angle, of those that share half of their type's digits the first.
+
+    Chains often share texts, such as a general one and its negative, so that angles are equal but for rounding, which
+    must not choose: the triplets differ in their other angle.
+    """
+    near = angles >= angles.amax() - torch.finfo(angles.dtype).eps ** 0.5
+    return near.flatten().to(torch.uint8).argmax()
 
 
 def _departure(now: Tensor, start: Tensor, there: Tensor) -> Tensor:

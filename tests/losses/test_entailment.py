@@ -142,6 +142,21 @@ def test_angles_of_the_plane():
     assert away["loss_pullback"].item() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize("step", [1e-6, -1e-6])
+def test_rounding_does_not_choose_among_equal_angles(row, step):
+    """Both chains have one general text and one negative, and other texts below; one negative is off by rounding."""
+    text, negative, root, *_ = (tensor.detach().clone() for tensor in batch(torch.float32, chains=2, levels=2))
+    text[1, 0], negative[1] = text[0, 0], negative[0]
+    moved = negative.clone()
+    moved[row, 0] += step * unit(negative.shape[-1], seed=9, dtype=torch.float32)
+    losses = [
+        radial_entailment_loss(text, other, root, text, negative, **WEIGHTS)[1]["loss_hardest"]
+        for other in (negative, moved)
+    ]
+    torch.testing.assert_close(*losses, rtol=0, atol=1e-5)
+
+
 def test_equal_texts_and_texts_at_the_root_have_no_angle():
     text, negative, root, start, negative_start = (x.detach().clone() for x in batch(torch.float32))
     text[0, 1], negative[1, 1], text[3, 2] = text[0, 0], text[1, 1] + 1e-5, root
