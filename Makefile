@@ -4,6 +4,7 @@ WORKERS ?= 2
 ARGS ?=
 
 VENV := .venv
+LOWEST := .venv-lowest
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 INSTALLED := $(VENV)/.installed
@@ -12,7 +13,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .DEFAULT_GOAL := help
 NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
 
-.PHONY: help slipform real test test-all test-numerics check format clean
+.PHONY: help slipform real test test-all test-numerics test-lowest check format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +54,16 @@ test-all: $(INSTALLED)  ## all tests, then test-numerics
 # sums in other orders: a line for each capability of the CPU (default, avx2, avx512) and number of threads (1, 2)
 test-numerics: $(INSTALLED)  ## the numeric tests under every capability of the CPU
 	@$(NUMERICS) $(ARGS)
+
+# in an environment of its own; torch goes first, as above
+test-lowest:  ## the tests, without the slow ones, on the lowest versions that pyproject.toml allows
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
+	@$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra dev --no-header --no-annotate \
+		pyproject.toml --output-file $(LOWEST)/lowest.txt
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet "$$(grep '^torch==' $(LOWEST)/lowest.txt)"
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet -c $(LOWEST)/lowest.txt -e '.[dev]'
+	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(INSTALLED)  ## lint, format, import layers, types; the tests run these lines too
 	$(PY) -m ruff check .

@@ -25,7 +25,7 @@ from transformers import (
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, USABLE_FIELDS, DualEncoder, Features, load_backbone
 from tests import tiny, tolerances
-from tests.trainers.runs import assert_same_gradients
+from tests.trainers.runs import CHECKPOINTING, assert_same_gradients
 
 LORA = {"r": 2, "target_modules": r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj"}
 ALL_OF_CLIP = tuple(name for name in USABLE_FIELDS if name not in ("logit_bias", "learned"))
@@ -308,7 +308,7 @@ def test_activation_checkpointing_reaches_the_backbone(clip, pairs):
     model = encoder(clip, uses=("image", "text")).train()
     assert not model.is_activation_checkpointing
     plain = gradients(model, batch_for(clip, pairs))
-    model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+    getattr(model, f"{CHECKPOINTING}_enable")(**{f"{CHECKPOINTING}_kwargs": {"use_reentrant": False}})
     assert model.is_activation_checkpointing
     found = gradients(model, batch_for(clip, pairs))
     assert_same_gradients(found, plain)
@@ -317,7 +317,7 @@ def test_activation_checkpointing_reaches_the_backbone(clip, pairs):
 def test_activation_checkpointing_gives_an_adapter_its_gradients(adapter, pairs, clip):
     model = encoder(adapter, uses=("image", "text")).train()
     plain = gradients(model, batch_for(clip, pairs))
-    model.activation_checkpointing_enable()
+    getattr(model, f"{CHECKPOINTING}_enable")()
     found = gradients(model, batch_for(clip, pairs))
     assert found
     for name, gradient in found.items():

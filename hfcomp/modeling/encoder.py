@@ -73,11 +73,19 @@ class DualEncoder(nn.Module):
     @property
     def is_activation_checkpointing(self) -> bool:
         """Whether the backbone recomputes the activations of its layers."""
-        return getattr(self.backbone, "is_activation_checkpointing", False)
+        name = "activation" if hasattr(self.backbone, "is_activation_checkpointing") else "gradient"
+        return getattr(self.backbone, f"is_{name}_checkpointing", False)
 
     def activation_checkpointing_enable(self, **kwargs: Any) -> None:
         """Recompute the backbone's activations layer by layer; called by the Trainer."""
-        self.backbone.activation_checkpointing_enable(**kwargs)
+        self._enable_checkpointing("activation_checkpointing_enable", kwargs)
+
+    def gradient_checkpointing_enable(self, **kwargs: Any) -> None:
+        """What transformers before 5.23 calls `activation_checkpointing_enable`."""
+        self._enable_checkpointing("gradient_checkpointing_enable", kwargs)
+
+    def _enable_checkpointing(self, name: str, kwargs: dict[str, Any]) -> None:
+        getattr(self.backbone, name)(**kwargs)
         if self.is_peft:
             # The frozen embeddings' output needs a gradient, or checkpointed layers have no graph to follow.
             self.backbone.enable_input_require_grads()

@@ -6,9 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import TrainingArguments
 
 from hfcomp.trainers.base import CompositionalTrainer
 from tests import tolerances
+
+# before transformers 5.23 it was called otherwise
+CHECKPOINTING = "activation" if "activation_checkpointing" in TrainingArguments.__dataclass_fields__ else "gradient"
+CHECKPOINTING += "_checkpointing"
 
 
 def arguments(trainer_class: type[CompositionalTrainer], folder: Path, **settings: Any) -> Any:

@@ -13,7 +13,7 @@ from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tolerances
 from tests.trainers.own_objective import OwnTrainer
-from tests.trainers.runs import assert_same_weights, build, loss_and_gradients, weights
+from tests.trainers.runs import CHECKPOINTING, assert_same_weights, build, loss_and_gradients, weights
 
 TARGET = r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj"
 
@@ -32,7 +32,7 @@ def moved(before, after) -> set[str]:
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
-@pytest.mark.parametrize("settings", [{}, {"activation_checkpointing": True}, {"mini_batch_size": 3}])
+@pytest.mark.parametrize("settings", [{}, {CHECKPOINTING: True}, {"mini_batch_size": 3}])
 def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs, tmp_path):
     folder = request.getfixturevalue(model)
     trainer = build(InfoNCETrainer, adapted(folder), pairs, tmp_path, **settings)
@@ -60,7 +60,7 @@ def test_an_adapter_trains_and_loads_on_its_base(model, settings, request, pairs
     ("trainer_class", "scale", "settings"),
     [
         (InfoNCETrainer, False, {}),
-        (OwnTrainer, True, {"num_negatives": 2, "activation_checkpointing": True}),
+        (OwnTrainer, True, {"num_negatives": 2, CHECKPOINTING: True}),
         (CementTrainer, True, {"mini_batch_size": 3}),
     ],
 )
