@@ -30,6 +30,7 @@ from hfcomp.evaluation.cache_files import (
     LIMIT_VARIABLE,
     default_limit,
     evict,
+    holds,
     mark_used,
     remove,
     remove_partial_files,
@@ -91,8 +92,8 @@ class EmbeddingCache:
             )
         if self._size > self.limit:
             found.append(
-                f"embedding cache: this run's own embeddings take {size_text(self._size)}, over the limit of "
-                f"{size_text(self.limit)} ({LIMIT_VARIABLE}); the next run removes what it does not use"
+                f"embedding cache: {size_text(self._size)} are left, over the limit of {size_text(self.limit)} "
+                f"({LIMIT_VARIABLE}): files that this or another run uses, or that cannot be removed"
             )
         return found
 
@@ -108,7 +109,7 @@ class EmbeddingCache:
             store = VectorStore(None if self.folder is None else self.folder / name, cache=self)
             if store.folder is not None:
                 remove_partial_files(store.folder)
-                self.write(store.folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
+                self._describe(store.folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
             self._stores[name] = store
         return self._stores[name]
 
@@ -126,6 +127,13 @@ class EmbeddingCache:
         except OSError as error:
             self._unwritable = f"{self.folder} cannot be written to ({error.strerror or error})"
             logger.warning(f"{self._unwritable}: embeddings are kept in memory only.")
+
+    def _describe(self, path: Path, content: bytes) -> None:
+        """Writes a fingerprint, or marks the same one as used."""
+        if holds(path, content):
+            mark_used(path)
+        else:
+            self.write(path, content)
 
     def damaged(self, path: Path, entries: int, reason: Exception) -> None:
         """Counts a file that cannot be used, and removes it unless the disk or its permissions are at fault."""

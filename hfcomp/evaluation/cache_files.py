@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 # only what the cache itself has written is ever removed, whatever folder a user names
 _FOLDER = re.compile(r"[0-9a-f]{16}")
 _FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
-_PARTIAL = re.compile(r"\.([0-9a-f]{32}\.(safetensors|json)|fingerprint\.json)\.\d+")
+_PARTIAL = re.compile(r"\.([0-9a-f]{32}\.(safetensors|json)|fingerprint\.json)\.[0-9a-f]+")
 
 
 def default_folder() -> Path:
@@ -137,9 +138,11 @@ def evict(folder: Path, limit: int, *, since: float) -> tuple[int, int, int]:
     for file in sorted(every, key=lambda one: one.used):
         if size <= limit or file.used >= since:
             break
-        size -= file.size
-        if remove(file.path):
+        own = remove(file.path)
+        if own:
             number, removed = number + 1, removed + file.size
+        if own or not os.path.exists(file.path):  # another process was faster
+            size -= file.size
     return number, removed, size
 
 
@@ -184,13 +187,22 @@ def mark_used(path: Path) -> None:
         os.utime(path)
 
 
+def holds(path: Path, content: bytes) -> bool:
+    """Whether a file is there with this content."""
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file that is there whole or not at all.
 
     Raises:
         OSError: where it cannot be written; nothing is left then.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    # not by the process's id, which several containers with one folder share
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(content)

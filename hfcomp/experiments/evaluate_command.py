@@ -180,6 +180,7 @@ def _evaluate(
                 _run(name, encoder, benchmark, items[benchmark.name], found, session)
         if isinstance(encoder, Embedder):
             encoder.release()
+    cache.trim()  # also where nothing was encoded and so nothing written
     for note in (note for notes in gather_objects(cache.notes) for note in notes):
         session.tell(note)
     if main:

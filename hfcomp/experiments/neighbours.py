@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import NEIGHBOURS
+from hfcomp.evaluation.cache_files import NEIGHBOURS, mark_used
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
 
@@ -65,6 +65,8 @@ def with_neighbours(
         raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Leave such rows out.")
     near = _stored(cache, found.take(slice(None)), found.index, ids, number)
     embedder.release()
+    for note in cache.notes if cache else ():
+        tell(note)
     images = len(set(ids))
     tell(f"{images:,} images, each with the {number} nearest by {by} ({place}, {_how(images)})")
     columns = {"neighbour_ids": near} if has_ids else {"image_id": ids, "neighbour_ids": near}
@@ -109,6 +111,9 @@ def _stored(
         near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
         text = json.dumps(near)
         cache.write(path, f"{_checksum(text)}\n{text}".encode())
+    else:
+        mark_used(path)
+    cache.trim()
     return near
 
 

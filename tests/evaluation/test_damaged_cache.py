@@ -212,6 +212,65 @@ def test_a_run_never_removes_what_it_uses_itself(tmp_path):
     assert "over the limit of 0 B" in cache.notes[0]
 
 
+def test_files_in_use_by_others_are_not_called_this_runs_own(tmp_path):
+    mine, other = EmbeddingCache(tmp_path, limit=0), EmbeddingCache(tmp_path, limit=10**9)
+    stored(tmp_path, other, 0, age=0)
+    mine.trim()
+    (note,) = mine.notes
+    assert "this run's own" not in note and "files that this or another run uses" in note
+
+
+def test_a_file_that_cannot_be_removed_still_counts(tmp_path, monkeypatch):
+    old = stored(tmp_path, EmbeddingCache(tmp_path), 0, 1, age=3000)
+    cache = EmbeddingCache(tmp_path, limit=old[0].stat().st_size)
+
+    def refuse(self):
+        raise PermissionError(13, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    cache.trim()
+    (note,) = cache.notes
+    assert f"{2 * old[0].stat().st_size / 1000:.1f} kB are left, over the limit" in note
+
+
+def test_two_containers_with_equal_process_ids_write_the_same_file(tmp_path, monkeypatch):
+    first, second, replace = EmbeddingCache(tmp_path), EmbeddingCache(tmp_path), os.replace
+    path = tmp_path / "0123456789abcdef" / "fingerprint.json"
+
+    def late(source, target):
+        monkeypatch.setattr(os, "replace", replace)
+        second.write(path, b"{}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    first.write(path, b"{}")
+    assert first.notes == second.notes == [] and path.read_bytes() == b"{}"
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_fingerprint_that_is_there_is_not_written_again(tmp_path, monkeypatch):
+    EmbeddingCache(tmp_path).store({"model": "m"})
+    (path,) = tmp_path.glob("*/fingerprint.json")
+    os.utime(path, (0, 0))
+    again = EmbeddingCache(tmp_path)
+    monkeypatch.setattr(os, "replace", lambda *_: pytest.fail("written again"))
+    again.store({"model": "m"})
+    assert time.time() - path.stat().st_mtime < 60
+
+
+def test_what_a_killed_process_left_half_written_goes_after_a_day(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # killed before
+    EmbeddingCache(tmp_path).store({"model": "m"})
+    (folder,) = tmp_path.iterdir()
+    (folder / ".fingerprint.json.4321").write_text("{}")  # as it was named by hfcomp before
+    assert len(os.listdir(folder)) == 2
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    monkeypatch.undo()
+    EmbeddingCache(tmp_path).store({"model": "m"})
+    assert os.listdir(folder) == ["fingerprint.json"]
+
+
 def test_nothing_but_the_cache_s_own_files_is_ever_removed(tmp_path):
     for name in ("models/clip", "0123456789abcdef"):
         (tmp_path / name).mkdir(parents=True)

@@ -104,6 +104,17 @@ def test_a_second_run_encodes_nothing_and_finds_the_same(models, data, tmp_path,
     assert "20 images and 55 texts, 75 of them cached" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_run_that_encodes_nothing_keeps_the_cache_within_its_limit_too(models, data, tmp_path):
+    main(words(models, data, tmp_path, names=("clip",)))
+    old = tmp_path / "cache" / "0123456789abcdef" / f"{0:032x}.safetensors"
+    old.parent.mkdir()
+    old.write_bytes(bytes(10**6))
+    os.utime(old, (0, 0))
+    main(words(models, data, tmp_path, "--cache_limit", "1MB", "--overwrite", names=("clip",)))
+    (note,) = [note for note in results(tmp_path / "out")["notes"] if "embedding cache" in note]
+    assert not old.exists() and "1 files (1.0 MB)" in note
+
+
 def test_a_damaged_cache_gives_the_same_outcomes_and_is_reported(models, data, tmp_path, capsys):
     main(words(models, data, tmp_path))
     first = pd.read_parquet(tmp_path / "out" / "items.parquet")

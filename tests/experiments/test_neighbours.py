@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import numpy as np
 import pytest
 from datasets import Dataset, Features, Image, Value
@@ -83,6 +86,25 @@ def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path
         with pytest.raises(AssertionError, match="searched again"):
             found(rows, clip, number=2, cache=EmbeddingCache(tmp_path))
     assert second["neighbour_ids"][:] == first["neighbour_ids"][:] == found(rows, clip)[0]["neighbour_ids"][:]
+
+
+def test_neighbours_that_are_read_count_as_used(rows, clip, tmp_path):
+    found(rows, clip, cache=EmbeddingCache(tmp_path))
+    (path,) = tmp_path.glob("neighbours/*.json")
+    os.utime(path, (0, 0))
+    found(rows, clip, cache=EmbeddingCache(tmp_path))
+    assert time.time() - path.stat().st_mtime < 60
+
+
+def test_the_search_keeps_the_cache_within_its_limit(rows, clip, tmp_path):
+    found(rows, clip, cache=EmbeddingCache(tmp_path))
+    old = tmp_path / "0123456789abcdef" / f"{0:032x}.safetensors"
+    for number in (2, 2):  # a search that is stored now, then read
+        old.parent.mkdir(exist_ok=True)
+        old.write_bytes(bytes(10**6))
+        os.utime(old, (0, 0))
+        _, told = found(rows, clip, cache=EmbeddingCache(tmp_path, limit=10**6), number=number)
+        assert not old.exists() and any("1 files (1.0 MB)" in line for line in told)
 
 
 def test_the_column_lies_on_disk_as_any_other(rows, clip, tmp_path):
