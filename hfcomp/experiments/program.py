@@ -15,6 +15,7 @@ from datasets import Dataset
 
 from hfcomp import __version__
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.distributed import fail_together
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.results import items_hash
@@ -66,14 +67,14 @@ def run(recipe: Recipe) -> Path:
         stages: list[StageSummary] = []
         models: Models = {"base": base_model(recipe, folder)}
         named = recipe.experiment.primary is not None
-        if named and session.state.is_main_process:  # one that is not evaluated costs no training
-            check_primary(recipe, evaluate_models(recipe, folder, models, evaluate, session).items)
-        session.state.wait_for_everyone()
+        with fail_together():
+            if named and session.state.is_main_process:  # one that is not evaluated costs no training
+                check_primary(recipe, evaluate_models(recipe, folder, models, evaluate, session).items)
         _train(method, controls, folder, stages, models, session)
-        if session.state.is_main_process:
-            _report(recipe, folder, stages, models, evaluate, session, method.rows)
-            finish(folder)
-        session.state.wait_for_everyone()
+        with fail_together():
+            if session.state.is_main_process:
+                _report(recipe, folder, stages, models, evaluate, session, method.rows)
+                finish(folder)
     session.close()
     return folder
 

@@ -13,6 +13,7 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 
 from hfcomp import __version__
+from hfcomp.distributed import fail_together
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
@@ -154,10 +155,10 @@ def run_search(search: Search) -> Path:
         run = TrialRun(search.trial, plan.measure, folder, base, rows, evaluate, session)
         report = SearchReport(plan, recipe, search.path, search.result, base_score)
         _try_all(search, run, report)
-        if session.state.is_main_process:
-            print_search(report, folder, session.notes)
-            finish(folder)
-        session.state.wait_for_everyone()
+        with fail_together():
+            if session.state.is_main_process:
+                print_search(report, folder, session.notes)
+                finish(folder)
     session.close()
     return folder
 
@@ -167,10 +168,10 @@ def _base_score(
 ) -> Score | None:
     """Of the base, on the main process: a measure that does not exist costs no training."""
     found = None
-    if session.state.is_main_process:
-        items = evaluate_models(search.recipe, folder, {"base": base}, evaluate, session).items
-        found = score(items, search.plan.measure)
-    session.state.wait_for_everyone()
+    with fail_together():
+        if session.state.is_main_process:
+            items = evaluate_models(search.recipe, folder, {"base": base}, evaluate, session).items
+            found = score(items, search.plan.measure)
     return found
 
 

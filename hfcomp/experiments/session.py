@@ -14,8 +14,8 @@ from transformers.utils.logging import disable_progress_bar
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
 from hfcomp.distributed import check_world_size
 
-# Seconds that the other processes wait for the main one, which evaluates alone.
-DDP_TIMEOUT = 1800
+# Seconds that the other processes wait for the main one, which evaluates alone: a day, as benchmarks can take hours.
+DDP_TIMEOUT = 24 * 3600
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 
 from hfcomp import __version__
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.distributed import fail_together
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_report import write_paths
@@ -149,22 +150,22 @@ def run_sweep(sweep: Sweep) -> Path:
         session.state.print(f"-> {folder}")
         stages: list[StageSummary] = []
         models: dict[str, Path | str] = {"base": base_model(sweep.recipe, folder)}
-        if session.state.is_main_process:  # a benchmark or primary endpoint that is not evaluated costs no training
-            items = evaluate_models(sweep.recipe, folder, models, evaluate, session).items
-            measures_of(items, plan.benchmarks, check_primary(sweep.recipe, items))
-        session.state.wait_for_everyone()
+        with fail_together():
+            if session.state.is_main_process:  # a benchmark or endpoint that is not evaluated costs no training
+                items = evaluate_models(sweep.recipe, folder, models, evaluate, session).items
+                measures_of(items, plan.benchmarks, check_primary(sweep.recipe, items))
         paths = _paths(sweep, held_out, folder, models["base"], session)
         for setting in plan.settings:
             for seed in plan.seeds:
                 costs = _train(sweep, setting, seed, folder, models, session, paths, evaluate.images)
                 _tell_unequal_steps(costs, session)
                 stages += costs
-        if session.state.is_main_process:
-            outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
-            facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
-            _report(sweep, folder, outcomes, stages, facts, paths)
-            finish(folder)
-        session.state.wait_for_everyone()
+        with fail_together():
+            if session.state.is_main_process:
+                outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
+                facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
+                _report(sweep, folder, outcomes, stages, facts, paths)
+                finish(folder)
     session.close()
     return folder
 

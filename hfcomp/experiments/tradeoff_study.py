@@ -13,6 +13,7 @@ from datasets import Dataset
 from tqdm import tqdm
 
 from hfcomp import __version__
+from hfcomp.distributed import fail_together
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
@@ -55,19 +56,20 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
         base = base_model(recipe, folder)
         studies = [_Study(tradeoff, concept, folder, base, evaluate, session) for concept in plan.concepts]
         before = {study.concept: study.of_base() for study in studies}
-        if session.state.is_main_process:
-            check_lines(before, plan)
+        with fail_together():
+            if session.state.is_main_process:
+                check_lines(before, plan)
         stages: list[StageSummary] = []
         outcomes = {
             study.concept: pd.concat([before[study.concept], *study.run(stages)], ignore_index=True)
             for study in studies
         }
-        if session.state.is_main_process:
-            results, facts = summarize_tradeoff(outcomes, plan), run_facts(recipe, session)
-            write_tradeoff(folder, plan, results, stages=stages, facts=facts)
-            print_tradeoff(plan, results, facts, folder)
-            finish(folder)
-        session.state.wait_for_everyone()
+        with fail_together():
+            if session.state.is_main_process:
+                results, facts = summarize_tradeoff(outcomes, plan), run_facts(recipe, session)
+                write_tradeoff(folder, plan, results, stages=stages, facts=facts)
+                print_tradeoff(plan, results, facts, folder)
+                finish(folder)
     session.close()
     return folder
 

@@ -24,8 +24,11 @@ from hfcomp.distributed import rank
 from hfcomp.evaluation import callback, embed, engine
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.experiments import evaluate_command
+from hfcomp.experiments import evaluate_command, program
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.search import read_search, run_search
 from hfcomp.experiments.session import Session
+from hfcomp.experiments.sweep import read_sweep, run_sweep
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build
@@ -56,6 +59,9 @@ FAULTS = {
     "file_of_callback": (embed, "image_key", breaks, 1),
     "items_of_callback": (callback, "write_items", full_disk, 0),
 }
+
+
+RECIPES = ("primary_of_run", "primary_of_sweep", "measure_of_search")
 
 
 @contextlib.contextmanager
@@ -95,6 +101,20 @@ def train(model: str, data: str, folder: Path) -> None:
     trainer.train()
 
 
+def recipe(case: str, folder: Path) -> None:
+    """A run, sweep or search of what is not scored, which the first process finds: it alone scores the base."""
+    words = ["--output_dir", str(folder / "run"), "--disable_tqdm", "true", "--dataset_rows", "32"]
+    words += ["--batch_size", "16", "--max_steps", "1", "--evaluation_items", "5"]
+    if case == "primary_of_run":
+        program.run(read_recipe("slipform", [*words, "--primary", "sandbox: grup"]))
+    elif case == "primary_of_sweep":
+        run_sweep(read_sweep("slipform", [*words, "--report", "margins", "--primary", "sandbox: grup"]))
+    else:
+        path = folder / "mine.yaml"
+        path.write_text("maximize: 'sandbx: group'\ntrials: 1\nranges: {learning_rate: {low: 0.1, high: 1}}")
+        run_search(read_search("slipform", [*words, "--search", str(path)]))
+
+
 def run(case: str, model: str, data: str, folder: Path) -> str:
     """How the case ended: with nothing, or with an error in words."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +123,8 @@ def run(case: str, model: str, data: str, folder: Path) -> str:
         with with_fault(case):
             if case.endswith("of_callback"):
                 train(model, data, folder)
+            elif case in RECIPES:
+                recipe(case, folder)
             else:
                 evaluate(case, model, data, folder)
     except (Exception, SystemExit) as error:

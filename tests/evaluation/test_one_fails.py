@@ -1,4 +1,4 @@
-"""Of two processes one fails: the other one ends too, or both go on (about 15 s, nearly all of it imports)."""
+"""Of two processes one fails: the other one ends too, or both go on (about 30 s, most of it imports)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ SCORES = "nothing_of_callback"
 GO_ON = ("disk_fills", "no_folder")
 END = {"model": 1, "data": 1, "results": 0}
 LEAVE_OUT = ("prompts", "image_file", "image", "tokenizer", "items", "look_up", "score")
+RECIPES = {
+    "primary_of_run": "primary: 'sandbox: grup' is not scored",
+    "primary_of_sweep": "primary: 'sandbox: grup' is not scored",
+    "measure_of_search": "sandbx",
+}
 STOP_TRAINING = {"data_of_callback": 0, "score_of_callback": 0, "file_of_callback": 1, "items_of_callback": 0}
 
 
@@ -57,7 +62,7 @@ def folder(clip, tmp_path_factory) -> Path:
     """Of each case, `<case>-<process>.json` with the error that it ended with, and its files."""
     folder = tmp_path_factory.mktemp("cases")
     data = small_sugarcrepe.write(folder / "data")
-    run(str(clip), str(data), str(folder), "none", *GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, "again", SCORES)
+    run(str(clip), str(data), str(folder), "none", *GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, *RECIPES, "again", SCORES)
     return folder
 
 
@@ -102,3 +107,12 @@ def test_training_stops_in_both_where_one_cannot_score(folder, case, process):
     found = outcomes(folder, case)
     assert "of this process alone" in found[process] or "No space left" in found[process]
     assert found[1 - process].startswith(f"OtherProcessFailed: process {process} failed: ")
+
+
+@pytest.mark.parametrize(("case", "message"), RECIPES.items())
+def test_what_is_not_scored_stops_both_before_training(folder, case, message):
+    if case == "measure_of_search":
+        pytest.importorskip("optuna")
+    first, second = outcomes(folder, case)
+    assert first.startswith("ValueError: ") and message in first
+    assert second.startswith("OtherProcessFailed: process 0 failed: ValueError: ") and message in second

@@ -224,7 +224,7 @@ def test_a_mistyped_path_leaves_no_folder(tmp_path, words):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("words", "seconds"), [([], 1800), (["--ddp_timeout", "7200"], 7200)])
+@pytest.mark.parametrize(("words", "seconds"), [([], 24 * 3600), (["--ddp_timeout", "7200"], 7200)])
 def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds):
     """The main process evaluates alone, which may take longer than the default of a process group."""
     seen = []
