@@ -43,10 +43,12 @@ class TextEmbeddings:
     Attributes:
         vectors: `[n, D]` fp32, L2-normalised.
         truncated: number of distinct texts that were longer than the text tower.
+        merged: how many of these were cut to the tokens of another one.
     """
 
     vectors: NDArray[np.float32]
     truncated: int
+    merged: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,14 @@ class Indexed:
         index: `[n]`, which of them each one has; -1 for a missing image.
         flagged: number of distinct texts that were cut, or of images one pixel wide or high.
         computed: number of distinct ones that were encoded now; the others were cached.
+        merged: how many of the texts that were cut have the tokens of another one then.
     """
 
     vectors: NDArray[np.float32]
     index: NDArray[np.int64]
     flagged: int
     computed: int
+    merged: int = 0
 
     def take(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
         """`[k, D]`; every one of them has to be there."""
@@ -178,7 +182,7 @@ class Embedder:
             TypeError: for one text instead of a list of them, or an entry that is no text.
         """
         found = self.index_texts(texts, progress=progress)
-        return TextEmbeddings(found.take(slice(None)), found.flagged)
+        return TextEmbeddings(found.take(slice(None)), found.flagged, found.merged)
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """As `images`, with one vector for each distinct image; an image that is `None` gets none.
@@ -227,6 +231,7 @@ class Embedder:
     def _index_texts(self, texts: Sequence[str], progress: bool) -> Indexed:
         number = {text: place for place, text in enumerate(dict.fromkeys(map(check_text, texts, count())))}
         ids, cut = self.tokenizer(list(number))
+        is_cut = np.array(cut, dtype=bool)
         keys, index, first = distinct(map(tokens_key, ids))
         store, found, missing = self._found("texts", keys)
         # texts of one length together: little padding
@@ -241,7 +246,8 @@ class Embedder:
         batches = ((batch, [(ids[first[at]], cut[first[at]]) for at in batch]) for batch in self._own_batches(missing))
         with tqdm(total=len(missing), desc="texts", disable=not progress or not missing, leave=False) as bar:
             self._fill(store, found, missing, batches, encode, bar)
-        return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing))
+        merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
+        return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing), merged)
 
     def _found(self, kind: str, keys: list[bytes]) -> tuple[VectorStore, _Found, list[int]]:
         """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""

@@ -44,6 +44,7 @@ class Report:
         images: distinct images.
         texts: distinct texts, as the model's tokenizer tells them apart.
         truncated: distinct texts that were longer than the text tower.
+        merged: how many of these were cut to the tokens of another one, so that the two tie.
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
     """
@@ -52,6 +53,7 @@ class Report:
     images: int
     texts: int
     truncated: int
+    merged: int
     tiny: int
     computed: int
 
@@ -212,6 +214,7 @@ class EmbeddedItems:
             "images": sum(len(one.vectors) for one in images),
             "texts": len(self.text_vectors.vectors),
             "truncated": self.text_vectors.flagged,
+            "merged": self.text_vectors.merged,
             "tiny": sum(one.flagged for one in images),
             "computed": self.text_vectors.computed + sum(one.computed for one in images),
         }

@@ -7,6 +7,18 @@ from collections.abc import Iterator
 from hfcomp.evaluation.spec import Benchmark, Items
 
 
+def cut_remark(truncated: int, merged: int, tower: str = "the text tower") -> str:
+    """What a reader has to know about texts that were cut.
+
+    Args:
+        truncated: number of them.
+        merged: how many of them have the tokens of another text then.
+        tower: for which they are too long.
+    """
+    equal = f", {merged:,} of them to the tokens of another text" if merged else ""
+    return f"{truncated:,} texts are longer than {tower} and were cut{equal}"
+
+
 def remarks(benchmark: Benchmark, items: Items) -> Iterator[str]:
     """What a reader has to know about a benchmark's items: which are not scored, in part or at all, or cannot be."""
     yield from (f"{benchmark.name}: {note}" for note in (*items.notes, *benchmark.protocol.notes(items)))

@@ -19,7 +19,7 @@ from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.protocols import caption_choice as choice
-from hfcomp.evaluation.remarks import remarks
+from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Items, Unavailable
@@ -197,7 +197,7 @@ def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
         image = embedder.images(rows["image"], progress=True)
         texts = embedder.texts([*captions, *(negatives[index] for index in chosen)])
         if texts.truncated:
-            tell_cut(f"evaluation: {texts.truncated} texts are longer than the text tower and were cut")
+            tell_cut(f"evaluation: {cut_remark(texts.truncated, texts.merged)}")
         text, negative = texts.vectors[: len(rows)], texts.vectors[len(rows) :]
         tables = [retrieval_table("own", image, text, items=items, images=clusters, positive=positive)]
         if chosen:
@@ -264,8 +264,7 @@ def _benchmarks(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()
         for benchmark in (one for one in chosen if titles is None or one.title in titles):
             report = run_benchmark(benchmark, _of_concept(items[benchmark.name], concept), embedder, progress=True)
             if report.truncated:
-                cut = f"{report.truncated} texts are longer than the text tower and were cut"
-                tell_cut[benchmark.name](f"{benchmark.name}: {cut}")
+                tell_cut[benchmark.name](f"{benchmark.name}: {cut_remark(report.truncated, report.merged)}")
             tables.append(report.items)
         return pd.concat(tables)
 

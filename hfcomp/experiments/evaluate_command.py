@@ -29,7 +29,7 @@ from hfcomp.evaluation.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder, Report, checked, run_benchmark
 from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.remarks import remarks
+from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
 from hfcomp.evaluation.summary import TIE_RULES
@@ -344,7 +344,8 @@ def _tell(name: str, benchmark: Benchmark, report: Report, took: float, session:
     counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
     session.state.print(f"{name} on {benchmark.title}: {counts}, {took:.1f} s")
     if report.truncated:
-        session.tell(f"{benchmark.name}: {report.truncated:,} texts are longer than {name}'s text tower and were cut")
+        cut = cut_remark(report.truncated, report.merged, f"{name}'s text tower")
+        session.tell(f"{benchmark.name}: {cut}")
     if report.tiny:
         session.tell(f"{benchmark.name}: {report.tiny:,} images are one pixel wide or high, as failed downloads are")
 

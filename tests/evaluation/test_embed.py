@@ -185,6 +185,15 @@ def test_truncated_texts_are_counted(folder):
     assert found.truncated == 1
 
 
+def test_texts_that_are_equal_only_once_they_are_cut_are_counted(folder):
+    long = " and ".join([TEXTS[1]] * 9)
+    embedder = Embedder(folder, device="cpu")
+    found = embedder.texts([long, f"{long} here", f"{long} there", f"{TEXTS[0]} {long}", TEXTS[0], TEXTS[0].upper()])
+    assert (found.truncated, found.merged) == (4, 2)
+    assert (found.vectors[0] == found.vectors[1]).all() and (found.vectors[0] == found.vectors[2]).all()
+    assert embedder.texts([TEXTS[0], TEXTS[0].upper(), long]).merged == 0
+
+
 def test_an_adapter_is_its_base_with_the_adapter_whether_or_not_it_brings_a_processor(clip, tmp_path):
     base = AutoModel.from_pretrained(clip)
     torch.manual_seed(0)

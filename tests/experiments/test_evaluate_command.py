@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -273,6 +274,22 @@ def test_a_named_benchmark_tells_where_it_comes_from(capsys):
         assert text in shown, text
     with pytest.raises(SystemExit, match="'nothing' is none"):
         cli.main(["evaluate", "--list", "nothing"])
+
+
+def test_captions_that_tie_because_they_were_cut_are_counted(models, data, tmp_path):
+    folder = shutil.copytree(data, tmp_path / "data")
+    for path in (folder / "sugarcrepe").glob("*.json"):
+        rows = json.loads(path.read_text())
+        for row in rows.values():
+            row["caption"] = " ".join([row["caption"]] * 20)
+            row["negative_caption"] = f"{row['caption']} too"
+        path.write_text(json.dumps(rows))
+    main(words(models, folder, tmp_path, names=("clip",)))
+    (note,) = [note for note in results(tmp_path / "out")["notes"] if "were cut" in note]
+    found = re.fullmatch(
+        r"sugarcrepe: (\d+) texts are longer .* and were cut, (\d+) of them to the tokens of .*", note
+    )
+    assert int(found[1]) == 2 * int(found[2])
 
 
 def test_ties_may_count_as_other_tools_count_them(models, data, tmp_path):
