@@ -28,7 +28,7 @@ USAGE = """usage: hfcomp COMMAND ...
   hfcomp build neighbours --source DATASET --model MODEL --output DIR
       each image's nearest others, for NegCLIP
   hfcomp cache [clear] [--model NAME] [--older_than DAYS]
-      the embeddings that are kept for later runs: what there is, and clearing it
+      the embeddings and image hashes that are kept for later runs: what there is, and clearing it
   hfcomp push-metrics --namespace NAME
       the `evaluate` modules as Spaces"""
 

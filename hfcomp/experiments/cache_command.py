@@ -1,4 +1,4 @@
-"""`hfcomp cache`: what the cache of embeddings holds, and clearing it."""
+"""`hfcomp cache`: what the caches of embeddings and of image hashes hold, and clearing them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hfcomp.data import image_hashes
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.cache_files import (
     DAY,
@@ -48,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="hfcomp cache",
         description="Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
-        f"variable {LIMIT_VARIABLE}, such as 5GB.",
+        f"variable {LIMIT_VARIABLE}, such as 5GB. Without --cache and --model so for the hashes of images by which "
+        f"photographs that are both trained on and scored are found, in {image_hashes.default_folder()}.",
         allow_abbrev=False,
     )
     found.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(default: show)")
@@ -60,9 +62,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def show_cache(options: argparse.Namespace) -> None:
-    """Prints the folder, its size and limit, and what is kept of each model."""
+    """Prints the folders and their sizes, the limit, and what is kept of each model."""
     folder = _folder(options)
     chosen = _chosen(folder, options)
+    if _with_hashes(options):
+        size = sum(path.stat().st_size for path in _hash_files(options))
+        print(f"{image_hashes.default_folder()}: {size_text(size)} of image hashes")
     total = sum(model.size for model in chosen)
     print(f"{folder}: {size_text(total)} of at most {size_text(default_limit())} ({LIMIT_VARIABLE})")
     if not chosen:
@@ -79,7 +84,7 @@ def show_cache(options: argparse.Namespace) -> None:
 
 
 def clear_cache(options: argparse.Namespace) -> None:
-    """Removes embeddings, of one model or of all, after asking.
+    """Removes embeddings, of one model or of all, and image hashes, after asking.
 
     Raises:
         ValueError: for a model that the cache does not have, or without `--yes` where nobody can be asked.
@@ -87,17 +92,33 @@ def clear_cache(options: argparse.Namespace) -> None:
     """
     folder = _folder(options)
     chosen = _chosen(folder, options)
-    if not chosen:
+    hashes = _hash_files(options)
+    if not chosen and not hashes:
         print(f"{folder}: nothing to clear")
         return
-    what = f"{size_text(sum(model.size for model in chosen))} of {', '.join(dict.fromkeys(m.model for m in chosen))}"
+    what = _what(folder, chosen, hashes)
     if not options.yes:
         if not sys.stdin.isatty():
-            raise ValueError(f"{folder}: {what} would be removed. Pass --yes to clear it without being asked.")
-        if _answer(f"Remove {what} from {folder}? [y/N] ") not in ("y", "yes"):
+            raise ValueError(f"{what} would be removed. Pass --yes to clear it without being asked.")
+        if _answer(f"Remove {what}? [y/N] ") not in ("y", "yes"):
             print("nothing was removed")
             return
-    print(f"removed {size_text(clear(chosen))} from {folder}")
+    clear(chosen)
+    for path in hashes:
+        path.unlink(missing_ok=True)
+    print(f"removed {what}")
+
+
+def _what(folder: Path, chosen: list[CachedModel], hashes: list[Path]) -> str:
+    """What would be removed, in words."""
+    found = []
+    if chosen:
+        models = ", ".join(dict.fromkeys(model.model for model in chosen))
+        found.append(f"{size_text(sum(model.size for model in chosen))} of {models} from {folder}")
+    if hashes:
+        size = size_text(sum(path.stat().st_size for path in hashes))
+        found.append(f"{size} of image hashes from {image_hashes.default_folder()}")
+    return " and ".join(found)
 
 
 def _answer(question: str) -> str:
@@ -113,6 +134,20 @@ def _folder(options: argparse.Namespace) -> Path:
     if options.cache is not None and not folder.is_dir():
         raise ValueError(f"--cache: {folder} is not a folder.")
     return folder
+
+
+def _with_hashes(options: argparse.Namespace) -> bool:
+    """They belong to no model, nor to another folder of embeddings."""
+    return options.cache is None and options.model is None
+
+
+def _hash_files(options: argparse.Namespace) -> list[Path]:
+    """All files of image hashes; none where others are asked for, or the newest is younger than `--older_than`."""
+    if not _with_hashes(options):
+        return []
+    found = [path for path in image_hashes.default_folder().rglob("*") if path.is_file()]
+    used = max((path.stat().st_mtime for path in found), default=0.0)
+    return [] if options.older_than is not None and used >= time.time() - options.older_than * DAY else found
 
 
 def _chosen(folder: Path, options: argparse.Namespace) -> list[CachedModel]:

@@ -8,8 +8,10 @@ import time
 import pytest
 
 from hfcomp import cli
+from hfcomp.data import image_hashes
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments import cache_command
 from tests import tiny
 
 TEXTS = tiny.captions()[:7]
@@ -101,3 +103,36 @@ def test_a_folder_that_is_not_there_and_a_limit_that_is_no_size_are_named(tmp_pa
     monkeypatch.setenv("HFCOMP_CACHE_LIMIT", "lots")
     with pytest.raises(SystemExit, match="error: HFCOMP_CACHE_LIMIT: found 'lots'"):
         cli.main(["cache", "--cache", str(tmp_path)])
+
+
+@pytest.fixture
+def hashes(folder, tmp_path, monkeypatch):
+    """The folder of the search for scored images, beside that of embeddings, both at their usual places."""
+    place = tmp_path / "image_hashes"
+    for name in ("v1/a.npy", "v2/b.npy"):
+        (place / name).parent.mkdir(parents=True)
+        (place / name).write_bytes(bytes(3000))
+    monkeypatch.setattr(image_hashes, "default_folder", lambda: place)
+    monkeypatch.setattr(cache_command, "default_folder", lambda: folder)
+    return place
+
+
+def test_image_hashes_are_shown_and_cleared_too(hashes, folder, clip, capsys):
+    assert f"{hashes}: 6.0 kB of image hashes" in shown(capsys)
+    for words in (["--cache", folder], ["--model", clip]):
+        assert "image hashes" not in shown(capsys, *words)
+    shown(capsys, "clear", "--model", clip, "--yes")
+    assert "image hashes" not in shown(capsys, "clear", "--older_than", "1", "--yes")
+    assert len(list(hashes.glob("*/*.npy"))) == 2
+    with pytest.raises(SystemExit, match=f"error: 6.0 kB of image hashes from {hashes} would be removed. Pass --yes"):
+        cli.main(["cache", "clear"])
+    assert f"removed 6.0 kB of image hashes from {hashes}" in shown(capsys, "clear", "--yes")
+    assert not list(hashes.glob("*/*")) and "0 B of image hashes" in shown(capsys)
+    assert "nothing to clear" in shown(capsys, "clear", "--yes")
+
+
+def test_old_image_hashes_alone_are_cleared(hashes, folder, capsys):
+    for path in hashes.glob("*/*"):
+        os.utime(path, (time.time() - 11 * 24 * 3600,) * 2)
+    assert "removed 6.0 kB of image hashes" in shown(capsys, "clear", "--older_than", "10.5", "--yes")
+    assert not list(hashes.glob("*/*")) and len(list(folder.glob("*/*.safetensors"))) == 3
