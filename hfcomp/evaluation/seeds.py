@@ -41,6 +41,8 @@ def difference_over_seeds(
 
     Returns:
         `value`, `low`, `high`, `p`, and `seeds`, their number. With one seed the numbers are of the images alone.
+        Bounds are NaN where the images give none; where the images' variance is not known (a subset of a single
+        image), p is the larger of theirs and that of a t-test over the seeds' means.
     """
     averaged: Subsets = [
         (np.mean(of_subset, axis=0)[:, None], names)
@@ -56,14 +58,19 @@ def difference_over_seeds(
     means = [np.average([part.mean() for part in subsets], weights=weights) for subsets in seeds]
     of_seeds = float(np.var(means, ddof=1)) / len(seeds)
     of_images = float(macro_standard_error(averaged, weights)[0]) ** 2
-    variance = of_seeds + of_images
-    if variance > 0:
+    known = math.isfinite(of_images)
+    variance, freedom = of_seeds + (of_images if known else 0.0), len(seeds) - 1.0
+    if variance == 0:
+        return found
+    if known:
         fewest = min(len(set(names)) for names in images)
         freedom = variance**2 / (of_images**2 / (fewest - 1) + of_seeds**2 / (len(seeds) - 1))
-        half = students_quantile(LEVEL, freedom) * math.sqrt(variance)
-        found["low"] = min(found["low"], found["value"] - half)
-        found["high"] = max(found["high"], found["value"] + half)
-        found["p"] = max(found["p"], students_tail(found["value"] / math.sqrt(variance), freedom))
+    found["p"] = max(found["p"], students_tail(found["value"] / math.sqrt(variance), freedom))
+    if not known or math.isnan(found["low"]):
+        return found
+    half = students_quantile(LEVEL, freedom) * math.sqrt(variance)
+    found["low"] = min(found["low"], found["value"] - half)
+    found["high"] = max(found["high"], found["value"] + half)
     if bounds:
         widest = bounds[1] - bounds[0]
         found["low"], found["high"] = max(found["low"], -widest), min(found["high"], widest)

@@ -137,8 +137,8 @@ def smallest_difference(difference: Values, images: Images, *, power: float = 0.
 
     Returns:
         In the unit of `difference`: a float for `[n]`, an array `[M]` for `[n, M]`. NaN with fewer than two images,
-        where every image has the same difference (then the set says nothing about the spread), and where the images
-        are too few to find any difference.
+        where every image has the same difference other than 0 (then the set says nothing about the spread), and where
+        the images are too few to find any difference. Where no item differs, the second and third are known.
 
     Raises:
         ValueError: for NaN, unequal lengths, or a level or power outside (0, 1).
@@ -170,7 +170,9 @@ def macro_smallest_difference(
     normal = NormalDist()
     factor = normal.inv_cdf(1 - (1 - level) / 2) + normal.inv_cdf(power)
     implied = _implied_difference(subsets, share_of_subsets(weights, len(subsets)), factor, power, level)
-    found = np.where(error > 0, np.maximum(factor * error, implied), np.nan)
+    same = np.all([(np.asarray(own) == 0).all(axis=0) for own, _ in subsets], axis=0)  # no item differs
+    known = (error > 0) | (same & (error == 0))
+    found = np.where(known, np.maximum(factor * error, implied), np.nan)
     return float(found[0]) if np.ndim(subsets[0][0]) == 1 else found
 
 

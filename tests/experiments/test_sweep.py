@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy import stats
 
 from hfcomp.evaluation.statistics import sign_flip_test
 from hfcomp.experiments import sweep as sweep_module
@@ -191,6 +193,23 @@ def test_seeds_that_disagree_are_no_difference_however_many_items_there_are(tmp_
     assert new["p"] > 0.2 and new["low"] < 0 < new["high"]
     assert better["p"] < 0.01 and better["low"] > 0
     assert better["p_holm"] == pytest.approx(2 * better["p"]) and new["p_holm"] == pytest.approx(new["p"])
+
+
+def test_seeds_that_disagree_are_no_difference_where_a_subset_has_a_single_image(tmp_path):
+    """Such a subset leaves the average without an interval, not without the seeds."""
+    many, single = ("composition", "many", "choice"), ("composition", "single", "choice")
+    plan = SweepPlan(["s"], [1, 2, 3], ["none", "new"], reference="none", logged=[], benchmarks=[])
+    tables = [outcomes("base", {many: [0.0] * 200, single: [0.0]})]
+    for seed, gained in {1: 60, 2: -20, 3: 20}.items():
+        for variant, right in {"none": 100, "new": 100 + gained}.items():
+            values = [1.0] * right + [0.0] * (200 - right)
+            tables.append(outcomes(f"s/{seed}/{variant}", {many: values, single: [0.0]}))
+    found = summarize_sweep(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
+    average = found["drawn: average choice"]["minus"]
+    assert average["value"] == pytest.approx(0.05) and average["seeds"] == 3
+    assert math.isnan(average["low"]) and math.isnan(average["high"])
+    of_seeds = stats.ttest_1samp([0.15, -0.05, 0.05], 0).pvalue
+    assert average["p"] == pytest.approx(of_seeds, abs=1e-6) and of_seeds > 0.4
 
 
 def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
