@@ -24,6 +24,8 @@ MEANINGS = {
     "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
+# Where there is no interval, a difference counts with a p below that.
+SURE = 0.05
 # The strictest metric stands for composition where any benchmark has it.
 HEADLINE_METRIC = "group"
 SHORT_METRICS = {
@@ -102,17 +104,18 @@ def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
     gain = difference(primary, method, SAME_BATCH)
     if gain is None:
         return f"There is no {SAME_BATCH} control here, so what {method} adds to its own batch is not shown."
-    low, high = number(gain["low"]), number(gain["high"])
-    if low > 0 and is_below_chance(primary, method):
+    sign, unit = direction(gain), unit_of_line(primary)
+    if sign is None:
+        verdict = f"Whether {method} beats {SAME_BATCH} is not known here"
+    elif sign > 0 and is_below_chance(primary, method):
         verdict = f"{method} is above {SAME_BATCH} here, but both are below chance"
-    elif low > 0:
+    elif sign > 0:
         verdict = f"{method} beats {SAME_BATCH} here"
-    elif high < 0:
-        verdict = f"{method} does not beat {SAME_BATCH} here, it is below it"
     else:
-        verdict = f"{method} does not beat {SAME_BATCH} here"
-    shown = points(gain, unit_of(primary["metric"]))
-    return f"{verdict}: {shown} points on {primary['primary']} (primary endpoint, p {p_value(gain)})."
+        verdict = f"{method} does not beat {SAME_BATCH} here" + (", it is below it" if sign < 0 else "")
+    shown = points(gain, unit) + (" points" if unit == PERCENT else f" ({unit.note})")
+    test = f"p {p_value(gain)}" + ("" if has_interval(gain) else ", no interval")
+    return f"{verdict}: {shown} on {primary['primary']} (primary endpoint, {test})."
 
 
 def is_below_chance(line: Line, model: str) -> bool:
@@ -124,8 +127,8 @@ def _forgotten(lines: Sequence[Line], method: str) -> str | None:
     fallen = []
     for line in subsets_of(of_aspect(lines, "general")):
         change = difference(line, method, BASE)
-        if change is not None and number(change["high"]) < 0:
-            fallen.append(f"{name_of(line)} {points(change)}")
+        if direction(change) == -1:
+            fallen.append(with_note(f"{name_of(line)} {points(change, unit_of_line(line))}", line))
     return f"{method} forgets, against base in points: {'; '.join(fallen)}." if fallen else None
 
 
@@ -168,6 +171,7 @@ class Unit:
 
 
 PERCENT = Unit(100, 1)
+UNLIKE = Unit(100, 1, "x 100, of unlike metrics")
 # Metrics that are no share of right items, by what their names hold.
 OTHER_UNITS = {
     "average precision": Unit(100, 1, "x 100, no share"),
@@ -184,6 +188,18 @@ def unit_of(metric: str) -> Unit:
     """Percent, but for the metrics that are no share of right items."""
     words = f" {' '.join(re.findall(r'[a-z]+', metric.lower()))} "
     return next((unit for name, unit in OTHER_UNITS.items() if f" {name} " in words), PERCENT)
+
+
+def unit_of_line(line: Line) -> Unit:
+    """The unit of a line; of a mean over lines of several metrics the one that all have."""
+    units = {unit_of(key[2]) for key in line.get("lines", ())} or {unit_of(line["metric"])}
+    return units.pop() if len(units) == 1 else UNLIKE
+
+
+def with_note(text: str, line: Line) -> str:
+    """A text with the unit of a line behind it, where that is not percent."""
+    note = unit_of_line(line).note
+    return f"{text} ({note})" if note else text
 
 
 def named_with_unit(metric: str) -> str:
@@ -250,14 +266,24 @@ def with_p(change: Share | None, unit: Unit = PERCENT) -> str:
     return points(change, unit) + "".join(f", {name} {value}" for name, value in known.items() if value != "-")
 
 
-def is_sure(change: Share | None) -> bool:
-    """Whether the interval of a difference is known and does not hold 0."""
-    return change is not None and (number(change["low"]) > 0 or number(change["high"]) < 0)
+def direction(change: Share | None) -> int | None:
+    """1 or -1 for a difference that counts, 0 for one that does not, `None` where that is not known.
+
+    It counts where its interval leaves 0 out, and where there is no interval, where its p is below 0.05.
+    """
+    if change is None:
+        return None
+    if has_interval(change):
+        return int(number(change["low"]) > 0) - int(number(change["high"]) < 0)
+    p, value = number(change.get("p")), number(change["value"])
+    if math.isnan(p):
+        return None
+    return int(math.copysign(1, value)) if p < SURE else 0
 
 
 def unsure(change: Share | None, unit: Unit = PERCENT) -> str:
-    """`+72.2 `, a difference with `~` for the blank where its interval holds 0, or there is none."""
-    return signed(change and change["value"], unit) + (" " if is_sure(change) else "~")
+    """`+72.2 `, a difference with `~` for the blank where it does not count, or that is not known."""
+    return signed(change and change["value"], unit) + (" " if direction(change) else "~")
 
 
 def change_cells(change: Share | None, unit: Unit = PERCENT) -> list[str]:

@@ -15,7 +15,9 @@ from hfcomp.experiments.comparison import (
     number,
     of_aspect,
     percent,
+    unit_of_line,
     with_interval,
+    with_note,
     with_p,
 )
 from hfcomp.experiments.sheets import Sheet, escaped, markdown_table, ties
@@ -71,14 +73,14 @@ def _sheets(lines: Sequence[Line], stages: Sequence[StageSummary], general: Line
 
 
 def _labels(line: Line) -> list[str]:
-    return [line["benchmark"], marked(line, line["subset"]), line["metric"]]
+    return [line["benchmark"], marked(line, line["subset"]), with_note(line["metric"], line)]
 
 
 def _shares(title: str, lines: Sequence[Line]) -> Sheet:
     header = ["benchmark", "subset", "metric", "items", "images", "chance", *models_of(lines)]
     rows = [
-        [*_labels(line), f"{line['items']:,}", f"{line['images']:,}", percent(line["chance"])]
-        + [with_interval(share) for share in line["models"].values()]
+        [*_labels(line), f"{line['items']:,}", f"{line['images']:,}", percent(line["chance"], unit_of_line(line))]
+        + [with_interval(share, unit_of_line(line)) for share in line["models"].values()]
         for line in lines
     ]
     return Sheet(title, header, rows, labels=3)
@@ -92,14 +94,15 @@ def _differences(title: str, lines: Sequence[Line]) -> Sheet:
     for line in lines if references else []:
         changes = [difference(line, models[-1], name) for name in references]
         smallest = max((number(change.get("smallest")) for change in changes if change), default=float("nan"))
-        rows.append([*_labels(line), *map(with_p, changes), percent(smallest)])
+        unit = unit_of_line(line)
+        rows.append([*_labels(line), *(with_p(change, unit) for change in changes), percent(smallest, unit)])
     return Sheet(title, ["benchmark", "subset", "metric", *references, "detectable"], rows, labels=3)
 
 
 def _controls(title: str, lines: Sequence[Line]) -> Sheet:
     controls = models_of(lines)[1:-1]
     rows = [
-        [*_labels(line), *(with_p(difference(line, name, BASE)) for name in controls)]
+        [*_labels(line), *(with_p(difference(line, name, BASE), unit_of_line(line)) for name in controls)]
         for line in (lines if controls else [])
     ]
     return Sheet(title, ["benchmark", "subset", "metric", *controls], rows, labels=3)

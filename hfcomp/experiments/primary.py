@@ -12,7 +12,7 @@ from hfcomp.data.columns import nearest
 from hfcomp.evaluation.multiplicity import correct
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.summary import LINE, mean_of_lines, summarize
-from hfcomp.experiments.comparison import BASE, HEADLINE_METRIC, SAME_BATCH
+from hfcomp.experiments.comparison import BASE, HEADLINE_METRIC, SAME_BATCH, named_with_unit, unit_of
 from hfcomp.experiments.comparison import Line as Result
 
 Line = tuple[str, str, str]
@@ -105,7 +105,8 @@ def find_primary(items: pd.DataFrame, name: str | None, averages: Averages) -> E
         `None` where no name is given and nothing of composition is scored.
 
     Raises:
-        ValueError: for a name that the outcomes do not have, naming the nearest and those that they have.
+        ValueError: for a name that the outcomes do not have, naming the nearest and those that they have, and for a
+            pattern that fits metrics of different units.
     """
     if name is None:
         kinds = items.loc[items["aspect"] == "composition", LINE].drop_duplicates()
@@ -123,6 +124,11 @@ def find_primary(items: pd.DataFrame, name: str | None, averages: Averages) -> E
     if not lines:
         raise ValueError(
             f"primary: {name!r} is not scored by this evaluation.{nearest(name, known)} Known: {'; '.join(known)}."
+        )
+    if len({unit_of(line[2]) for line in lines}) > 1:
+        names = "; ".join(dict.fromkeys(named_with_unit(line[2]) for line in lines))
+        raise ValueError(
+            f"primary: {name!r} fits metrics of different units, whose mean says nothing: {names}. Name one of them."
         )
     return Endpoint(name, lines, [1 / len(lines)] * len(lines))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from hfcomp.experiments.comparison import (
     BASE,
     HEADLINE_METRIC,
     MEANINGS,
+    PERCENT,
     SAME_BATCH,
     SHORT_METRICS,
     Line,
     Share,
+    Unit,
     by_benchmark,
     change_cells,
     count_of,
@@ -26,7 +28,9 @@ from hfcomp.experiments.comparison import (
     primary_of,
     short_metric,
     subsets_of,
+    unit_of_line,
     unsure,
+    with_note,
 )
 from hfcomp.experiments.memory import GPU, RESIDENT, RESIDENT_SO_FAR
 from hfcomp.experiments.sheets import NO_TIES, Sheet, heading, terminal_table, ties
@@ -49,10 +53,11 @@ __all__ = [
 # Behind a stage's peak memory in the table of costs.
 MEMORY_MARKS = {GPU: "GPU", RESIDENT: "RAM", RESIDENT_SO_FAR: "RAM, run so far"}
 LEGEND = (
-    "Shares in percent; intervals of 95 % draw whole images, of averages all their lines at once; differences in "
-    "points, paired by item, with p from a sign-flip test over images. Adjusted for their number: the method minus "
-    "same-batch on the primary endpoint by Holm, all others as q (Benjamini and Hochberg). Detectable: the difference "
-    "that the set would find in 80 % of the cases. A tie is wrong."
+    "Shares in percent, other metrics in the unit behind their name; intervals of 95 % draw whole images, of averages "
+    "all their lines at once; differences in points, paired by item, with p from a sign-flip test over images. "
+    "Adjusted for their number: the method minus same-batch on the primary endpoint by Holm, all others as q "
+    "(Benjamini and Hochberg). Detectable: the difference that the set would find in 80 % of the cases. "
+    "A tie is wrong."
 )
 STAR = "* highest of its line, and above chance."
 PRIMARY = " (primary)"
@@ -89,10 +94,10 @@ def in_short(lines: Sequence[Line], general: Line | None = None) -> Sheet:
         general = only[0]
     parts = {"primary": primary, "general": general}
     shown = {name: line for name, line in parts.items() if line is not None}
-    names = ["the primary endpoint"] if primary else []
-    names += (
-        [f"the average of {count_of(only, 'general')}" if len(only) > 1 else "the general line"] if general else []
-    )
+    names = [with_note("the primary endpoint", primary)] if primary else []
+    if general:
+        average = f"the average of {count_of(only, 'general')}" if len(only) > 1 else "the general line"
+        names.append(with_note(average, general))
     header, models = ["model"], models_of(lines)
     for name in shown:
         header += [name, "minus base"]
@@ -100,16 +105,17 @@ def in_short(lines: Sequence[Line], general: Line | None = None) -> Sheet:
     for model in models if shown else []:
         row = [model]
         for line in shown.values():
-            change = "" if model == BASE else points(difference(line, model, BASE))
-            row += [percent(line["models"][model]["value"]), change]
+            unit = unit_of_line(line)
+            change = "" if model == BASE else points(difference(line, model, BASE), unit)
+            row += [percent(line["models"][model]["value"], unit), change]
         rows.append(row)
     return Sheet(f"gain beside forgetting: {' and '.join(names)}", header, rows)
 
 
-def _starred(shares: Iterable[Share | None], chance: float | None) -> list[str]:
+def _starred(line: Line) -> list[str]:
     """The shares of one line, with a star behind the highest unless all are equal, or it is not above chance."""
-    shares = list(shares)
-    cells = [percent(share and share["value"]) for share in shares]
+    shares, chance, unit = list(line["models"].values()), line["chance"], unit_of_line(line)
+    cells = [percent(share and share["value"], unit) for share in shares]
     known = [float(cell) for cell in cells if cell != "-"]
     if len(set(known)) < 2:
         return [f"{cell} " for cell in cells]
@@ -124,12 +130,14 @@ def _starred(shares: Iterable[Share | None], chance: float | None) -> list[str]:
 def _composition(lines: Sequence[Line]) -> Iterator[Sheet]:
     """A table for each benchmark and metric, or one for all metrics of a benchmark that has no subsets."""
     for benchmark, part in by_benchmark(of_aspect(lines, "composition")).items():
-        subsets, metrics = ({line[key] for line in part} for key in ("subset", "metric"))
+        # a mean over several metrics, as which a primary endpoint may be named, is a row below theirs
+        kinds = subsets_of(part) or part
+        subsets = {line["subset"] for line in kinds}
         if len(subsets) == 1:
-            subset = "" if subsets == {"all"} else f", {part[0]['subset']}"
-            yield _shares(f"composition: {benchmark}{subset}", "metric", part)
+            subset = "" if subsets == {"all"} else f", {kinds[0]['subset']}"
+            yield _shares(f"composition: {benchmark}{subset}", "metric", sorted(part, key=is_average))
             continue
-        for metric in sorted(metrics, key=lambda name: (name != HEADLINE_METRIC, name)):
+        for metric in sorted({line["metric"] for line in part}, key=lambda name: (name != HEADLINE_METRIC, name)):
             same = [line for line in part if line["metric"] == metric]
             yield _shares(f"composition: {benchmark}, {metric}", "kind", sorted(same, key=is_average))
 
@@ -138,12 +146,20 @@ def _shares(title: str, label: str, lines: Sequence[Line]) -> Sheet:
     """Shares of all models; below kinds, their averages."""
     counts = sorted({line["items"] for line in subsets_of(lines) or lines})
     items = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if len(counts) > 1 else "")
-    key = {"kind": "subset", "metric": "metric"}[label]
-    rows = [
-        [marked(line, line[key]), percent(line["chance"]), *_starred(line["models"].values(), line["chance"])]
-        for line in lines
-    ]
-    return Sheet(f"{title}, percent ({items} items)", [label, "chance", *map(heading, models_of(lines))], rows)
+    rows = []
+    for line in lines:
+        name = line["subset"] if label == "kind" else with_note(line["metric"], line)
+        rows.append([marked(line, name), percent(line["chance"], unit_of_line(line)), *_starred(line)])
+    if any(unit_of_line(line) == PERCENT for line in lines):
+        title += ", percent"
+    elif label == "kind":
+        title = with_note(title, lines[0])
+    return Sheet(f"{title} ({items} items)", [label, "chance", *map(heading, models_of(lines))], rows)
+
+
+def _change(lines: Sequence[Line]) -> str:
+    """The heading of differences: only those of shares are points."""
+    return "points" if all(unit_of_line(line) == PERCENT for line in lines) else "change"
 
 
 def marked(line: Line, label: str) -> str:
@@ -174,22 +190,23 @@ def _added(lines: Sequence[Line]) -> Sheet:
         prefix = f"{benchmark} " if len(parts) > 1 else ""
         for line in part:
             whole = is_average(line) or len(part) == 1
-            label = line["subset"] if len(metrics) == 1 else f"{line['subset']} {short_metric(line['metric'])}"
+            label = f"{line['subset']} {with_note(short_metric(line['metric']), line)}"
+            label = line["subset"] if len(metrics) == 1 else label
             label = marked(line, prefix + label if whole else f"  {label}" if prefix else label)
             compared = references if is_average(line) or line.get("primary") else against
-            rows += _one_row_a_reference(label, {name: difference(line, method, name) for name in compared})
-    header = ["kind", "minus", "points", "95 % interval", "p", "adj. p", "detect-\nable"]
-    metric = f": {metrics.pop()}" if len(metrics) == 1 else ""
+            changes = {name: difference(line, method, name) for name in compared}
+            rows += _one_row_a_reference(label, changes, unit_of_line(line))
+    header = ["kind", "minus", _change([*every, *chosen]), "95 % interval", "p", "adj. p", "detect-\nable"]
+    metric = f": {with_note(metrics.pop(), [*every, *chosen][0])}" if len(metrics) == 1 else ""
     return Sheet(f"what {method} adds to each reference{metric}", header, rows, labels=2)
 
 
-def _one_row_a_reference(label: str, shares: dict[str, Share | None]) -> list[list[str]]:
+def _one_row_a_reference(label: str, shares: dict[str, Share | None], unit: Unit) -> list[list[str]]:
     """The label stands in the first row only."""
     rows = []
     for name, share in shares.items():
         if share is not None:
-            smallest = percent(share.get("smallest"))
-            rows.append([label, name, *change_cells(share), smallest])
+            rows.append([label, name, *change_cells(share, unit), percent(share.get("smallest"), unit)])
             label = ""
     return rows
 
@@ -204,16 +221,15 @@ def _forgetting(lines: Sequence[Line]) -> Iterator[Sheet]:
         everyone.append([benchmark] + [""] * len(models))
         method.append([benchmark] + [""] * 6)
         for line in part:
-            label = f"  {short_metric(line['metric'])}"
-            if line["subset"] != "all":
-                label = f"  {line['subset']} {short_metric(line['metric'])}"
+            subset, unit = "" if line["subset"] == "all" else f" {line['subset']}", unit_of_line(line)
+            label = f" {subset} {with_note(short_metric(line['metric']), line)}"
             changes = [difference(line, name, BASE) for name in models[1:]]
-            base, last = (percent(line["models"][name]["value"]) for name in (BASE, models[-1]))
-            everyone.append([label, base, *map(unsure, changes)])
-            method.append([label, base, last, *change_cells(changes[-1])])
+            base, last = (percent(line["models"][name]["value"], unit) for name in (BASE, models[-1]))
+            everyone.append([label, base, *(unsure(change, unit) for change in changes)])
+            method.append([label, base, last, *change_cells(changes[-1], unit)])
     header = ["metric", "base", *map(heading, models[1:])]
-    yield Sheet("forgetting: points against base, ~ where the interval holds 0", header, everyone)
-    header = ["metric", "base", heading(models[-1]), "points", "95 % interval", "p", "q"]
+    yield Sheet(f"forgetting: {_change(general)} against base, ~ where the interval holds 0", header, everyone)
+    header = ["metric", "base", heading(models[-1]), _change(general), "95 % interval", "p", "q"]
     yield Sheet(f"forgetting: {models[-1]} against base", header, method)
 
 

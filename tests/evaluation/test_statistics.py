@@ -313,7 +313,7 @@ def test_the_smallest_difference_is_unknown_without_spread():
 
 
 def test_the_smallest_difference_is_known_where_no_item_differs():
-    """Equal models on 1,000 images: a difference of 0.8 points would have been found, as where a single item differs."""
+    """Equal models on 1,000 images: a difference of 0.8 points would have been found, as where one item differs."""
     single = np.zeros(1000)
     single[0] = 1.0
     found = smallest_difference(np.stack([np.zeros(1000), single], axis=1), np.arange(1000))

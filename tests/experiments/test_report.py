@@ -115,6 +115,58 @@ def test_the_verdict_against_the_same_batch_stands_above_the_tables(share, sente
         assert text.index(sentence) < text.lower().index("gain beside forgetting")
 
 
+@pytest.mark.parametrize(
+    ("p", "sentence"),
+    [
+        (0.0004, "Slipform beats same-batch here: +40.0 points on sandbox: average group (primary endpoint, p <0.001"),
+        (0.4, "Slipform does not beat same-batch here: +40.0 points on"),
+        (None, "Whether Slipform beats same-batch is not known here: +40.0 points on"),
+    ],
+)
+def test_a_verdict_without_an_interval_goes_by_p(p, sentence):
+    """A subset of a single image leaves the average without an interval."""
+    lines = changed(0.9)
+    lines[0]["differences"]["Slipform"]["same-batch"].update(low=None, high=None, p=p)
+    (said,) = judgement(lines)
+    assert said.startswith(sentence) and said.endswith(", no interval).")
+
+
+def test_what_was_forgotten_without_an_interval_goes_by_p():
+    lines = [line("all", name, (0.6, 0.6, 0.6, 0.6, 0.6, 0.5), general=True) for name in ("recall@1", "recall@5")]
+    for entry, p in zip(lines, (0.001, 0.3), strict=True):
+        entry["differences"]["Slipform"]["base"].update(low=None, high=None, p=p)
+    (said,) = judgement(lines)
+    assert said == "Slipform forgets, against base in points: sandbox retrieval recall@1 -10.0."
+    rows = table(printed(lines, general_average=None), "forgetting: points against base")
+    assert rows["recall@1"][-1] == "-10.0" and rows["recall@5"][-1] == "-10.0~"
+
+
+def test_a_primary_endpoint_that_is_no_share_has_one_unit_everywhere():
+    tau = line("all", "kendall tau", (0.4, 0.45, 0.5, 0.42, 0.43, 0.55), benchmark="H", primary="H: kendall tau")
+    rank = line("all", "reciprocal rank", (0.6, 0.6, 0.6, 0.6, 0.6, 0.5), benchmark="R", general=True)
+    won, forgotten = judgement([tau, rank])
+    assert won.startswith("Slipform beats same-batch here: +0.050 [+0.028, +0.072] (-1 to 1, no share) on H: kendall")
+    assert forgotten.endswith("base in points: R reciprocal rank -0.100 [-0.122, -0.078] (0 to 1, no share).")
+    text = printed([tau, rank], general_average=None)
+    assert table(text, "gain beside forgetting")["Slipform"][:3] == ["0.550", "+0.150", "[+0.128,"]
+    assert "0.550*" in text and "55.0" not in text and "+0.050  [+0.028, +0.072]" in text and "+5.0" not in text
+    assert re.search(r"-0\.100 +\[-0\.122, -0\.078\]", text) and "-10.0" not in text
+    for sheet in (text, markdown([tau, rank], stages(), facts(general_average=None))):
+        assert "-1 to 1, no share" in sheet and "0 to 1, no share" in sheet
+        assert "0.550" in sheet and "55.0" not in sheet and "+5.0" not in sheet
+
+
+def test_a_mean_of_metrics_is_a_row_of_its_benchmark_s_one_table():
+    kinds = [line("all", f"level {level} image choice of 2", GROUP["swap_att"], benchmark="H") for level in (1, 2, 3)]
+    keys = [[entry["benchmark"], entry["subset"], entry["metric"]] for entry in kinds]
+    mean = {"lines": keys, "metric": "level * image choice of 2", "subset": "average of 3 lines"}
+    primary = average_of(kinds, primary="H: level * image choice of 2") | mean
+    text = printed([primary, *kinds], general_average=None)
+    assert text.count("composition: H") == 1
+    block = text[text.index("composition: H") :].split("\n\n")[0]
+    assert "level 3 image choice" in block and "(primary)" in block
+
+
 def test_a_run_without_the_same_batch_control_says_so():
     (sentence,) = judgement(without(changed(0.9), "same-batch"))
     assert "no same-batch control" in sentence

@@ -17,6 +17,7 @@ from scipy import stats
 from hfcomp.evaluation.statistics import sign_flip_test
 from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
+from hfcomp.experiments.primary import find_primary
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.stages import Run
 from hfcomp.experiments.sweep import read_sweep, run_sweep
@@ -220,6 +221,14 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
     with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
         summarize_sweep(pd.concat(tables), replace(plan, primary="drawn: swap choise"), tmp_path)
+
+
+def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
+    names = ("choice", "kendall tau")
+    items = outcomes("base", {("composition", "all", name): [0.0, 1.0] for name in names})
+    with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1, no share\)\. Name one"):
+        find_primary(items, "drawn: *", {})
+    assert find_primary(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
 
 
 def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
