@@ -176,6 +176,19 @@ def plain_mean(rows: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
     return rows[list(columns)].mean()
 
 
+def by_line(items: pd.DataFrame) -> pd.DataFrame:
+    """A table by `LINE`, stratum (empty where a line is no mean over strata) and item.
+
+    Args:
+        items: of one model, as `summarize` takes them.
+    """
+    strata: Any = ""
+    if STRATUM in items:
+        whole = items[STRATUM].notna().groupby([items[name] for name in LINE]).transform("all")
+        strata = items[STRATUM].where(whole, "")
+    return items.assign(**{STRATUM: strata}).set_index([*LINE, STRATUM, "item"]).sort_index()
+
+
 def missing_averages(items: pd.DataFrame, averages: Averages) -> list[dict[str, Any]]:
     """The averages that `summarize` leaves out, because items of a subset that they name are not there.
 

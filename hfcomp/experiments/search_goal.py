@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+import numpy as np
 import pandas as pd
 
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.experiments.sweep_results import LINE, MEAN, measures_of
+from hfcomp.evaluation.summary import by_line
+from hfcomp.experiments.sweep_results import MEAN, Measure, measures_of
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Score:
     """A number.
 
     Attributes:
-        value: mean of the lines' means, each with the same weight.
+        value: mean of the lines' means, each with the same weight; a line of strata is the mean of theirs.
         low: end of a 95 % interval that draws whole images; NaN with one image.
         high: the other end.
         benchmarks: whose lines they are, as tables call them.
@@ -56,12 +58,13 @@ def score(items: pd.DataFrame, measure: str) -> Score:
         items: outcomes, one row per item and metric.
         measure: as in `goal_lines`.
     """
-    by_line = dict(iter(items.groupby(LINE, sort=False)))
-    lines = goal_lines(items, measure)
-    parts = [by_line[line] for line in lines]
-    subsets = [(part["value"].to_numpy(float), part["image_id"].to_numpy()) for part in parts]
-    inside = all(((values >= 0) & (values <= 1)).all() for values, _ in subsets)
-    bootstrap = ImageBootstrap(pd.concat(parts)["image_id"])
-    low, high = bootstrap.macro_interval(subsets, bounds=(0.0, 1.0) if inside else None)
-    value = sum(float(values.mean()) for values, _ in subsets) / len(subsets)
-    return Score(value, float(low), float(high), tuple(dict.fromkeys(benchmark for benchmark, _, _ in lines)))
+    lines, table = goal_lines(items, measure), by_line(items)
+    mean = Measure(measure, lines)
+    values, images = mean.parts(table["value"].astype(float)), mean.parts(table["image_id"])
+    subsets = list(zip(values, images, strict=True))
+    inside = all(((part >= 0) & (part <= 1)).all() for part in values)
+    bounds = (0.0, 1.0) if inside else None
+    weights = mean.shares(table["value"])
+    low, high = ImageBootstrap(np.concatenate(images)).macro_interval(subsets, weights=weights, bounds=bounds)
+    benchmarks = tuple(dict.fromkeys(benchmark for benchmark, _, _ in lines))
+    return Score(mean.mean(table["value"]), float(low), float(high), benchmarks)

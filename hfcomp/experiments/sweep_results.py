@@ -15,11 +15,11 @@ from hfcomp.evaluation.multiplicity import false_discovery_rate, holm
 from hfcomp.evaluation.seeds import difference_over_seeds
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.summary import LINE, STRATUM, by_line
 from hfcomp.experiments.comparison import HEADLINE_METRIC
 from hfcomp.experiments.primary import Endpoint, find_primary, line_name, report_averages
 from hfcomp.experiments.stages import read_history
 
-LINE = ["benchmark", "subset", "metric"]
 MEAN = "mean"
 
 
@@ -75,18 +75,23 @@ class Measure:
     pooled: bool = False
 
     def parts(self, table: pd.Series) -> list[NDArray[Any]]:
-        """What is averaged: an array for each line, or one of all."""
-        found = [table.loc[line].to_numpy() for line in self.lines]
-        return [np.concatenate(found)] if self.pooled else found
+        """What is averaged of a column of `by_line`: an array for each line, or one of all; of strata one for each."""
+        return [part.to_numpy() for strata in self._strata(table) for part in strata]
 
-    @property
-    def shares(self) -> list[float] | None:
-        """The weights of `parts`."""
-        return None if self.pooled else self.weights
+    def shares(self, table: pd.Series) -> list[float]:
+        """The weights of `parts`; those of strata share their line's."""
+        strata = self._strata(table)
+        weights = [1.0] * len(strata) if self.pooled or not self.weights else self.weights
+        return [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
 
     def mean(self, values: pd.Series) -> float:
         """The number of one model."""
-        return float(np.average([part.mean() for part in self.parts(values)], weights=self.shares))
+        return float(np.average([part.mean() for part in self.parts(values)], weights=self.shares(values)))
+
+    def _strata(self, table: pd.Series) -> list[list[pd.Series]]:
+        lines = [table.loc[line] for line in self.lines]
+        lines = [pd.concat(lines)] if self.pooled else lines
+        return [[part for _, part in line.groupby(level=STRATUM)] for line in lines]
 
 
 def part_name(setting: str, seed: int, variant: str) -> str:
@@ -156,7 +161,7 @@ def summarize_sweep(
     primary = find_primary(items, plan.primary, report_averages(items, declared or {}))
     measures = measures_of(items, plan.benchmarks, primary)
     bootstrap = ImageBootstrap(items.loc[items["model"] == "base", "image_id"])
-    tables = {name: part.set_index([*LINE, "item"]).sort_index() for name, part in items.groupby("model", sort=False)}
+    tables = {name: by_line(part) for name, part in items.groupby("model", sort=False)}
     images = tables["base"]["image_id"]
     values = {name: table["value"].reindex(images.index) for name, table in tables.items()}
     settings: dict[str, Any] = {}
@@ -210,7 +215,8 @@ def _difference(
     seeds = [measure.parts(change) for change in changes]
     inside = all((np.abs(part) <= 1).all() for parts in seeds for part in parts)
     bounds = (0.0, 1.0) if inside else None
-    return difference_over_seeds(bootstrap, seeds, measure.parts(images), weights=measure.shares, bounds=bounds)
+    weights = measure.shares(images)
+    return difference_over_seeds(bootstrap, seeds, measure.parts(images), weights=weights, bounds=bounds)
 
 
 def _all_minus(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:

@@ -15,9 +15,11 @@ import yaml
 from scipy import stats
 
 from hfcomp.evaluation.statistics import sign_flip_test
+from hfcomp.evaluation.summary import summarize
 from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
 from hfcomp.experiments.primary import find_primary
+from hfcomp.experiments.search_goal import score
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.stages import Run
 from hfcomp.experiments.sweep import read_sweep, run_sweep
@@ -221,6 +223,37 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
     with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
         summarize_sweep(pd.concat(tables), replace(plan, primary="drawn: swap choise"), tmp_path)
+
+
+def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
+    """900 items of one class and 100 of another count alike, as in the lines of an evaluation."""
+    line, whole = ("general", "all", "mean per class"), ("general", "all", "accuracy")
+    classes = ["cat"] * 900 + ["dog"] * 100
+
+    def model(name: str, cats: int, dogs: int) -> pd.DataFrame:
+        right = [1.0] * cats + [0.0] * (900 - cats) + [1.0] * dogs + [0.0] * (100 - dogs)
+        items = outcomes(name, {line: right, whole: right}).assign(chance=0.5, tie=False)
+        return items.assign(stratum=np.where(items["metric"] == line[2], classes * 2, None))
+
+    tables = [model("base", 810, 40), model("s/1/a", 810, 40), model("s/1/b", 855, 50)]
+    plan = SweepPlan(["s"], [1], ["a", "b"], "a", logged=[], benchmarks=[])
+    found = summarize_sweep(pd.concat(tables), plan, tmp_path)
+    (expected,) = (
+        entry
+        for entry in summarize(pd.concat(tables), models=["s/1/a", "s/1/b"], references=["s/1/a"], subject=["s/1/b"])
+        if entry["metric"] == line[2]
+    )
+    name = "drawn: mean per class"
+    assert found["base"] == pytest.approx({name: 0.65, "drawn: accuracy": 0.85})
+    assert found["settings"]["s"]["b"]["measures"][name]["value"] == pytest.approx(0.725)
+    minus = found["settings"]["s"]["b"]["measures"][name]["minus"]
+    wanted = expected["differences"]["s/1/b"]["s/1/a"]
+    assert [minus[key] for key in ("value", "low", "high")] == pytest.approx(
+        [wanted[key] for key in ("value", "low", "high")]
+    )
+    judged, share = score(tables[2], name), expected["models"]["s/1/b"]
+    assert (judged.value, judged.low, judged.high) == pytest.approx((0.725, share["low"], share["high"]))
+    assert score(tables[2], "drawn: *").value == pytest.approx((0.725 + 0.905) / 2)
 
 
 def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
