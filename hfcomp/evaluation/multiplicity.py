@@ -42,6 +42,18 @@ def false_discovery_rate(p: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
+def adjust(primary: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> None:
+    """Corrects the p-values of a report's differences, in place.
+
+    Args:
+        primary: those that the report is made for: each gets `p_holm`, Holm's correction for their number.
+        others: all others: each gets `q` of Benjamini and Hochberg.
+    """
+    for key, method, chosen in (("p_holm", holm, primary), ("q", false_discovery_rate, others)):
+        for difference, found in zip(chosen, method([one["p"] for one in chosen]), strict=True):
+            difference[key] = float(found)
+
+
 def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] = ()) -> None:
     """Corrects the p-values of a report for their number, in place.
 
@@ -61,9 +73,7 @@ def correct(lines: Sequence[dict[str, Any]], primary: Sequence[tuple[str, str]] 
                     first.append(difference)
                 else:
                     others.setdefault((index, frozenset((name, reference))), []).append(difference)
-    for difference, adjusted in zip(first, holm(np.array([one["p"] for one in first])), strict=True):
-        difference["p_holm"] = float(adjusted)
-    found = false_discovery_rate(np.array([pair[0]["p"] for pair in others.values()]))
-    for pair, adjusted in zip(others.values(), found, strict=True):
+    adjust(first, [pair[0] for pair in others.values()])
+    for pair in others.values():
         for difference in pair:
-            difference["q"] = float(adjusted)
+            difference["q"] = pair[0]["q"]

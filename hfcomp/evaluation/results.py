@@ -28,6 +28,9 @@ that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the 
 Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
 `p_holm` in place of `q`.
 
+Of version 4 are the mid-p of few images, bounds that agree with p, the formula of `smallest`, averages in runs of
+recipes, and `primary`. `hfcomp compare` reads earlier versions too: it computes all numbers anew from the items.
+
 A number that does not exist (no interval with one image, no chance level) is `null`.
 """
 
@@ -64,7 +67,7 @@ __all__ = [
     "write_text",
 ]
 
-RESULTS_SCHEMA_VERSION = 3
+RESULTS_SCHEMA_VERSION = 4
 NUMBERS = ("chance", "value")
 PACKAGES = ("torch", "transformers", "datasets", "accelerate", "numpy")
 

@@ -268,14 +268,20 @@ def _stratified(labels: dict[str, Any], subsets: Sequence[_Scores], weights: Seq
     return _Mean(labels, [part for parts in strata for part in parts], shared)
 
 
-def _averaged(
-    of_subset: Mapping[str, _Scores], groups: Sequence[Sequence[str]], pooled: bool
-) -> tuple[list[_Scores], list[float]]:
-    """The subsets of an average and what each counts: one over the groups, times one over the subsets of its group."""
+def subset_weights(groups: Sequence[Sequence[str]]) -> dict[str, float]:
+    """What each subset of an average counts: one over the groups, times one over the subsets of its group."""
     weights: dict[str, float] = {}
     for group in groups:
         for subset in group:
             weights[subset] = weights.get(subset, 0.0) + 1 / (len(groups) * len(group))
+    return weights
+
+
+def _averaged(
+    of_subset: Mapping[str, _Scores], groups: Sequence[Sequence[str]], pooled: bool
+) -> tuple[list[_Scores], list[float]]:
+    """The subsets of an average and what each counts."""
+    weights = subset_weights(groups)
     parts = [of_subset[subset] for subset in weights]
     if not pooled:
         return parts, list(weights.values())

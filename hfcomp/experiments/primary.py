@@ -11,7 +11,7 @@ import pandas as pd
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.multiplicity import correct
 from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.summary import LINE, mean_of_lines, summarize
+from hfcomp.evaluation.summary import LINE, mean_of_lines, subset_weights, summarize
 from hfcomp.experiments.comparison import BASE, HEADLINE_METRIC, SAME_BATCH, named_with_unit, unit_of
 from hfcomp.experiments.comparison import Line as Result
 
@@ -82,11 +82,7 @@ def endpoints(items: pd.DataFrame, averages: Averages) -> dict[str, Endpoint]:
 
 def _endpoint(benchmark: str, metric: str, average: Average, subsets: Sequence[str]) -> Endpoint:
     groups = average.groups or tuple((subset,) for subset in subsets)
-    weights: dict[Line, float] = {}
-    for group in groups:
-        for subset in group:
-            key = benchmark, subset, metric
-            weights[key] = weights.get(key, 0.0) + 1 / (len(groups) * len(group))
+    weights = {(benchmark, subset, metric): weight for subset, weight in subset_weights(groups).items()}
     label = benchmark, average.name, metric
     return Endpoint(line_name(label), list(weights), list(weights.values()), average.pooled, label)
 

@@ -1,4 +1,9 @@
-"""From the numbers of a sweep to `sweep.json`, `report.md` and the tables in the terminal."""
+"""From the numbers of a sweep to `sweep.json`, `report.md` and the tables in the terminal.
+
+`sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `write_sweep` is given, and as
+`results` what `summarize_sweep` returns. Of version 2 are `primary` in place of the measure `mean`, and
+`minus` with intervals and p that hold for other seeds too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.experiments.tables import SHORT_METRICS, Sheet, terminal_table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TERMINAL_WIDTH = 80
 LEGEND = (
     "Shares in percent, means over seeds, with the lowest and the highest seed. Differences in points, paired by item "

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.multiplicity import false_discovery_rate, holm
+from hfcomp.evaluation.multiplicity import adjust
 from hfcomp.evaluation.seeds import difference_over_seeds
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
@@ -229,12 +229,8 @@ def _all_minus(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]
 
 def _correct(differences: list[tuple[str, dict[str, float]]], primary: str | None) -> None:
     """Holm's correction over the primary endpoint, q over the others."""
-    for key, method, chosen in (
-        ("p_holm", holm, [change for name, change in differences if name == primary]),
-        ("q", false_discovery_rate, [change for name, change in differences if name != primary]),
-    ):
-        for change, adjusted in zip(chosen, method([one["p"] for one in chosen]), strict=True):
-            change[key] = float(adjusted)
+    chosen = [change for name, change in differences if name == primary]
+    adjust(chosen, [change for name, change in differences if name != primary])
 
 
 def _logged(folder: Path, plan: SweepPlan, setting: str, variant: str, metric: str) -> float:

@@ -19,7 +19,7 @@ from hfcomp.experiments.tradeoff_figure import draw_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, Finding, findings
 from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, Point, TradeoffPlan, final_differences, runs_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
 FIGURE = "figure.png"
 LEGEND = (
     "Shares in percent; intervals of 95 % draw whole images; differences in points, paired by item, with p from a "
@@ -57,14 +57,14 @@ def write_tradeoff(
     found = findings(results, plan)
     contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages]}
     contents |= {"concepts": {concept: _as_json(one) for concept, one in results.items()}}
-    contents["differences"] = final_differences(results)
+    contents["differences"] = differences = final_differences(results)
     contents["findings"] = [asdict(finding) for finding in found]
     files.write_results(folder / "tradeoff.json", {"tradeoff_schema_version": SCHEMA_VERSION, **contents})
     parts = [f"# {escaped(facts['method'])}: accuracy against retrieval", "", facts["caveat"], "", LEGEND, ""]
     if draw_tradeoff(folder / FIGURE, plan, results):
         parts += [f"![accuracy against retrieval, one panel a concept]({FIGURE})", ""]
     parts += ["## What the paper found, and what is found here", "", *map(escaped, _verdicts(found))]
-    for sheet in (*_markdown_sheets(plan, results), *_ties(results), _costs(stages)):
+    for sheet in (*_markdown_sheets(plan, results, differences), *_ties(results), _costs(stages)):
         parts += [f"## {escaped(sheet.title)}", "", *markdown_table(sheet), ""]
     if facts["notes"]:
         parts += ["## Data", "", *(f"- {escaped(note)}" for note in facts["notes"]), ""]
@@ -113,8 +113,9 @@ def _change(finding: Finding) -> dict[str, float]:
     return {"value": finding.value, "low": finding.low, "high": finding.high}
 
 
-def _markdown_sheets(plan: TradeoffPlan, results: dict[str, ConceptResults]) -> Iterator[Sheet]:
-    differences = final_differences(results)
+def _markdown_sheets(
+    plan: TradeoffPlan, results: dict[str, ConceptResults], differences: list[dict[str, Any]]
+) -> Iterator[Sheet]:
     for line, title in _titles(plan).items():
         sheet = _shares(line, title, results, with_bounds=True)
         if sheet.rows:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.multiplicity import false_discovery_rate, holm
+from hfcomp.evaluation.multiplicity import adjust
 from hfcomp.evaluation.statistics import ImageBootstrap
 
 BASE, PLAIN = "base", "plain"
@@ -221,7 +221,5 @@ def final_differences(results: dict[str, ConceptResults]) -> list[dict[str, Any]
                     found.append({"concept": concept, "line": name, "run": run, "reference": reference, **change})
     primary = [one for one in found if one["line"] == ACCURACY and one["reference"] == PLAIN]
     others = [one for one in found if not any(one is other for other in primary)]
-    for key, method, chosen in (("p_holm", holm, primary), ("q", false_discovery_rate, others)):
-        for one, adjusted in zip(chosen, method([one["p"] for one in chosen]), strict=True):
-            one[key] = float(adjusted)
+    adjust(primary, others)
     return found

@@ -129,7 +129,7 @@ def test_results_are_json_that_any_reader_parses(tmp_path):
     line = {"low": math.nan, "value": np.float64(0.5), "ties": np.int64(2), "high": np.inf, "share": (True, None)}
     write_results(path, {"notes": ["é"], "models": {"base": {"path": tmp_path}}, "results": [line]})
     read = json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail)
-    assert list(read)[:2] == ["schema_version", "versions"] and read["schema_version"] == RESULTS_SCHEMA_VERSION
+    assert list(read)[:2] == ["schema_version", "versions"] and read["schema_version"] == RESULTS_SCHEMA_VERSION == 4
     assert read["results"] == [{"low": None, "value": 0.5, "ties": 2, "high": None, "share": [True, None]}]
     assert read["models"]["base"]["path"] == str(tmp_path) and read["notes"] == ["é"]
     assert read["versions"] == versions() and {"hfcomp", "torch", "numpy", "device", "threads"} <= set(versions())
