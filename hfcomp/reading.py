@@ -25,7 +25,11 @@ MAX_YAML_DEPTH = 50
 """Lists and mappings inside one another."""
 _Hook = Callable[[list[tuple[str, Any]]], Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+# A half without its other half beside it, or behind a backslash that may itself be escaped.
+_HALF_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+    r"|\\\\u[dD][89a-fA-F]"
+)
 
 
 def read_yaml(path: str | PathLike[str]) -> Any:
@@ -90,15 +94,16 @@ def _check_events(events: Iterable[yaml.Event]) -> None:
 class _Loader(yaml.SafeLoader):
     """Refuses a key that is there twice, of which YAML would keep the last."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        # as it is written: construction puts merged keys beside a mapping's own, also into one that is merged later
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
         keys = Counter((key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         for (tag, key), times in keys.items():
             if times > 1 and tag != "tag:yaml.org,2002:merge":
-                raise yaml.constructor.ConstructorError(
+                raise yaml.composer.ComposerError(
                     None, None, f"{key!r} is there twice; write it once", node.start_mark
                 )
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
-        return mapping
+        return node
 
 
 def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) -> Any:
@@ -113,7 +118,7 @@ def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) 
         content = content.decode("utf-8-sig")
     try:
         found = json.loads(content, object_pairs_hook=object_pairs_hook)
-        if _SURROGATE_ESCAPE.search(content):
+        if _HALF_ESCAPE.search(content):  # rare; what follows takes as long as reading, and memory
             json.dumps(found, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("lists or objects are nested too deeply to be read") from None

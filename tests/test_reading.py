@@ -51,6 +51,15 @@ def test_aliases_and_merges_of_ordinary_size_are_read(tmp_path):
     assert read_yaml(path)["other"] == {"a": 2, "b": [1, 2]}
 
 
+def test_a_key_that_a_merge_overrides_is_not_there_twice(tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nouter:\n  b: &b {<<: *a, x: 3}\nc: {<<: *b, z: 1}\n")
+    assert read_yaml(path)["c"] == {"x": 3, "y": 2, "z": 1}
+    path.write_text("a: &a {x: 1}\nb: {<<: *a, z: 1, z: 2}\n")
+    with pytest.raises(ValueError, match="'z' is there twice"):
+        read_yaml(path)
+
+
 JSON = {
     "deep lists": ("[" * DEEP, "nested too deeply"),
     "half a character": ('{"key": "1", "caption": "a \\ud800 dog"}', r"lone surrogate '\\ud800'"),
@@ -85,6 +94,21 @@ def test_values_nested_as_deeply_as_json_reads_are_refused_too(tmp_path):
 
 def test_whole_characters_written_as_two_halves_are_read():
     assert parse_json(json.dumps("🐕")) == "🐕"
+
+
+def test_a_file_with_whole_characters_is_not_written_out_to_check_it(monkeypatch):
+    content = json.dumps(["🐕", "é", "a dog 🐕🐕"])
+    monkeypatch.setattr(json, "dumps", lambda *_, **__: pytest.fail("written out again"))
+    assert parse_json(content) == ["🐕", "é", "a dog 🐕🐕"]
+
+
+@pytest.mark.parametrize(
+    "text", [r"\ud83d", r"\ude00", r"\ud83d\ud83d\ude00", r"\ude00\ud83d", r"\\ud83d\ude00", r"\uD83Dx\uDE00"]
+)
+def test_every_half_of_a_character_is_found(text):
+    with pytest.raises(ValueError, match="lone surrogate"):
+        parse_json(f'["{text}"]')
+    assert parse_json(r'["\\ud83d \ud83d\ude00"]') == ["\\ud83d \U0001f600"]
 
 
 def test_a_field_that_is_too_long_names_file_and_line(tmp_path):

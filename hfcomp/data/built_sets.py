@@ -19,7 +19,8 @@ DATA = "data"
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
 BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
-MAKE_SHARD = "Remove it and give the `hfcomp build` command of its README.md again, which makes this file anew."
+MAKE_ANEW = "the `hfcomp build` command of its README.md again, which makes this file anew, or fetch the set again."
+MAKE_SHARD = f"Remove it and give {MAKE_ANEW}"
 # Hashing takes about a second a gigabyte; less needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4
@@ -103,7 +104,7 @@ def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
     known = {folder / one["file"] for one in manifest["shards"]}
     for path in sorted(known):
         if not path.is_file():
-            raise ValueError(f"{path} is missing. Give the `hfcomp build` command again, which makes this file anew.")
+            raise ValueError(f"{path} is missing. Give {MAKE_ANEW}")
     for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
         raise ValueError(f"{path} is not of this build: {MANIFEST} does not list it. Remove it.")
 

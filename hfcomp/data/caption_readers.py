@@ -64,7 +64,7 @@ def _json_lines_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
             except json.JSONDecodeError as error:
                 raise ValueError(
                     f"{path.name}, line {number}: {shortened(line)} is no JSON ({error.msg}, column {error.colno}). "
-                    "Mend or remove the line."
+                    "Fix or remove the line."
                 ) from error
             except ValueError as error:
                 raise ValueError(f"{path.name}, line {number}: {error}. Correct or remove the line.") from error
@@ -84,7 +84,7 @@ def _json_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
         content = parse_json(text, object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"{path.name}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). Mend it, or call a file "
+            f"{path.name}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). Fix it, or call a file "
             "with an object in each line .jsonl."
         ) from error
     except ValueError as error:

@@ -251,6 +251,12 @@ def _list_of(row: dict[str, Any], column: str, name: int, kind: str) -> list[Any
                 f"column '{column}', row {name}, entry {index}: found {value!r}, expected one of a list of {kind}. "
                 f"Correct it with dataset.map, or use null for an unknown value."
             )
+        if kind == "texts" and value is not None and lone_surrogate(value) >= 0:
+            raise ValueError(
+                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It has half a "
+                "character, which no tokenizer takes: correct it with dataset.map, or remove the row with "
+                "dataset.filter."
+            )
     return list(values)
 
 

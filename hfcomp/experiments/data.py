@@ -96,17 +96,27 @@ def _filtered(dataset: Dataset, condition: str | None, tell: Tell) -> Dataset:
 def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
     """Slipform, section 2.2: the longest caption where there are several (most tokens, see `longest_text`).
 
+    Captions with a `caption_problem` are passed over in rows that have others.
+
     Args:
         dataset: with or without a column `caption`.
-        tell: receives a line where rows hold lists.
+        tell: receives a line where rows hold lists, and one where captions are passed over.
 
     Raises:
         ValueError: for a row with a list of captions that holds no text.
     """
     if "caption" not in dataset.column_names or not isinstance(dataset.features["caption"], List | LargeList):
         return dataset
-    chosen = [longest_text(_texts(captions, row)) for row, captions in enumerate(dataset["caption"])]
+    chosen, problems = [], []
+    for row, captions in enumerate(dataset["caption"]):
+        texts = _texts(captions, row)
+        found = [caption_problem(text) for text in texts]
+        if usable := [text for text, problem in zip(texts, found, strict=True) if problem is None]:
+            problems += [f"row {row}: {problem}" for problem in found if problem]
+        chosen.append(longest_text(usable or texts))
     tell("several captions per image: the longest is used")
+    if problems:
+        tell(f"{len(problems):,} captions are passed over; the first is in {problems[0]}")
     return dataset.remove_columns("caption").add_column("caption", chosen)
 
 

@@ -40,7 +40,10 @@ PATH_FIELDS = (
     "captions_file",
 )
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
-_SECRET = re.compile("TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+# TOKEN and KEY as whole words (CLIP_TOKENIZER and KEYWORDS hold no secret), in a name with "_" before capitals.
+_SECRET = re.compile(
+    "SECRET|PASSWORD|PASSWD|CREDENTIAL|(?<![A-Z])(API|ACCESS|AUTH|PRIVATE)?(TOKEN|KEY)S?(?![A-Z])", re.IGNORECASE
+)
 
 
 @dataclass
@@ -292,12 +295,13 @@ def expanded(value: str, name: str) -> str:
         name: of the field.
 
     Raises:
-        ValueError: for a variable that is not set, or whose name holds TOKEN, KEY, SECRET, PASSWORD or CREDENTIAL.
+        ValueError: for a variable that is not set, or whose name holds SECRET, PASSWORD, PASSWD or
+            CREDENTIAL, or the word TOKEN or KEY.
     """
 
     def of(found: re.Match[str]) -> str:
         variable = found[1] or found[2]
-        if _SECRET.search(variable):
+        if _SECRET.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", variable)):
             raise ValueError(
                 f"{name}={value!r}: the environment variable {variable} may hold a secret by its name, and paths are "
                 f"written into reports. Rename it, or pass --{name.lstrip('-')} with the path itself."

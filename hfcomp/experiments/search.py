@@ -231,7 +231,7 @@ def _check_failures(report: SearchReport) -> None:
     if report.best is None and len(failed) >= MOST_FAILURES:
         raise ValueError(
             f"the first {len(failed)} trials failed, the last with {_told(failed[-1].values)}: {failed[-1].failure} "
-            "Mend the recipe or the ranges."
+            "Fix the recipe or the ranges."
         )
 
 

@@ -113,7 +113,7 @@ def measures_of(items: pd.DataFrame, benchmarks: list[str], primary: Endpoint | 
     for name in benchmarks:
         if name not in set(items["benchmark"]):
             known = ", ".join(items["benchmark"].unique())
-            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {known}. Mend the sweep's file.")
+            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {known}. Fix the sweep's file.")
     lines = items[[*LINE, "aspect"]].drop_duplicates()
     lines = lines[lines["benchmark"].isin(benchmarks)] if benchmarks else lines
     composed, general = (lines[lines["aspect"] == aspect] for aspect in ("composition", "general"))

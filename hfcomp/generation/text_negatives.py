@@ -31,6 +31,7 @@ NO_NEGATIVE = "no negative"
 MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
 # What a language model proposed for masks and was refused; asked again, it proposes the same again.
 FILLS = "fills refused: "
+PASSED_OVER = f"{CAPTION_COUNT}passed over, "
 WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than asked"
 # Said of negatives that are kept.
 FLAGGED = "flagged: "
@@ -44,24 +45,31 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
     """The stage that brings the column `caption` to one text per row; rows without any, or too long, are set aside.
 
     Args:
-        which: of a list of captions, `longest` (most tokens, see `longest_text`: Slipform, section 2.2) or `all`,
-            a row for each. A column of plain texts is taken as it is.
+        which: of a list of captions, `longest` (most tokens, see `longest_text`: Slipform, section 2.2; those with a
+            `caption_problem` are passed over where there are others, and counted) or `all`, a row for each.
+            A column of plain texts is taken as it is.
     """
     if which not in CAPTIONS:
         raise ValueError(f"captions is {which!r}; expected one of {', '.join(CAPTIONS)}.")
 
     def captions(batch: Batch) -> Batch:
-        places, texts, reasons = [], [], []
+        places, texts, reasons, counts = [], [], [], []
         for place, value in enumerate(batch["caption"]):
             found = [one for one in ([value] if isinstance(value, str) else value or []) if one and one.strip()]
+            passed_over: Counter[str] = Counter()
             if which == "longest" and found:
+                problems = [caption_problem(one) for one in found]
+                if None in problems:  # one bad caption takes none of the others along
+                    passed_over.update(problem.partition(":")[0] for problem in problems if problem)
+                    found = [one for one, problem in zip(found, problems, strict=True) if problem is None]
                 found = [longest_text(found)]
             for text in found or [""]:
+                counts.append({f"{PASSED_OVER}{problem}": number for problem, number in passed_over.items()})
                 places.append(place)
                 texts.append(text)
                 reasons.append(caption_problem(text) if text else NO_CAPTION)
         columns = {name: [values[place] for place in places] for name, values in batch.items()}
-        return columns | {"caption": texts, SET_ASIDE: reasons}
+        return columns | {"caption": texts, SET_ASIDE: reasons, COUNTS: counts}
 
     return captions
 

@@ -137,7 +137,7 @@ def _directions(embeddings: ArrayLike) -> Floats:
         what = "all 0" if largest[wrong[0], 0] == 0 else "NaN or infinite"
         raise ValueError(
             f"embeddings, row {wrong[0]}: {what}, so that it is near nothing ({len(wrong)} such rows). Leave them "
-            "out, or mend what they were made of."
+            "out, or fix what they were made of."
         )
     vectors = vectors / largest
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -351,7 +351,7 @@ class CompositionalTrainer(Trainer):
             path.write_text(json.dumps({"step": step, "loss": str(loss), "rows": rows}))
         raise FloatingPointError(
             f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it. "
-            "Mend or remove these rows and resume from the last checkpoint; for another learning rate or precision "
+            "Fix or remove these rows and resume from the last checkpoint; for another learning rate or precision "
             "start a new run with that checkpoint's folder as the model."
         )
 

@@ -76,7 +76,7 @@ def test_of_several_captions_the_first_is_used_and_blank_ones_are_counted(tmp_pa
         ("a.csv", b'key,caption\n7,a\n8,"a" dog\n', "a.csv, line 3: .*written twice"),
         ("a.csv", b"key,caption\n7,caf\xe9\n", "a.csv, line 2: .*caf.* is no UTF-8"),
         ("a.csv", b"", "a.csv has no column 'key'; it has: none"),
-        ("a.jsonl", b'{"key": "7", "caption": "a"}\n\n{"key', "a.jsonl, line 3: .*is no JSON .*Mend or remove"),
+        ("a.jsonl", b'{"key": "7", "caption": "a"}\n\n{"key', "a.jsonl, line 3: .*is no JSON .*Fix or remove"),
         ("a.jsonl", b"[7]", r"a.jsonl, line 1: found \[7\]; expected an object"),
         ("a.jsonl", b'{"key": "7", "captions": "a"}', "line 1: no column 'caption'; it has: key, captions"),
         ("a.jsonl", b'{"key": 7.0, "caption": "a"}', "line 1: the key is 7.0; expected a text or a whole number"),

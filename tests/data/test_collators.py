@@ -290,6 +290,14 @@ def test_images_one_pixel_wide_are_counted_for_their_row(clip):
 # Bad rows
 
 
+@pytest.mark.parametrize("column", ["negative_captions", "concepts"])
+def test_half_a_character_is_refused_in_every_text(clip, column):
+    settings = {"num_negatives": 1} if column == "negative_captions" else {"max_concepts": 1}
+    message = rf"column '{column}', row 17, entry 0: found 'a \\ud800 dog', expected a text\. .*dataset\.filter"
+    with pytest.raises(ValueError, match=message):
+        collator_for(clip, **settings)([row(17, **{column: ["a \ud800 dog"]})])
+
+
 @pytest.mark.parametrize("caption", ["", "  \n", None, 7, "a dog \ud800"])
 def test_a_caption_that_is_no_text_is_refused(clip, caption):
     message = rf"column 'caption', row 17: found {re.escape(repr(caption))}, expected a text\. .*dataset\.filter"

@@ -92,6 +92,15 @@ def test_empty_captions_beside_others_are_passed_over():
     assert longest_caption(dataset, tell=lambda note: None)["caption"][:] == ["One.", "Two words."]
 
 
+def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
+    dataset = datasets.Dataset.from_dict(
+        {"image_id": ["a", "b"], "caption": [["a dog runs", "x " * 3000], ["One.", "Two words."]]}
+    )
+    told: list[str] = []
+    assert longest_caption(dataset, tell=told.append)["caption"][:] == ["a dog runs", "Two words."]
+    assert told[-1].startswith("1 captions are passed over; the first is in row 0: caption too long: 3,000 words")
+
+
 def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path):
     """The old image shows the old negative, and its rating is of the old keyword."""
     old = tiny.pairs(4).add_column("mask", [None] * 4)

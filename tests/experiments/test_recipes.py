@@ -184,7 +184,19 @@ def test_a_wrong_argument_is_refused_with_the_way_out(recipe, arguments, message
     assert message in str(caught.value)
 
 
-SECRETS = ("HF_TOKEN", "my_api_key", "AWS_SECRET_ACCESS", "DbPassword", "GOOGLE_CREDENTIALS")
+SECRETS = (
+    "HF_TOKEN",
+    "HF_TOKEN_2",
+    "TOKENS",
+    "my_api_key",
+    "OPENAI_API_KEY",
+    "WANDB_APIKEY",
+    "apiKey",
+    "AWS_SECRET_ACCESS_KEY",
+    "DbPassword",
+    "PGPASSWORD",
+    "GOOGLE_CREDENTIALS",
+)
 
 
 @pytest.mark.parametrize("field", PATH_FIELDS)
@@ -203,6 +215,12 @@ def test_secrets_are_known_by_the_names_of_their_variables(monkeypatch, name, op
     monkeypatch.setenv(name, "do-not-show")
     with pytest.raises(ValueError, match=f"^{option}=.*{name} may hold a secret"):
         data_folders([f"val2017=${name}"], option=option)
+
+
+@pytest.mark.parametrize("name", ["CLIP_TOKENIZER", "KEYWORDS", "MONKEYS"])
+def test_names_that_only_look_like_a_secrets_are_variables(monkeypatch, tmp_path, name):
+    monkeypatch.setenv(name, str(tmp_path))
+    assert data_folders([f"val2017=${name}"], option="--data").own == {"val2017": tmp_path}
 
 
 def test_variables_stand_for_themselves_outside_of_paths(recipe, monkeypatch):

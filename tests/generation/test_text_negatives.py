@@ -181,6 +181,14 @@ def test_the_longest_caption_or_all():
     assert every["caption"] == ["one two", "a b c", "d e f", "x", "", ""] and every[ROW] == [5, 5, 5, 6, 7, 8]
 
 
+def test_one_caption_that_is_too_long_leaves_the_others():
+    batch = {"caption": [["a dog runs", "x " * 3000], ["x " * 3000]], ROW: [0, 1]}
+    found = make_captions(which="longest")(batch)
+    assert found["caption"][0] == "a dog runs" and found[SET_ASIDE][0] is None
+    assert found[SET_ASIDE][1].startswith("caption too long: ")
+    assert found[COUNTS] == [{"captions: passed over, caption too long": 1}, {}]
+
+
 def test_plain_captions_stay_as_they_are():
     found = make_captions(which="longest")({"caption": [" a dog\n", "", "  ", None], ROW: [0, 1, 2, 3]})
     assert found["caption"][0] == " a dog\n" and found[SET_ASIDE] == [None, *["no caption"] * 3]
