@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named
+from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named, shown
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 """The formats that are read, whatever a file's name says; AVIF where this Pillow has it. JPEG covers the MPO files of
@@ -104,10 +104,10 @@ def decode_image(
     if value is None:
         raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or fill it in.")
     if isinstance(value, (str, os.PathLike)):
-        with _open_file(value, where, urls or current_access()) as stream:
-            return _decode(stream, f"{where} (file {os.fspath(value)!r})", max_pixels)
+        with _open_file(value, where, current_access(urls)) as stream:
+            return _decode(stream, f"{where} (file {shown(os.fspath(value))!r})", max_pixels)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _decode(BytesIO(value), f"{where} (file {path!r})" if path else where, max_pixels)
+        return _decode(BytesIO(value), f"{where} (file {shown(path)!r})" if path else where, max_pixels)
     if isinstance(value, Image.Image):
         _check_size(value.size, where, max_pixels)
         _load(value, where)

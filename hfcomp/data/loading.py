@@ -22,6 +22,7 @@ from datasets import (
 
 from hfcomp.data.archives import check_tail
 from hfcomp.data.built_sets import checked_shards
+from hfcomp.data.urls import add_repositories
 
 
 def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -66,6 +67,8 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
 
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
     """One split of a folder or a set of the Hub; `datasets` may prepare the configuration's others beside it."""
+    if not Path(name).exists():
+        add_repositories([name])
     try:
         return load_dataset(name, config, split=split, **kwargs)
     except ValueError as error:

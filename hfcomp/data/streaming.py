@@ -12,6 +12,7 @@ from torch.utils.data import get_worker_info
 
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.loading import undecoded
+from hfcomp.data.urls import add_repositories
 
 
 def check_names(dataset: Any) -> None:
@@ -68,6 +69,8 @@ class StreamedRows(torch.utils.data.IterableDataset):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Rows, each with a number under `row`, counted as they are read."""
+        # here and not when loaded: rows are decoded in the process that reads them, which may be a worker
+        add_repositories(self.dataset._token_per_repo_id)
         worker = get_worker_info()
         numbers = count(worker.id, worker.num_workers) if worker else count()
         for epoch in count():

@@ -6,12 +6,15 @@ any address, also those that only this machine can reach, and would hang on one 
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
+from urllib.parse import unquote
 
 from hfcomp import __version__
 
@@ -34,6 +37,8 @@ class UrlAccess:
     Attributes:
         timeout: seconds for one file, as a whole.
         max_bytes: of one file.
+        repositories: data sets of the Hub that are loaded. Their own files are read with the user's token.
+        others: whether anything else is fetched, without the token.
 
     Raises:
         ValueError: for a limit that is not above 0.
@@ -41,6 +46,8 @@ class UrlAccess:
 
     timeout: float = DEFAULT_TIMEOUT
     max_bytes: int = MAX_BYTES
+    repositories: frozenset[str] = frozenset()
+    others: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout < float("inf") or self.max_bytes < 1:
@@ -54,8 +61,22 @@ class UrlAccess:
         """The access that settings `allow_urls` and `url_timeout` ask for; None for none."""
         return cls(url_timeout) if allow_urls else None
 
+    def is_own(self, url: str) -> bool:
+        """Whether a URL names a file of `repositories`, or a member of an archive there."""
+        path = url.rpartition("::")[2].removeprefix("hf://datasets/")
+        if path == url.rpartition("::")[2] or ".." in re.split("[/@]", unquote(path)):
+            return False  # a client may follow the dots into another repository
+        # without an owner in its name, "name/..." could be a repository of an owner who is called so
+        ends = {name: ("/", "@") if "/" in name else ("@",) for name in self.repositories}
+        return any(path.startswith(name + end) for name in ends for end in ends[name])
+
+    def allows(self, url: str) -> bool:
+        """Whether a URL may be fetched."""
+        return self.others or self.is_own(url)
+
 
 _current: UrlAccess | None = None
+_repositories: frozenset[str] = frozenset()
 
 
 def set_url_access(access: UrlAccess | None) -> None:
@@ -67,14 +88,43 @@ def set_url_access(access: UrlAccess | None) -> None:
     _current = access
 
 
-def current_access() -> UrlAccess | None:
-    """The access of `set_url_access`; None, which refuses URLs, unless it was called."""
-    return _current
+def add_repositories(names: Iterable[str]) -> None:
+    """Data sets of the Hub that this process loads: what their files name of their own is read without being asked.
+
+    An image folder that is streamed is nothing but such names: `hf://datasets/x/y@revision/a.png`.
+    """
+    global _repositories
+    _repositories |= frozenset(names)
+
+
+def current_access(access: UrlAccess | None = None) -> UrlAccess | None:
+    """What may be fetched: by `access` or else `set_url_access`, and of the data sets that are loaded.
+
+    Returns:
+        None, which refuses URLs, if nothing may.
+    """
+    access = access or _current
+    if not _repositories:
+        return access
+    return replace(access or UrlAccess(others=False), repositories=_repositories)
 
 
 def is_url(name: str) -> bool:
     """Whether a name is read from another machine, or by any means but this machine's files and their archives."""
     return any("://" in link and link.partition("://")[0] not in LOCAL_SCHEMES for link in name.split("::"))
+
+
+def shown(name: str) -> str:
+    """A name without what may be secret in a URL: user and password, query (as of signed URLs) and fragment."""
+    return "::".join(map(_shown, name.split("::")))
+
+
+def _shown(link: str) -> str:
+    scheme, colon, rest = link.partition("://")
+    if not colon or scheme in (*LOCAL_SCHEMES, "hf"):  # a file's name may hold these signs
+        return link
+    host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
@@ -83,7 +133,7 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
     Args:
         name: path, `zip://member::archive`, or URL.
         where: named first in every error.
-        access: to URLs; None refuses them.
+        access: to URLs; None refuses them. See `current_access`.
 
     Raises:
         ValueError: for a URL that is not allowed, has another scheme, or is too large, or a name with a NUL.
@@ -103,14 +153,19 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
 
 
 def _fetched(url: str, where: str, access: UrlAccess | None) -> bytes:
-    scheme = url.partition("://")[0].lower()
-    if access is None:
+    *members, last = url.split("::")
+    scheme, name = last.partition("://")[0].lower(), shown(url)
+    if access is None or not access.allows(url):
         raise ValueError(
-            f"{where} names the URL {url!r}. URLs inside data are not fetched unless asked: put the images into the "
+            f"{where} names the URL {name!r}. URLs inside data are not fetched unless asked: put the images into the "
             "set or, if you trust it, pass allow_urls (--allow_urls)."
         )
-    if scheme not in SCHEMES or "::" in url:
-        raise ValueError(f"{where} names the URL {url!r}; only {', '.join(SCHEMES)} are fetched. {_FIX}.")
+    of_archive = len(members) == 1 and scheme == "hf" and members[0].partition("://")[0] in LOCAL_SCHEMES
+    if scheme not in SCHEMES or (members and not of_archive):
+        raise ValueError(
+            f"{where} names the URL {name!r}; only {', '.join(SCHEMES)} are fetched, and members of zip and tar "
+            f"archives on the Hub. {_FIX}."
+        )
     found: dict[str, Any] = {}
 
     def fetch() -> None:
@@ -124,12 +179,15 @@ def _fetched(url: str, where: str, access: UrlAccess | None) -> bytes:
     thread.start()
     thread.join(access.timeout)
     if not found:
-        raise TimeoutError(f"{where}: {url!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
+        raise TimeoutError(f"{where}: {name!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
     if "error" in found:
-        raise OSError(f"{where}: {url!r} could not be fetched: {found['error']}. {_FIX}.") from found["error"]
+        error = found["error"]
+        # messages about a URL that is no valid one repeat it
+        reason = error if isinstance(error, OSError) or name == url else type(error).__name__
+        raise OSError(f"{where}: {name!r} could not be fetched: {reason}. {_FIX}.") from error
     content: bytes = found["content"]
     if len(content) > access.max_bytes:
-        raise ValueError(f"{where}: {url!r} has more than {access.max_bytes:,} bytes, the most fetched. {_FIX}.")
+        raise ValueError(f"{where}: {name!r} has more than {access.max_bytes:,} bytes, the most fetched. {_FIX}.")
     return content
 
 
@@ -159,7 +217,8 @@ def _from_web(url: str, access: UrlAccess) -> bytes:
 
 
 def _from_hub(url: str, access: UrlAccess) -> bytes:
+    """With the user's token from the repositories that are loaded only: others could name a private one of the user."""
     import fsspec
 
-    with fsspec.open(url, "rb") as file:
+    with fsspec.open(url, "rb", hf={} if access.is_own(url) else {"token": False}) as file:
         return bytes(file.read(access.max_bytes + 1))

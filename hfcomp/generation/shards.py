@@ -18,13 +18,15 @@ from datasets import Dataset, Features
 from datasets import Image as ImageFeature
 
 from hfcomp.data.images import open_image
-from hfcomp.data.urls import UrlAccess, is_url, open_named
+from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
 from hfcomp.generation.manifest import Record, file_hash, part_of, put_in_place, shard_file, write_record
 
 ROW = "_row"
 SET_ASIDE = "_set_aside"
 COUNTS = "_counts"
 RESERVED = (ROW, SET_ASIDE, COUNTS)
+# The query and fragment of a URL of the web, which may be a signature: they are not written into a set.
+SECRETS_OF_URL = r"(?s)^((?:http|ftp)s?://[^?#]*)[?#].*$"
 NO_IMAGE = "image file cannot be read"
 # Readers fetch a group of rows at a time.
 ROWS_PER_GROUP = 1000
@@ -255,7 +257,8 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
                     if reason:
                         failed[start + place] = reason
             content = pa.array(found, type=content.type)
-        names = pc.replace_substring_regex(path, pattern=r"^.*[/\\]", replacement="")
+        names = pc.replace_substring_regex(path, pattern=SECRETS_OF_URL, replacement=r"\1")
+        names = pc.replace_substring_regex(names, pattern=r"^.*[/\\]", replacement="")
         missing, done = chunk.is_null(), 0
         # More than 2 GiB come as several arrays.
         for part in content.chunks if isinstance(content, pa.ChunkedArray) else [content]:
@@ -268,8 +271,8 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
 
 def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
     """A file's bytes. A set may name any file of this machine, so what is no image does not come in."""
-    name = path.replace("\\", "/").rpartition("/")[2]
-    if urls is None and is_url(path):
+    name = shown(path).replace("\\", "/").rpartition("/")[2]
+    if is_url(path) and (urls is None or not urls.allows(path)):
         return None, f"{name!r} is a URL, which is not fetched without --allow_urls"
     try:
         with open_named(path, "image", urls) as file:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import datasets
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from PIL import Image
 
 from hfcomp.data import urls
 from hfcomp.data.images import decode_image
-from hfcomp.data.urls import UrlAccess, is_url, set_url_access
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.streaming import StreamedRows
+from hfcomp.data.urls import UrlAccess, is_url, set_url_access, shown
 
 WHERE = "column 'image', row 3"
 
@@ -36,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
                     self.wfile.write(b"x")
                 except OSError:
                     return
-        elif self.path == "/large":
+        elif self.path.startswith("/large"):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(bytes(5000))
@@ -44,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", "file:///etc/passwd")
             self.end_headers()
-        elif self.path == "/gone":
+        elif self.path.startswith("/gone"):
             self.send_error(404)
         else:
             self.send_response(200)
@@ -130,3 +137,109 @@ def test_there_is_always_a_limit_of_time(timeout):
 def test_a_nul_in_a_name_is_refused_by_row():
     with pytest.raises(ValueError, match="row 3 names the file .*NUL"):
         decode_image("a\0.png", where=WHERE)
+
+
+class Hub(MemoryFileSystem):
+    """What `hf://` names, and the tokens that files were opened with."""
+
+    protocol = "hf"
+    cachable = False
+    store, pseudo_dirs, tokens = {}, [""], []
+
+    def __init__(self, token=None, **options):
+        super().__init__(**options)
+        self.tokens.append(token)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return "/" + path.removeprefix("hf://").lstrip("/")
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Two images and an archive on a Hub of this process; the set `her/set` is loaded from it."""
+    before = fsspec.get_filesystem_class("hf")
+    fsspec.register_implementation("hf", Hub, clobber=True)
+    monkeypatch.setattr(urls, "_repositories", frozenset())
+    monkeypatch.setattr(Hub, "tokens", [])
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("inside/b.png", png())
+    hub = Hub()
+    for name in ("her/set@1/a.png", "me/private/a.png", "her/set2/a.png"):
+        hub.pipe_file(f"hf://datasets/{name}", png())
+    hub.pipe_file("hf://datasets/her/set@1/images.zip", archive.getvalue())
+    Hub.tokens.clear()
+    yield Hub
+    fsspec.register_implementation("hf", before, clobber=True)
+
+
+OWN = ("hf://datasets/her/set@1/a.png", "zip://inside/b.png::hf://datasets/her/set@1/images.zip")
+OTHERS = (
+    "hf://datasets/me/private/a.png",
+    "hf://datasets/her/set2/a.png",
+    "hf://datasets/her/set/../../me/private/a.png",
+    "hf://datasets/her/set@1/%2e%2e/%2E./me/private/a.png",
+    "hf://her/set/a.png",
+    "https://her/set@1/a.png",
+    "zip://a.png::https://her/set@1/a.zip",
+)
+
+
+def load_her_set(monkeypatch):
+    monkeypatch.setattr("hfcomp.data.loading.load_dataset", lambda *_, **__: datasets.Dataset.from_dict({"a": [1]}))
+    load_training_set("her/set")
+
+
+@pytest.mark.parametrize("url", OWN)
+def test_the_files_of_a_set_on_the_hub_are_its_own(hub, monkeypatch, url):
+    load_her_set(monkeypatch)
+    assert decode_image({"path": url, "bytes": None}, where=WHERE).size == (4, 3)
+    assert hub.tokens == [None]  # the user's
+
+
+@pytest.mark.parametrize("url", OTHERS)
+def test_files_of_others_still_have_to_be_allowed(hub, monkeypatch, url):
+    load_her_set(monkeypatch)
+    with pytest.raises(ValueError, match="not fetched unless asked"):
+        decode_image(url, where=WHERE)
+    assert hub.tokens == []
+
+
+@pytest.mark.parametrize("url", OTHERS[:2] + OWN)
+def test_repositories_that_are_not_loaded_are_read_without_the_users_token(hub, url):
+    assert decode_image(url, where=WHERE, urls=UrlAccess()).size == (4, 3)
+    assert hub.tokens == [False]
+
+
+def test_a_member_of_an_archive_on_the_hub_is_within_the_limits(hub):
+    with pytest.raises(ValueError, match="row 3: .*b.png.* has more than 10 bytes"):
+        decode_image(OWN[1], where=WHERE, urls=UrlAccess(max_bytes=10))
+
+
+def test_an_image_folder_that_is_streamed_is_read_where_it_lies(hub):
+    features = datasets.Features({"image": datasets.Image()})
+    rows = datasets.Dataset.from_dict({"image": list(OWN)}, features=features).to_iterable_dataset()
+    rows._token_per_repo_id = {"her/set": None}  # as `load_dataset("her/set", streaming=True)` sets it
+    read = iter(StreamedRows(rows, ["image"], batch_size=2, seed=0, buffer=1))
+    assert [decode_image(next(read)["image"], where=WHERE).size for _ in OWN] == [(4, 3)] * 2
+    assert hub.tokens == [None] * 2
+
+
+SECRET_URL = "https://user:word@host/path/a.png?signature=s3cret#part"
+
+
+def test_what_may_be_secret_in_a_url_is_not_shown():
+    assert shown(SECRET_URL) == "https://host/path/a.png"
+    assert shown(f"zip://a?.png::{SECRET_URL}") == "zip://a?.png::https://host/path/a.png"
+    assert shown("/data/a?b#c@d.png") == "/data/a?b#c@d.png"
+
+
+@pytest.mark.parametrize("how", ["refused", "not there", "no image", "bytes", "no url"])
+def test_no_error_shows_a_signature(server, how):
+    url = f"{server.place.replace('//', '//user:word@' if how == 'refused' else '//')}/{how}?signature=s3cret"
+    url = {"not there": f"{server.place}/gone?s3cret", "no image": f"{server.place}/large?s3cret"}.get(how, url)
+    cell = {"path": url, "bytes": b"no image" if how == "bytes" else None}
+    with pytest.raises((ValueError, OSError), match=WHERE) as caught:
+        decode_image(cell, where=WHERE, urls=None if how == "refused" else UrlAccess())
+    assert not re.search("s3cret|word", str(caught.value))
