@@ -217,7 +217,7 @@ def _from_web(url: str, access: UrlAccess) -> bytes:
 
 
 def _from_hub(url: str, access: UrlAccess) -> bytes:
-    """With the user's token from the repositories that are loaded only: others could name a private one of the user."""
+    """With the user's token from the repositories that are loaded only: data could name a private one of theirs."""
     import fsspec
 
     with fsspec.open(url, "rb", hf={} if access.is_own(url) else {"token": False}) as file:

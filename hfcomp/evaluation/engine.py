@@ -13,6 +13,7 @@ import pandas as pd
 from datasets import Dataset
 from numpy.typing import NDArray
 
+from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.spec import ASPECTS, Benchmark, Items, Measured
@@ -324,6 +325,8 @@ def _photographs(cells: Sequence[Any]) -> list[str | None]:
     for cell in cells:
         cell = cell.cell if isinstance(cell, Crop | Fitted) else cell
         path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
+        if isinstance(path, str) and shown(path) != path:  # a signature is not written into results
+            path = hashlib.sha256(path.encode()).hexdigest()[:16]
         names.append(Path(path).name if isinstance(path, str) else None)
         marks.append(path if content is None else hashlib.sha256(content).hexdigest()[:16])
     of_name: dict[str | None, set[str | None]] = {}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset, Image
 from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.file_download import repo_folder_name
 
 from hfcomp.data.loading import undecoded
 from hfcomp.data.urls import is_url
@@ -22,7 +23,7 @@ _SHOWN = 3
 def check_local_files(
     dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, tell: Callable[[str], None]
 ) -> None:
-    """Reports the image files that a build copies, and refuses those outside of the source's own folder.
+    """Reports the images that a build copies from files or fetches, and refuses files outside of the source's folder.
 
     Whoever wrote the source chose these names: of a set that somebody else made, they may be of any picture that this
     user can read. Symbolic links count as where they lead.
@@ -30,23 +31,43 @@ def check_local_files(
     Args:
         dataset: the source.
         columns: those that are written.
-        source: its name: a file, a folder or a Hub id, whose files lie in the caches of `datasets` and the Hub.
+        source: its name: a file, a folder or a Hub id, whose files lie in its own folders of the caches of the Hub and
+            `datasets`.
         allow_outside: whether files elsewhere are copied too.
         tell: receives a line about the files.
 
     Raises:
-        ValueError: for files outside, with their number, the first of them, and how to allow them.
+        ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
+            inside of a home directory, or of what holds one.
     """
     roots = _roots(source)
+    everything = [root for root in roots if _holds_everything(root)]
+    roots = [root for root in roots if root not in everything]
     known: dict[str, Path] = {}
-    number, outside = 0, []
+    number, urls, outside = 0, 0, []
     for column, row, name in _named_files(undecoded(dataset), columns):
+        if is_url(name):
+            urls += 1
+            continue
         number += 1
         place = _resolved(name, known)
         if not any(place.is_relative_to(root) for root in roots):
             outside.append(f"{name} (column {column!r}, row {row})")
     if number:
-        tell(f"{number:,} image files that {source} names are copied into the set, {len(outside):,} from elsewhere")
+        inside = " and ".join(map(str, roots)) or "no folder of its own"
+        tell(
+            f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
+            f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
+        )
+    if urls:
+        tell(f"{urls:,} images that {source} names by URL are copied into the set, as far as they may be fetched")
+    if outside and not allow_outside and everything:
+        raise ValueError(
+            f"{source} names {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and lies in "
+            f"{everything[0]}, which holds private files too. A built set holds copies of them, which are published "
+            "with it. Move the file beside its images, into a folder with nothing else, or, if all of them are meant, "
+            "pass --allow_outside_files."
+        )
     if outside and not allow_outside:
         raise ValueError(
             f"{source} names {len(outside):,} image files outside of its own folder, such as "
@@ -57,16 +78,19 @@ def check_local_files(
 
 def _roots(source: str) -> list[Path]:
     path = Path(source)
-    if path.is_file():
-        path = path.parent
-    caches = [Path(datasets.config.HF_DATASETS_CACHE), Path(datasets.config.DOWNLOADED_DATASETS_PATH)]
-    return [one.resolve() for one in ([path] if path.is_dir() else [Path(HF_HUB_CACHE)])] + [
-        one.resolve() for one in caches
-    ]
+    if path.exists():
+        return [(path.parent if path.is_file() else path).resolve()]
+    repository = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=source, repo_type="dataset")
+    return [repository.resolve(), (Path(datasets.config.HF_DATASETS_CACHE) / source.replace("/", "___")).resolve()]
+
+
+def _holds_everything(folder: Path) -> bool:
+    """Whether a folder is a home directory, holds one, or is the root of a file system."""
+    return folder == folder.parent or Path.home().resolve().is_relative_to(folder)
 
 
 def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-    """Column, row and path of each image that is a file of this machine; of a member of an archive, the archive's."""
+    """Column, row and URL or path of each image that is not in the set; of a member of an archive, the archive's."""
     wanted = [name for name in columns if isinstance(dataset.features.get(name), Image)]
     if not wanted:
         return
@@ -76,8 +100,8 @@ def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str
             images: pa.ChunkedArray = table.column(column)
             without = pc.is_null(pc.struct_field(images, "bytes")).to_pylist()
             for place, name in enumerate(pc.struct_field(images, "path").to_pylist()):
-                if name is not None and without[place] and not is_url(name) and "\0" not in name:
-                    yield column, start + place, name.rpartition("::")[2]
+                if name is not None and without[place] and "\0" not in name:
+                    yield column, start + place, name if is_url(name) else name.rpartition("::")[2]
         start += len(table)
 
 

@@ -142,6 +142,13 @@ def test_files_of_one_name_that_differ_are_different_photographs(tmp_path):
     assert len(set(found.rows["image_id"])) == 2
 
 
+def test_a_signature_in_a_url_does_not_name_a_photograph(tmp_path):
+    urls = [f"https://host/image?number={number}&signature=s3cret" for number in (1, 1, 2, 3)]
+    items = replace(rows(4, tmp_path), images={"image": [{"bytes": None, "path": url} for url in urls]})
+    found = checked(CHOICE, items).rows["image_id"][:]
+    assert len(set(found)) == 3 and not any("s3cret" in name for name in found)
+
+
 def test_memory_does_not_grow_with_the_items_but_by_their_own_outcomes(tmp_path):
     """6,000 items of 4 negatives and width 512 are 60 MB of vectors, which are never there at once."""
     peaks = {}

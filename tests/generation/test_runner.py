@@ -10,6 +10,7 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from datasets import Dataset, Features, Image, Value, load_dataset
 from filelock import FileLock
@@ -342,6 +343,14 @@ def test_files_come_in_and_rows_without_a_readable_one_are_set_aside(tmp_path):
     assert done.manifest["set_aside"] == {shards.NO_IMAGE: 2}
     details = [json.loads(line)["detail"] for line in (done.folder / SET_ASIDE_FILE).read_text().splitlines()]
     assert details == ["image 'gone.png', which does not exist", "image 'secret.txt' (UnidentifiedImageError)"]
+
+
+def test_what_may_be_secret_in_a_url_is_not_written_into_a_set():
+    url = "https://user:word@host/a/b.png?signature=a/s3cret"
+    images = pa.array([{"bytes": None, "path": url}, {"bytes": b"x", "path": url}], Image().pa_type)
+    found, failed = shards.with_bytes(pa.chunked_array([images]))
+    assert found.to_pylist() == [{"bytes": None, "path": "b.png"}, {"bytes": b"x", "path": "b.png"}]
+    assert failed == {0: "'b.png' is a URL, which is not fetched without --allow_urls"}
 
 
 def test_a_shard_left_empty_can_still_be_read(tmp_path):

@@ -1,0 +1,72 @@
+"""Which files of this machine a source may bring into a set that is built of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from datasets import Dataset, Features, Image
+
+from hfcomp.experiments import local_files
+from hfcomp.experiments.local_files import check_local_files
+
+FEATURES = Features({"image": Image(decode=False)})
+
+
+def check(source: str, names: list[str], **options) -> list[str]:
+    """The lines that are told of a source whose images are files of these names."""
+    told: list[str] = []
+    dataset = Dataset.from_dict({"image": [{"path": name, "bytes": None} for name in names]}, features=FEATURES)
+    check_local_files(dataset, ["image"], source, **{"allow_outside": False, "tell": told.append} | options)
+    return told
+
+
+@pytest.fixture
+def caches(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(local_files, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
+    return tmp_path
+
+
+def test_a_set_of_the_hub_may_name_files_of_its_own_folder_alone(caches):
+    own = [str(caches / "hub/datasets--her--set" / name) for name in ("snapshots/1/a.png", "blobs/2")]
+    for name in (
+        "hub/datasets--me--private/snapshots/1/a.png",
+        "hub/datasets--her--set2/a.png",
+        "datasets/me___x/a.png",
+    ):
+        with pytest.raises(ValueError, match="her/set names 1 image files outside of its own folder"):
+            check("her/set", [own[0], str(caches / name)])
+    with pytest.raises(ValueError, match="names 1 image files outside of its own folder"):
+        check(str(caches), ["/elsewhere/a.png"])
+    (told,) = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
+    assert told.startswith("4 image files that her/set names are copied into the set: 4 from ")
+
+
+@pytest.mark.parametrize("place", ["home/me", "home", "/"])
+def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatch, place):
+    home = tmp_path / "home/me"
+    home.mkdir(parents=True)
+    monkeypatch.setattr(Path, "home", lambda: home)
+    folder = tmp_path / place
+    source = str(folder / "rows.jsonl") if place != "/" else "/"
+    if place != "/":
+        Path(source).write_text("")
+    names = [str(home / "private/passport.jpg")]
+    with pytest.raises(
+        ValueError, match="names 1 image files, such as .*passport.jpg.*Move the file beside its images"
+    ):
+        check(source, names)
+    (told,) = check(source, names, allow_outside=True)
+    assert told.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
+    assert check(source, ["http://host/a.png"]) == [
+        f"1 images that {source} names by URL are copied into the set, as far as they may be fetched"
+    ]
+
+
+def test_a_file_below_a_home_directory_may_name_those_beside_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    (tmp_path / "set/images").mkdir(parents=True)
+    (tmp_path / "set/rows.jsonl").write_text("")
+    (told,) = check(str(tmp_path / "set/rows.jsonl"), [str(tmp_path / "set/images/a.png")])
+    assert told.endswith(f": 1 from {tmp_path / 'set'} and its sub-folders, 0 from elsewhere")
