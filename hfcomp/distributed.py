@@ -9,7 +9,9 @@ towers, of `logit_scale` and of every learned parameter equal those of one proce
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -201,6 +203,38 @@ def first_process_first() -> Iterator[None]:
         yield
         if first:
             gather_objects(None)
+
+
+def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
+    """What a function returns on the main process, on all; the others wait for it, however long it takes.
+
+    The main process computes in a thread and all meet now and then, so that no collective reaches its time limit. An
+    error is raised on all, as by [`fail_together`].
+
+    Args:
+        function: without collectives; its result travels by pickle.
+        every: seconds between two meetings.
+    """
+    if world_size() == 1:
+        return function()
+    task: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            task.set_result(function())
+        except Exception as error:
+            task.set_exception(error)
+
+    if rank() == 0:
+        threading.Thread(target=work, daemon=True).start()
+    with fail_together():
+        while True:
+            if rank() == 0:
+                wait([task], timeout=every)
+            ready = task.done()
+            done, value = gather_objects((ready, task.result() if ready else None))[0]
+            if done:
+                return value
 
 
 def _exchange(failure: str | None, value: Any) -> list[Any]:

@@ -1,18 +1,14 @@
 """What tells photographs from others however they were saved: hashes of files, of pixels and of looks, kept on disk.
 
 A look is the perceptual hash of Zauner 2010 (ImageHash's `phash`: the signs of the lowest 16 x 16 frequencies against
-their median, 256 bits) and an 8 x 8 thumbnail in grey. Two images look the same when at most `MOST_BITS` bits differ
-and the thumbnails differ by at most `MOST_GREY` grey levels on average; without contrast nothing but equal pixels
-counts. docs/datasets.md has what was measured on photographs.
+their median, 256 bits) and an 8 x 8 thumbnail in RGB. Two images look the same when at most `MOST_BITS` bits differ
+and the thumbnails differ by at most `MOST_LEVELS` on average over their points, of each point by the channel that
+differs most; without contrast nothing but equal pixels counts. docs/datasets.md has what was measured on photographs.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
-import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,56 +17,38 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import PIL
 from datasets.arrow_dataset import Column
-from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
 from PIL import Image
 from tqdm.auto import tqdm
 
+from hfcomp.data.hash_store import FILE, GRID, RECORD, SIDE, HashStore, digest
 from hfcomp.data.images import decode_image
-
-logger = logging.getLogger(__name__)
+from hfcomp.data.urls import is_url
 
 MOST_BITS = 56
 """Of 256. On 449 photographs: saved or resized anew 28 at most, 4 % cropped 49 in 99 %; two different ones 90 or more.
 """
-MOST_GREY = 16.0
-"""Of 255, on average over the thumbnail. The same: 4 % cropped 13.6 at most."""
+MOST_LEVELS = 16.0
+"""Of 255, on average over the thumbnail's points. The same: 4 % cropped 15.5 at most."""
 LEAST_CONTRAST = 8.0
-"""Standard deviation of the thumbnail, of 255: below it the signs of frequencies are those of noise."""
-SIDE, GRID = 16, 8
-VERSION = 1
-KEY_BYTES = 16
-FLUSH_IMAGES, FLUSH_SECONDS = 8192, 30.0
+"""Standard deviation of the thumbnail in grey, of 255: below it the signs of frequencies are those of noise."""
 AT_A_TIME = 256
 # Pairs whose distances a thread has in memory at a time.
 BLOCK = 1 << 20
-RECORD = np.dtype(
-    [
-        ("key", f"V{KEY_BYTES}"),
-        ("pixels", f"V{KEY_BYTES}"),
-        ("hash", "<u8", (SIDE * SIDE // 64,)),
-        ("grid", "u1", (64,)),
-    ]
-)
+# Pairs whose thumbnails are compared at a time.
+PAIRS = 1 << 16
 
 
-def default_folder() -> Path:
-    """Where hashes are kept: `$HF_HOME/hfcomp/image_hashes`."""
-    return Path(HF_HOME) / "hfcomp" / "image_hashes"
+def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
+    """What tells the file of an image, without fetching anything; `None` for a cell that is no file.
 
-
-def digest(content: Any) -> bytes:
-    """`KEY_BYTES` bytes that tell bytes from others."""
-    return hashlib.sha256(content).digest()[:KEY_BYTES]
-
-
-def file_key(cell: Any) -> bytes | None:
-    """What tells the file of an image: a digest of its bytes; `None` for a cell that is no file on this machine.
+    That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
+    change; of a URL a digest of the URL.
 
     Args:
         cell: as `decode_image` takes it.
+        files: known keys of files, so that one that did not change is not read again; receives the others.
 
     Raises:
         OSError: for a file that cannot be read.
@@ -79,9 +57,27 @@ def file_key(cell: Any) -> bytes | None:
         cell = cell.get("bytes") if cell.get("bytes") is not None else cell.get("path")
     if isinstance(cell, bytes | bytearray | memoryview):
         return digest(cell)
-    if isinstance(cell, str | os.PathLike) and "://" not in os.fspath(cell):
-        return digest(Path(cell).read_bytes())
-    return None
+    if not isinstance(cell, str | os.PathLike):
+        return None
+    name = os.fspath(cell)
+    if is_url(name):
+        return digest(name.encode())
+    if "://" in name:
+        return _unchanged(name, name.rpartition("::")[2])
+    if files is None:
+        return digest(Path(name).read_bytes())
+    unchanged = _unchanged(os.path.abspath(name), name)
+    known = files.get(unchanged)
+    if known is not None:
+        return known["key"].tobytes()
+    key = digest(Path(name).read_bytes())
+    files.add(np.array((np.void(unchanged), np.void(key)), dtype=FILE))
+    return key
+
+
+def _unchanged(name: str, path: str) -> bytes:
+    there = os.stat(path)
+    return digest(f"{name}\0{there.st_size}\0{there.st_mtime_ns}".encode())
 
 
 def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
@@ -95,11 +91,10 @@ def image_record(image: Image.Image, key: bytes | None = None) -> NDArray[Any]:
 
     record = np.zeros((), dtype=RECORD)
     pixels = digest(b"%d %d " % image.size + image.tobytes())
-    grey = image.convert("L")
-    bits = imagehash.phash(grey, hash_size=SIDE).hash
+    bits = imagehash.phash(image.convert("L"), hash_size=SIDE).hash
     record["key"], record["pixels"] = np.void(key or pixels), np.void(pixels)
     record["hash"] = np.packbits(bits.ravel()).view("<u8")
-    record["grid"] = np.asarray(grey.resize((GRID, GRID), Image.Resampling.LANCZOS)).ravel()
+    record["grid"] = np.asarray(image.resize((GRID, GRID), Image.Resampling.LANCZOS)).reshape(-1, 3)
     return record
 
 
@@ -118,74 +113,15 @@ class HashedImages:
     unreadable: list[str]
 
 
-class HashStore:
-    """Hashes by the digest of a file's bytes, in memory and in a folder.
-
-    A file in the folder is called by the digest of its content: one that was damaged is not read, and its images are
-    hashed again. It is written under another name and then renamed, so that a killed process leaves none half-written.
-
-    Args:
-        folder: `None` keeps them in memory alone.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = None if folder is None else folder / _version()
-        self._records: dict[bytes, NDArray[Any]] = {}
-        self._pending: list[NDArray[Any]] = []
-        self._flushed = time.monotonic()
-        for path in sorted(self.folder.glob("*.npy")) if self.folder else ():
-            for record in _read(path):
-                self._records[record["key"].tobytes()] = record
-
-    def get(self, key: bytes | None) -> NDArray[Any] | None:
-        """The hashes of a file, if they are known."""
-        return None if key is None else self._records.get(key)
-
-    def add(self, record: NDArray[Any]) -> None:
-        """Adds an image's hashes."""
-        self._records[record["key"].tobytes()] = record
-        self._pending.append(record)
-        if len(self._pending) >= FLUSH_IMAGES or time.monotonic() - self._flushed > FLUSH_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what is new; on a full or read-only disk that is reported, and work goes on without."""
-        self._flushed = time.monotonic()
-        if self.folder is None or not self._pending:
-            return
-        content = np.stack(self._pending)
-        partial = self.folder / f".{uuid.uuid4().hex}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(content.tobytes())
-            os.replace(partial, self.folder / f"{digest(content.tobytes()).hex()}.npy")
-        except OSError as error:
-            logger.warning(f"hashes of images cannot be kept for later runs: {error}")
-            self.folder = None
-        self._pending = []
-
-
-def _version() -> str:
-    from importlib.metadata import version  # of the package: ImageHash itself takes time to import
-
-    return f"v{VERSION}-imagehash-{version('imagehash')}-pillow-{PIL.__version__}"
-
-
-def _read(path: Path) -> NDArray[Any]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        logger.warning(f"{path} cannot be read, its images are hashed again: {error}")
-        return np.zeros(0, dtype=RECORD)
-    if digest(content).hex() != path.stem:
-        logger.warning(f"{path} is damaged, its images are hashed again")
-        path.unlink(missing_ok=True)
-        return np.zeros(0, dtype=RECORD)
-    return np.frombuffer(content, dtype=RECORD)
-
-
 def hash_images(
-    cells: Sequence[Any], rows: Sequence[int], store: HashStore, *, name: str, progress: bool = False
+    cells: Sequence[Any],
+    rows: Sequence[int],
+    store: HashStore,
+    *,
+    name: str,
+    progress: bool = False,
+    files: HashStore | None = None,
+    decode: bool = True,
 ) -> HashedImages:
     """Hashes images on several threads, each distinct file once.
 
@@ -195,8 +131,10 @@ def hash_images(
         store: hashes that are known; receives the others.
         name: what messages and the bar call them.
         progress: whether to show a bar.
+        files: as in `file_key`.
+        decode: whether to hash pixels and look too; without, the records hold the file's key alone.
     """
-    one = _Hasher(store, name)
+    one = _Hasher(store, name, files, decode)
     index, number, unreadable = np.full(len(rows), -1, dtype=np.int64), {}, []
     records: list[NDArray[Any]] = []
     bar = tqdm(total=len(rows), desc=f"hashing {name}", disable=not progress or not len(rows), leave=False, unit="img")
@@ -210,18 +148,20 @@ def hash_images(
                 if key not in number:
                     number[key] = len(records)
                     records.append(found)
-                    if store.get(key) is None:
+                    if decode and store.get(key) is None:
                         store.add(found)
                 index[place] = number[key]
     store.flush()
+    if files is not None:
+        files.flush()
     return HashedImages(np.stack(records) if records else np.zeros(0, dtype=RECORD), index, unreadable)
 
 
 class _Hasher:
     """The hashes of an image, `None` where there is none, or what is wrong with it; each path is read once."""
 
-    def __init__(self, store: HashStore, name: str) -> None:
-        self.store, self.name = store, name
+    def __init__(self, store: HashStore, name: str, files: HashStore | None, decode: bool) -> None:
+        self.store, self.name, self.files, self.decode = store, name, files, decode
         self._keys: dict[str, bytes | None] = {}
 
     def __call__(self, row: int, cell: Any) -> NDArray[Any] | str | None:
@@ -232,13 +172,21 @@ class _Hasher:
         where = f"{self.name}, row {row}"
         try:
             if isinstance(cell, str) and cell not in self._keys:
-                self._keys[cell] = file_key(cell)
+                self._keys[cell] = file_key(cell, self.files)
             key = self._keys[cell] if isinstance(cell, str) else file_key(cell)
+            if not self.decode:
+                return None if key is None else _of_file_alone(key)
             known = self.store.get(key)
             return image_record(decode_image(cell, where=where), key) if known is None else known
         except (ValueError, TypeError, OSError) as error:
             said = str(error)
             return said if said.startswith(where) else f"{where}: {said}"
+
+
+def _of_file_alone(key: bytes) -> NDArray[Any]:
+    record = np.zeros((), dtype=RECORD)
+    record["key"] = np.void(key)
+    return record
 
 
 def _mapped(
@@ -272,15 +220,45 @@ def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.
     here, there = (np.flatnonzero(_has_contrast(part)) for part in (images, others))
     rows, columns, distances = close_pairs(images["hash"][here], others["hash"][there], MOST_BITS)
     rows, columns = here[rows], there[columns]
-    difference = np.abs(images["grid"][rows].astype(np.int16) - others["grid"][columns]).mean(axis=1)
-    for row, column, distance in zip(rows, columns, np.where(difference <= MOST_GREY, distances, 257), strict=True):
+    same = _same_colours(images["grid"], others["grid"], rows, columns)
+    for row, column, distance in zip(rows[same], columns[same], distances[same], strict=True):
         if distance < bits[row]:
             nearest[row], bits[row] = column, distance
     return nearest, bits
 
 
+def like_another(images: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which images look like another of other pixels: by its look none of these can be told from the other.
+
+    Args:
+        images: `[n]` of `RECORD`.
+
+    Returns:
+        `[n]`.
+    """
+    found = np.zeros(len(images), dtype=bool)
+    there = np.flatnonzero(_has_contrast(images))
+    rows, columns, _ = close_pairs(images["hash"][there], images["hash"][there], MOST_BITS)
+    rows, columns = there[rows], there[columns]
+    others = images["pixels"][rows] != images["pixels"][columns]
+    rows, columns = rows[others], columns[others]
+    found[rows[_same_colours(images["grid"], images["grid"], rows, columns)]] = True
+    return found
+
+
+def _same_colours(
+    grids: NDArray[np.uint8], others: NDArray[np.uint8], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    found = np.zeros(len(rows), dtype=bool)
+    for start in range(0, len(rows), PAIRS):
+        part = slice(start, start + PAIRS)
+        difference = np.abs(grids[rows[part]].astype(np.int16) - others[columns[part]])
+        found[part] = difference.max(axis=2).mean(axis=1) <= MOST_LEVELS
+    return found
+
+
 def _has_contrast(records: NDArray[Any]) -> NDArray[np.bool_]:
-    return records["grid"].astype(np.float32).std(axis=1) >= LEAST_CONTRAST
+    return (records["grid"] @ np.array([0.299, 0.587, 0.114])).std(axis=1) >= LEAST_CONTRAST
 
 
 def close_pairs(

@@ -14,7 +14,9 @@ from datasets import (
     Image,
     IterableDataset,
     IterableDatasetDict,
+    ReadInstruction,
     Value,
+    concatenate_datasets,
     get_dataset_split_names,
     load_dataset,
     load_from_disk,
@@ -32,7 +34,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         name: a folder written by `save_to_disk`, a folder or file that `load_dataset` reads (Parquet, an image folder
             with `metadata.jsonl`, a data set repository in the Hub's layout), or a Hub id. In a JSON-lines or CSV
             file, `image` may hold file names relative to it.
-        split: which split to use.
+        split: which split to use, or parts of some, such as `train[:90%]` or `train+validation`.
         config: the data set's configuration.
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
@@ -48,7 +50,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         if split.partition("[")[0] != "train":
             raise ValueError(_no_split(name, split, ["train"]))
         # by its files: the card of a built set, which `datasets` would go by, is not checked
-        loaded = load_dataset("parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
+        return load_dataset("parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
     elif (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
     elif path.is_file():
@@ -57,12 +59,24 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
             raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
         loaded = load_dataset(builder, data_files=name, **kwargs)
     else:
-        loaded = _load_split(name, split, config, kwargs)
-    if isinstance(loaded, DatasetDict):
-        if split not in loaded:
-            raise ValueError(_no_split(name, split, loaded))
-        loaded = loaded[split]
+        return _load_split(name, split, config, kwargs)
+    loaded = _part(name, loaded, split)
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
+
+
+def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
+    """What a split such as `train[:90%]` or `train+test` names; rows without splits are those of any one name."""
+    names = list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))
+    if isinstance(loaded, Dataset):
+        if len(names) > 1:
+            raise ValueError(f"{name} holds one split, and {split!r} names {len(names)}. Name one.")
+        loaded = DatasetDict({names[0]: loaded})
+    if any(one not in loaded for one in names):
+        raise ValueError(_no_split(name, split, loaded))
+    if split in loaded:
+        return loaded[split]
+    parts = ReadInstruction.from_spec(split).to_absolute({one: len(loaded[one]) for one in names})
+    return concatenate_datasets([loaded[one.splitname].select(range(one.from_, one.to)) for one in parts])
 
 
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:

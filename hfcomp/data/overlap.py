@@ -2,15 +2,14 @@
 
 An image of one side is the same as one of the other, by the first of these that decides:
 
-1. **name**: both are called so by one source. A photograph of COCO is known by its number, whatever release, folder
-   or archive its file lies in (`000000000285.jpg`, `COCO_val2014_000000000285.jpg`; six of the twelve digits are
-   leading zeros), or by `image_id` where the column `source` says COCO; a scene of hfcomp's sandbox by its `image_id`.
-   In these two, other names are other images. Under any other `source`, rows that share it and `image_id` are the
-   same image, and others may still be. An `image_id` without a `source` says nothing: "1" is in every data set.
-2. **file**: the bytes are equal.
+1. **name**: both have one number of COCO or one id of hfcomp's sandbox (`hfcomp.data.image_names`). In these two,
+   other names are other images, and nothing has to be read. Equal names of any other kind say nothing for sure.
+2. **file**: the bytes are equal (of URLs and members of archives: the names).
 3. **pixels**: the decoded pixels are equal.
-4. **look**: the same photograph saved, resized or cropped a little anew (`hfcomp.data.image_hashes`). Scenes of the
-   sandbox are never compared so, as its drawings look alike; they are apart by their names.
+4. **look**: the same photograph saved, resized or cropped a little anew (`hfcomp.data.image_hashes`). Scored images
+   that look like another one of their column are not compared so, nor are scenes of the sandbox. Where more rows than
+   `MOST_BY_LOOK` would go by look alone, images of this kind look alike or the set holds many copies, which nothing
+   here can tell: these rows are `unsure`.
 
 Nothing finds a photograph that was mirrored, or cropped by a tenth and more, and has another name.
 """
@@ -27,18 +26,18 @@ from datasets import Dataset, Features, IterableDataset, Value
 from numpy.typing import NDArray
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.image_hashes import (
-    AT_A_TIME,
-    RECORD,
-    HashStore,
-    cells_of,
-    default_folder,
-    file_key,
-    hash_images,
-    looks_alike,
+from hfcomp.data.hash_store import FILE, RECORD, HashStore, default_folder
+from hfcomp.data.image_columns import (
+    OPEN,
+    ImageColumn,
+    ScoredImages,
+    each_cell,
+    kind_of,
+    scored_columns,
+    training_column,
 )
-from hfcomp.data.image_names import COCO, SANDBOX, Name, decides, photograph_name
-from hfcomp.data.loading import undecoded
+from hfcomp.data.image_hashes import file_key, hash_images, like_another, looks_alike
+from hfcomp.data.image_names import COCO, SANDBOX, Name, photograph_name
 
 COLUMNS = ("image", "negative_image")
 WAYS = ("name", "file", "pixels", "look")
@@ -48,25 +47,8 @@ FIX = (
     "Leave such rows out with --overlap exclude (the default), train on them with --overlap allow, or choose another "
     "dataset, dataset_filter or evaluation."
 )
-OPEN = "open"  # the kind of a name that does not decide
+MOST_BY_LOOK = (20, 0.02)  # rows, and their share: where both are passed, look is not trusted
 COMPARED = ((OPEN, OPEN), (OPEN, COCO), (COCO, OPEN))  # by content: kinds of names of both sides
-
-
-@dataclass(frozen=True)
-class ScoredImages:
-    """A column of images that an evaluation scores.
-
-    Attributes:
-        name: in messages, such as "SugarCrepe".
-        cells: as `decode_image` takes them; `None` for a missing one.
-        ids: `image_id` of each, where they have one.
-        sources: `source` of each, likewise.
-    """
-
-    name: str
-    cells: Sequence[Any]
-    ids: Sequence[Any] | None = None
-    sources: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +58,15 @@ class Overlap:
     Attributes:
         total: rows of the training set.
         rows: `[k]`, those that do, in order.
-        scored: distinct images that are scored.
+        scored: images that are scored, each once as far as names, files' paths and ids tell.
         shown: how many of these the rows show.
         ways: rows by how they were found, each by the first of `WAYS`.
         examples: the first rows, in words.
         unreadable: what was wrong with each image that could not be decoded and is known by no name.
+        unsure: `[u]`, further rows: those that look like a scored image, where these are too many to be trusted.
+        unsure_examples: the first of them, in words.
+        alike: scored images that were not compared by look, as they look like another one.
+        looks: whether pixels and look were compared, and not names and files alone.
     """
 
     total: int
@@ -90,25 +76,46 @@ class Overlap:
     ways: dict[str, int] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+    unsure: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    unsure_examples: tuple[str, ...] = ()
+    alike: int = 0
+    looks: bool = True
 
     def __str__(self) -> str:
+        by = "" if self.looks else " by name or file, which alone were compared"
         if not len(self.rows):
-            return f"none of {self.total:,} training rows shows one of the {self.scored:,} images that are scored"
+            return f"none of {self.total:,} training rows shows one of the {self.scored:,} images that are scored{by}"
         how = ", ".join(f"{count:,} by {way}" for way, count in self.ways.items() if count)
         return (
             f"{len(self.rows):,} of {self.total:,} training rows show {self.shown:,} of the {self.scored:,} images "
-            f"that are scored ({how}; {'; '.join(self.examples)})"
+            f"that are scored{by} ({how}; {'; '.join(self.examples)})"
         )
 
     def others(self) -> NDArray[np.int64]:
         """The other rows, in order."""
         return np.setdiff1d(np.arange(self.total), self.rows)
 
+    def doubt(self) -> str | None:
+        """What is said of rows that are unsure, if any."""
+        if not len(self.unsure):
+            return None
+        return (
+            f"{len(self.unsure):,} of {self.total:,} training rows look like a scored image, too many to tell copies "
+            f"from images that are all alike ({'; '.join(self.unsure_examples)})"
+        )
+
     def remark(self) -> str | None:
         """What could not be checked, if anything."""
-        if not self.unreadable:
-            return None
-        return f"{len(self.unreadable):,} images cannot be read and were not compared; the first: {self.unreadable[0]}"
+        said = []
+        if self.unreadable:
+            count = f"{len(self.unreadable):,} images cannot be read and were not compared"
+            said.append(f"{count}; the first: {self.unreadable[0]}")
+        if self.alike:
+            said.append(
+                f"{self.alike:,} scored images look like another scored one and were compared by name, file and "
+                "pixels alone"
+            )
+        return "; ".join(said) or None
 
 
 def without_overlap(
@@ -122,6 +129,9 @@ def without_overlap(
         folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
         progress: whether to show bars.
 
+    Returns:
+        The rows, those that are `unsure` among them, and what was found.
+
     Raises:
         TypeError: for a streamed set; `without_known_images` is for those.
     """
@@ -132,13 +142,21 @@ def without_overlap(
 
 
 def find_overlap(
-    dataset: Dataset, scored: Sequence[ScoredImages], *, folder: Path | None = None, progress: bool = True
+    dataset: Dataset,
+    scored: Sequence[ScoredImages],
+    *,
+    columns: Sequence[str] = COLUMNS,
+    looks: bool = True,
+    folder: Path | None = None,
+    progress: bool = True,
 ) -> Overlap:
     """The rows of a training set that show images which are scored; see the module's words on what is the same.
 
     Args:
-        dataset: in the column contract; the columns `image` and `negative_image` are looked at.
+        dataset: in the column contract.
         scored: the evaluation's.
+        columns: of images, those that training reads.
+        looks: whether to compare pixels and looks too, for which images are decoded.
         folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
         progress: whether to show bars.
 
@@ -147,38 +165,31 @@ def find_overlap(
     """
     if isinstance(dataset, IterableDataset):
         raise TypeError("the training set is streamed, and this reads all of it. Use without_known_images.")
-    own = [_training_column(dataset, name) for name in COLUMNS if name in dataset.column_names]
-    theirs = _columns(scored)
+    own = [training_column(dataset, name) for name in columns if name in dataset.column_names]
+    theirs = scored_columns(scored)
     matches = _by_name(own, theirs)
-    hashed = _Hashing(HashStore(folder or default_folder()), progress)
+    hashed = _Hashing(folder or default_folder(), looks, progress)
     for ours, others in COMPARED:
         here = hashed.of(own, ours, without=matches) if _has(theirs, others) else None
         if here is not None and len(here.records):
-            _add(matches, _by_content(here, hashed.of(theirs, others)))
+            _add(matches, _by_content(here, hashed.of(theirs, others, scored=True), looks))
     rows = sorted(matches)
+    by_look = [row for row in rows if matches[row].way == "look"]
+    unsure = by_look if len(by_look) > max(MOST_BY_LOOK[0], MOST_BY_LOOK[1] * len(dataset)) else []
+    rows = sorted(set(rows) - set(unsure))
     return Overlap(
         total=len(dataset),
         rows=np.array(rows, dtype=np.int64),
-        scored=_distinct(theirs, hashed),
-        shown=len({match.target for match in matches.values()}),
-        ways={way: sum(match.way == way for match in matches.values()) for way in WAYS},
+        scored=len({key for column in theirs for key in column.keys if key is not None}),
+        shown=len({matches[row].target for row in rows}),
+        ways={way: sum(matches[row].way == way for row in rows) for way in WAYS},
         examples=tuple(matches[row].words for row in rows[:EXAMPLES]),
         unreadable=tuple(hashed.unreadable),
+        unsure=np.array(unsure, dtype=np.int64),
+        unsure_examples=tuple(matches[row].words for row in unsure[:EXAMPLES]),
+        alike=hashed.alike,
+        looks=looks,
     )
-
-
-@dataclass(frozen=True)
-class _Column:
-    """Images and their names."""
-
-    name: str
-    cells: Sequence[Any]
-    names: list[Name | None]
-
-    def called(self, row: int) -> str:
-        """A row's image in words."""
-        name = self.names[row]
-        return f"{self.name}, row {row}" + (f" ({' '.join(name)})" if name else "")
 
 
 @dataclass(frozen=True)
@@ -196,42 +207,11 @@ def _add(matches: dict[int, _Match], more: Iterable[_Match]) -> None:
             matches[match.row] = match
 
 
-def _training_column(dataset: Dataset, column: str) -> _Column:
-    ids, sources = (dataset[name][:] if name in dataset.column_names else None for name in ("image_id", "source"))
-    if column != "image":  # another image than the one that is called so, of the same source
-        ids = [f"{column} of {row if ids is None else ids[row]}" for row in range(len(dataset))] if sources else None
-    return _named(f"column '{column}'", undecoded(dataset.select_columns([column]))[column], ids, sources)
+def _has(columns: Sequence[ImageColumn], kind: str) -> bool:
+    return any(kind_of(name) == kind for column in columns for name in column.names)
 
 
-def _columns(scored: Sequence[ScoredImages]) -> list[_Column]:
-    return [_named(one.name, one.cells, one.ids, one.sources) for one in scored]
-
-
-def _named(name: str, cells: Sequence[Any], ids: Sequence[Any] | None, sources: Sequence[Any] | None) -> _Column:
-    def found(row: int, path: Any = None) -> Name | None:
-        return photograph_name(ids[row] if ids else None, sources[row] if sources else None, path)
-
-    names = [found(row) for row in range(len(cells))]
-    for row, cell in _each(cells, [row for row, known in enumerate(names) if known is None]):
-        names[row] = found(row, cell.get("path") if isinstance(cell, dict) else cell)
-    return _Column(name, cells, names)
-
-
-def _each(cells: Sequence[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    for start in range(0, len(rows), AT_A_TIME):
-        part = rows[start : start + AT_A_TIME]
-        yield from zip(part, cells_of(cells, part), strict=True)
-
-
-def _kind(name: Name | None) -> str:
-    return name[0] if decides(name) else OPEN
-
-
-def _has(columns: Sequence[_Column], kind: str) -> bool:
-    return any(_kind(name) == kind for column in columns for name in column.names)
-
-
-def _by_name(own: Sequence[_Column], theirs: Sequence[_Column]) -> dict[int, _Match]:
+def _by_name(own: Sequence[ImageColumn], theirs: Sequence[ImageColumn]) -> dict[int, _Match]:
     places = {name: (column, row) for column in theirs for row, name in reversed([*enumerate(column.names)])}
     matches: dict[int, _Match] = {}
     for column in own:
@@ -244,32 +224,42 @@ def _by_name(own: Sequence[_Column], theirs: Sequence[_Column]) -> dict[int, _Ma
 
 @dataclass(frozen=True)
 class _Hashes:
-    """Hashes of distinct images, and where each is found."""
+    """Hashes of distinct images, where each is found, and which look like another one of their column."""
 
     records: NDArray[Any]
-    places: list[list[tuple[_Column, int]]]
+    places: list[list[tuple[ImageColumn, int]]]
+    alike: NDArray[np.bool_]
 
 
 class _Hashing:
     """Hashes of the images of some columns whose names are of one kind, computed when they are asked for."""
 
-    def __init__(self, store: HashStore, progress: bool) -> None:
-        self.store, self.progress = store, progress
+    def __init__(self, folder: Path, looks: bool, progress: bool) -> None:
+        self.images, self.files = HashStore(folder), HashStore(folder, FILE)
+        self.looks, self.progress = looks, progress
         self.unreadable: list[str] = []
+        self.alike = 0
         self._known: dict[tuple[int, str], _Hashes] = {}
 
-    def of(self, columns: list[_Column], kind: str, without: Container[int] = ()) -> _Hashes:
+    def of(
+        self, columns: list[ImageColumn], kind: str, *, without: Container[int] = (), scored: bool = False
+    ) -> _Hashes:
         if (id(columns), kind) not in self._known:
-            self._known[id(columns), kind] = self._hash(columns, kind, without)
+            found = self._hash(columns, kind, without)
+            if scored and self.looks:
+                _mark_alike(found)
+                self.alike += int(found.alike.sum())
+            self._known[id(columns), kind] = found
         return self._known[id(columns), kind]
 
-    def _hash(self, columns: list[_Column], kind: str, without: Container[int]) -> _Hashes:
+    def _hash(self, columns: list[ImageColumn], kind: str, without: Container[int]) -> _Hashes:
         number: dict[bytes, int] = {}
         records: list[NDArray[Any]] = []
-        places: list[list[tuple[_Column, int]]] = []
+        places: list[list[tuple[ImageColumn, int]]] = []
         for column in columns:
-            rows = [row for row, name in enumerate(column.names) if _kind(name) == kind and row not in without]
-            found = hash_images(column.cells, rows, self.store, name=column.name, progress=self.progress)
+            rows = [row for row, name in enumerate(column.names) if kind_of(name) == kind and row not in without]
+            how = {"name": column.name, "progress": self.progress, "files": self.files, "decode": self.looks}
+            found = hash_images(column.cells, rows, self.images, **how)
             self.unreadable += found.unreadable
             for row, index in zip(rows, found.index, strict=True):
                 if index < 0:
@@ -280,41 +270,48 @@ class _Hashing:
                     records.append(found.records[index])
                     places.append([])
                 places[number[key]].append((column, row))
-        return _Hashes(np.stack(records) if records else np.zeros(0, dtype=RECORD), places)
+        stacked = np.stack(records) if records else np.zeros(0, dtype=RECORD)
+        return _Hashes(stacked, places, np.zeros(len(records), dtype=bool))
 
 
-def _by_content(own: _Hashes, theirs: _Hashes) -> Iterator[_Match]:
-    nearest, bits = looks_alike(own.records, theirs.records)
+def _mark_alike(hashes: _Hashes) -> None:
+    """Not across columns: two benchmarks may well have copies of one photograph."""
+    of_column: dict[int, list[int]] = {}
+    for number, places in enumerate(hashes.places):
+        for column in {id(column) for column, _ in places}:
+            of_column.setdefault(column, []).append(number)
+    for numbers in of_column.values():
+        hashes.alike[numbers] |= like_another(hashes.records[numbers])
+
+
+def _by_content(own: _Hashes, theirs: _Hashes, looks: bool) -> Iterator[_Match]:
+    compared = np.flatnonzero(~theirs.alike) if looks else np.zeros(0, dtype=np.int64)
+    nearest, bits = looks_alike(own.records, theirs.records[compared])
     files, pixels = (
         {record[field].tobytes(): place for place, record in reversed([*enumerate(theirs.records)])}
         for field in ("key", "pixels")
     )
     for number, record in enumerate(own.records):
         target, way = files.get(record["key"].tobytes()), "file"
-        if target is None:
+        if target is None and looks:
             target, way = pixels.get(record["pixels"].tobytes()), "pixels"
+        if target is None and nearest[number] >= 0:
+            target, way = int(compared[nearest[number]]), "look"
         if target is None:
-            target, way = int(nearest[number]), "look"
-        if target < 0:
             continue
         other, place = theirs.places[target][0]
-        identity = other.names[place] or theirs.records[target]["key"].tobytes()
+        identity = other.keys[place]
         differ = f", {bits[number]} of 256 bits differ" if way == "look" else ""
         for column, row in own.places[number]:
             yield _Match(row, way, identity, f"{column.called(row)} is {other.called(place)} by its {way}{differ}")
 
 
-def _distinct(theirs: list[_Column], hashed: _Hashing) -> int:
-    """How many images are scored, each once: by name, else by content."""
-    named = {name for column in theirs for name in column.names if name is not None}
-    unnamed = [
-        places for places in hashed.of(theirs, OPEN).places if all(column.names[row] is None for column, row in places)
-    ]
-    return len(named) + len(unnamed)
-
-
 def without_known_images(
-    dataset: IterableDataset, scored: Sequence[ScoredImages], *, refuse: bool = False
+    dataset: IterableDataset,
+    scored: Sequence[ScoredImages],
+    *,
+    columns: Sequence[str] = COLUMNS,
+    refuse: bool = False,
 ) -> IterableDataset:
     """A streamed training set without the rows whose image is scored and can be known as they are read.
 
@@ -324,20 +321,21 @@ def without_known_images(
     Args:
         dataset: in the column contract, images undecoded, with `features`.
         scored: the evaluation's.
+        columns: of images, those that training reads.
         refuse: raise instead, where training reads such a row.
     """
     keys: set[bytes | None] = set()
-    for column in _columns(scored):
-        rows = [row for row, name in enumerate(column.names) if _kind(name) != SANDBOX]
-        keys |= {_key(cell) for _, cell in _each(column.cells, rows)}
-    known = _KnownImages(known_names(scored), frozenset(keys - {None}), refuse)
+    for column in scored_columns(scored):
+        rows = [row for row, name in enumerate(column.names) if kind_of(name) != SANDBOX]
+        keys |= {_key(cell) for _, cell in each_cell(column.cells, rows)}
+    known = _KnownImages(known_names(scored), frozenset(keys - {None}), refuse, tuple(columns))
     features = Features({**dataset.features, LEFT_OUT: Value("int64")})
     return dataset.map(known, batched=True, batch_size=STREAMED_AT_A_TIME, features=features)
 
 
 def known_names(scored: Sequence[ScoredImages]) -> frozenset[Name]:
     """The names of images that are scored, as far as they have one."""
-    return frozenset(name for column in _columns(scored) for name in column.names if name is not None)
+    return frozenset(name for column in scored_columns(scored) for name in column.names if name is not None)
 
 
 def _key(cell: Any) -> bytes | None:
@@ -354,6 +352,7 @@ class _KnownImages:
     names: frozenset[Name]
     keys: frozenset[bytes]
     refuse: bool
+    columns: tuple[str, ...]
     left_out: int = 0
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -375,10 +374,10 @@ class _KnownImages:
 
     def _found(self, batch: dict[str, list[Any]], row: int) -> str | None:
         """What a row's image is called, if it is scored."""
-        for column in (name for name in COLUMNS if name in batch):
+        for column in (name for name in self.columns if name in batch):
             cell = batch[column][row]
-            own = "image_id" if column == "image" else None
-            said = [batch[name][row] if name in batch else None for name in (own, "source")]
+            own = ("image_id", "source") if column == "image" else ("", "")
+            said = [batch[name][row] if name in batch else None for name in own]
             name = photograph_name(*said, cell.get("path") if isinstance(cell, dict) else cell)
             if name in self.names:
                 return " ".join(name)

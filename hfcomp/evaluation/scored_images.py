@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hfcomp.data.image_names import COCO
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.benchmarks.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.cells import Crop, PooledImages, is_missing
 from hfcomp.evaluation.engine import checked
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, Folders, Items
+
+COCO_POOLS = (COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014)
+_COCO_FILE = re.compile(r"0{6}\d{6}\.jpg")
 
 
 def benchmark_images(
@@ -53,9 +59,17 @@ def scored_images(benchmark: Benchmark, items: Items) -> list[ScoredImages]:
             there = [row for row in range(len(cells)) if not is_missing(cells[row])]
             cells = PooledImages(cells, np.array(there, dtype=np.int64))
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
+        sources = sources or (_of_coco(benchmark, ids) if ids else None)
         name = benchmark.title if column == "image" else f"{benchmark.title}, {column}"
         found.append(ScoredImages(name, WholeImages(cells), ids, sources))
     return found
+
+
+def _of_coco(benchmark: Benchmark, ids: Sequence[str]) -> list[str | None] | None:
+    """The source of images that are joined from COCO's by the names of their files."""
+    if not any(getattr(form, "pool", None) in COCO_POOLS for form in benchmark.data):
+        return None
+    return [COCO if _COCO_FILE.fullmatch(name) else None for name in ids]
 
 
 class WholeImages(Sequence[Any]):

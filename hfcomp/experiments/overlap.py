@@ -13,11 +13,17 @@ from typing import Any
 from datasets import Dataset, IterableDataset, ReadInstruction
 
 from hfcomp.data.overlap import FIX, Overlap, ScoredImages, find_overlap, known_names, without_known_images
+from hfcomp.distributed import on_main_process
 from hfcomp.experiments.experiment_config import ALLOW, EXCLUDE, REFUSE, SANDBOX, ExperimentConfig
 from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.session import Session
 
 FILE = "overlap.json"
+UNSURE_FIX = (
+    "Look at the first: where they are copies of scored images, remove such rows from the set, which "
+    "hfcomp.data.overlap.find_overlap gives as unsure; where they are not, --overlap allow compares by name and file "
+    "alone, and trains on those too."
+)
 # Rows of a split whose size is not known; slices by per cent do not depend on it.
 ANY_SIZE = 10**9
 
@@ -32,8 +38,8 @@ def check_own_split(config: ExperimentConfig, tell: Callable[[str], None]) -> No
     if config.evaluation != "own" or config.dataset == SANDBOX or _place(source) != _place(config.dataset):
         return
     folder = Path(source)
-    one_split = folder.is_file() or (folder / "state.json").is_file()  # which is read whole, whatever is asked for
-    if not one_split and not _share_rows(config.dataset_split, config.evaluation_split):
+    one_split = folder.is_file() or (folder / "state.json").is_file()  # whose rows are asked for by any name
+    if not _share_rows(config.dataset_split, config.evaluation_split, one_split):
         return
     found = (
         f"evaluation: own: the rows of {source} ({config.evaluation_split}) are trained on ({config.dataset_split})"
@@ -41,18 +47,19 @@ def check_own_split(config: ExperimentConfig, tell: Callable[[str], None]) -> No
     )
     if config.overlap == ALLOW:
         return tell(f"{found}, as overlap: allow says")
-    raise ValueError(
-        f"{found}. Score another split with --evaluation_split, slices that share no row (--dataset_split "
-        "'train[:90%]' --evaluation_split 'train[90%:]'), or another set with --evaluation_dataset; --overlap allow "
-        "scores the rows of training on purpose."
-    )
+    ways = ["another set with --evaluation_dataset"]
+    if not config.streaming:  # of a stream no slice can be read
+        ways.insert(0, "slices that share no row (--dataset_split 'train[:90%]' --evaluation_split 'train[90%:]')")
+    if not one_split:
+        ways.insert(0, "another split with --evaluation_split")
+    raise ValueError(f"{found}. Score {' or '.join(ways)}; --overlap allow scores the rows of training on purpose.")
 
 
 def _place(name: str) -> str:
     return os.path.realpath(name) if os.path.exists(name) else name
 
 
-def _share_rows(split: str, other: str) -> bool:
+def _share_rows(split: str, other: str, one_split: bool) -> bool:
     parts = []
     for text in (split, other):
         if text.partition("[")[0].strip() == "all":
@@ -60,7 +67,7 @@ def _share_rows(split: str, other: str) -> bool:
         names = {part.partition("[")[0].strip() for part in text.split("+")}
         parts.append(ReadInstruction.from_spec(text).to_absolute(dict.fromkeys(names, ANY_SIZE)))
     return any(
-        one.splitname == two.splitname and max(one.from_, two.from_) < min(one.to, two.to)
+        (one_split or one.splitname == two.splitname) and max(one.from_, two.from_) < min(one.to, two.to)
         for one in parts[0]
         for two in parts[1]
     )
@@ -74,9 +81,10 @@ def without_scored_rows(
     *,
     tell: Callable[[str], None],
     key: dict[str, Any],
+    columns: Sequence[str],
     progress: bool,
 ) -> Dataset | IterableDataset:
-    """The rows to train on, as `overlap` says; the same on every process, as it depends on the images alone.
+    """The rows to train on, as `overlap` says; all processes call it, and the main one alone looks at images.
 
     Args:
         rows: of training.
@@ -85,6 +93,7 @@ def without_scored_rows(
         session: receives what was found.
         tell: receives it in words, before an error too.
         key: what tells these rows from other rows of the run.
+        columns: of images, those that the method and its controls read.
         progress: whether to show bars.
 
     Raises:
@@ -94,9 +103,9 @@ def without_scored_rows(
     if not scored:
         note = "overlap: the evaluation scores scenes of the sandbox alone, which are held out of all training sets"
     elif isinstance(rows, IterableDataset):
-        rows, note = _stream(rows, scored, config.overlap)
+        rows, note = _stream(rows, scored, config.overlap, columns)
     else:
-        found = find_overlap(rows, scored, progress=progress)
+        found = _found(rows, scored, config, session, key, columns, progress)
         if found.remark():
             tell(f"overlap: {found.remark()}")
         rows, note = _decided(rows, found, config.overlap)
@@ -107,28 +116,53 @@ def without_scored_rows(
     return rows
 
 
+def _found(
+    rows: Dataset,
+    scored: Sequence[ScoredImages],
+    config: ExperimentConfig,
+    session: Session,
+    key: dict[str, Any],
+    columns: Sequence[str],
+    progress: bool,
+) -> Overlap:
+    """What is found, once for all rows of a sweep that show the same images."""
+    # elsewhere a seed decides texts alone
+    drawn = config.dataset == SANDBOX or config.keyword_captions_only
+    images = key if drawn else {"columns": key.get("columns")}
+    name = json.dumps([_training_fields(config), images, list(columns), len(rows)], sort_keys=True, default=str)
+    before, found = session.searched.get(name, (None, None))
+    if before is not scored:
+        looks = config.overlap != ALLOW
+        found = on_main_process(lambda: find_overlap(rows, scored, columns=columns, looks=looks, progress=progress))
+        session.searched[name] = scored, found
+    return found
+
+
 def _decided(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, str]:
-    if not len(found.rows):
-        return rows, f"overlap: {found}"
-    if policy == ALLOW:
-        return rows, f"overlap: {found}; they are trained on, as overlap: allow says"
-    if policy == REFUSE:
-        raise ValueError(f"overlap: refuse: {found}. {FIX}")
-    kept = found.others()
-    if not len(kept):
-        raise ValueError(
-            f"overlap: exclude: {found}. Nothing is left to train on. Choose another dataset, dataset_filter or "
-            "evaluation, or pass --overlap allow to score on images of training."
-        )
-    return rows.select(kept), f"overlap: {found}; they are left out"
+    doubt, note = found.doubt(), f"overlap: {found}"
+    if policy == REFUSE and (len(found.rows) or doubt):
+        raise ValueError(f"overlap: refuse: {found}{f'; {doubt}' if doubt else ''}. {FIX}")
+    if len(found.rows) and policy == ALLOW:
+        return rows, f"{note}; they are trained on, as overlap: allow says"
+    if len(found.rows):
+        kept = found.others()
+        if not len(kept):
+            raise ValueError(
+                f"overlap: exclude: {found}. Nothing is left to train on. Choose another dataset, dataset_filter or "
+                "evaluation, or pass --overlap allow to score on images of training."
+            )
+        rows, note = rows.select(kept), f"{note}; they are left out"
+    return rows, f"{note}. WARNING: {doubt}: they are TRAINED ON. {UNSURE_FIX}" if doubt else note
 
 
-def _stream(rows: IterableDataset, scored: Sequence[ScoredImages], policy: str) -> tuple[IterableDataset, str]:
+def _stream(
+    rows: IterableDataset, scored: Sequence[ScoredImages], policy: str, columns: Sequence[str]
+) -> tuple[IterableDataset, str]:
     images = f"{sum(len(one.cells) for one in scored):,} images of the evaluation"
     if policy == ALLOW:
         return rows, f"overlap: allow: the streamed rows are not compared with the {images}"
     fate = "are refused" if policy == REFUSE else "are left out and counted as left_out_rows in the log"
-    return without_known_images(rows, scored, refuse=policy == REFUSE), (
+    return without_known_images(rows, scored, columns=columns, refuse=policy == REFUSE), (
         f"overlap: rows are compared as they are read: those that share a name or a file with one of the {images} "
         f"({len(known_names(scored)):,} names) {fate}; other copies of a photograph, saved or resized anew, are not "
         "looked for in a stream"
@@ -144,6 +178,8 @@ def _facts(found: Overlap, policy: str) -> dict[str, Any]:
         "scored_images_in_training": found.shown,
         "rows_by": found.ways,
         "unreadable_images": len(found.unreadable),
+        "unsure_rows": len(found.unsure),
+        "scored_images_alike": found.alike,
         "rows": _digest(found.rows.tobytes()),
     }
 

@@ -14,6 +14,7 @@ from accelerate import PartialState
 from datasets import Dataset
 
 from hfcomp import __version__
+from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together
 from hfcomp.evaluation.cache import EmbeddingCache
@@ -111,7 +112,14 @@ def prepare_base(recipe: Recipe) -> None:
         check_vocabulary(config.clip_vocabulary)
 
 
-def load_rows(recipe: Recipe, session: Session, scored: Sequence[ScoredImages], *, part: str = "") -> Dataset:
+def load_rows(
+    recipe: Recipe,
+    session: Session,
+    scored: Sequence[ScoredImages],
+    *,
+    part: str = "",
+    trainers: Sequence[type] = (),
+) -> Dataset:
     """The rows that the method and its controls train on, of which those with a scored image are left out, as asked.
 
     Args:
@@ -119,6 +127,7 @@ def load_rows(recipe: Recipe, session: Session, scored: Sequence[ScoredImages], 
         session: reports notes about them and keeps what was found of scored images.
         scored: the images of the evaluation.
         part: what lines about them begin with.
+        trainers: that train on these rows beside the recipe's own.
     """
     arguments = recipe.trainer_arguments
 
@@ -133,9 +142,13 @@ def load_rows(recipe: Recipe, session: Session, scored: Sequence[ScoredImages], 
             tell=tell,
             num_negatives=num_negatives(recipe),
         )
-        key = {"seed": _seed(recipe), "columns": arguments.get("column_names"), "negatives": num_negatives(recipe)}
-        bars = session.state.is_main_process and not arguments.get("disable_tqdm")
-        rows = without_scored_rows(rows, scored, recipe.experiment, session, tell=tell, key=key, progress=bars)
+    key = {"seed": _seed(recipe), "columns": arguments.get("column_names"), "negatives": num_negatives(recipe)}
+    bars = session.state.is_main_process and not arguments.get("disable_tqdm")
+    read = {"image", *(name for one in (recipe.trainer_class, *trainers) for name in getattr(one, "uses", ()))}
+    columns = [name for name in IMAGE_COLUMNS if name in read]
+    how = {"tell": tell, "key": key, "columns": columns, "progress": bars}
+    rows = without_scored_rows(rows, scored, recipe.experiment, session, **how)
+    with PartialState().main_process_first():
         return _with_hard_images(recipe, rows, tell)
 
 

@@ -26,11 +26,13 @@ class Session:
         state: the processes.
         notes: the lines that were told, which the report repeats.
         overlaps: what was found of images that are both trained on and scored, by the rows that it was found for.
+        searched: the scored images that rows were compared with and what was found, by what decides the rows' images.
     """
 
     state: PartialState
     notes: list[str] = field(default_factory=list)
     overlaps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    searched: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def tell(self, note: str) -> None:
         """Prints a line and keeps it for the report, each line once."""

@@ -262,7 +262,8 @@ def _rows(
     found: dict[str, Any] = {}
     for variants in kinds.values():
         most = max((sweep.parts[setting, seed, one] for one in variants), key=num_negatives)
-        found |= dict.fromkeys(variants, load_rows(most, session, scored))
+        trainers = [sweep.parts[setting, seed, one].trainer_class for one in variants]
+        found |= dict.fromkeys(variants, load_rows(most, session, scored, trainers=trainers))
     return found
 
 

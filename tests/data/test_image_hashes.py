@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from PIL import Image
 
 from hfcomp.data import image_hashes
-from hfcomp.data.image_hashes import MOST_BITS, HashStore, close_pairs, hash_images, image_record, looks_alike
+from hfcomp.data.hash_store import FILE, HashStore
+from hfcomp.data.image_hashes import MOST_BITS, close_pairs, file_key, hash_images, image_record, looks_alike
 from tests.data.photographs import cropped, resized, saved, texture
 
 
@@ -88,6 +90,31 @@ def test_hashes_are_kept_and_a_damaged_file_is_hashed_again(tmp_path, monkeypatc
     third = hash_images(cells, range(5), HashStore(tmp_path), name="image")
     assert len(made) == 5 and third.records.tobytes() == first.records.tobytes()
     assert "is damaged, its images are hashed again" in caplog.text
+
+
+def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monkeypatch):
+    texture(1).save(tmp_path / "a.png")
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        archive.write(tmp_path / "a.png", "a.png")
+    cells = [str(tmp_path / "a.png"), f"zip://a.png::{tmp_path / 'set.zip'}"]
+
+    def hashed():
+        stores = HashStore(tmp_path / "hashes"), HashStore(tmp_path / "hashes", FILE)
+        return hash_images(cells, range(2), stores[0], name="image", files=stores[1])
+
+    first = hashed()
+    opened = []
+    real = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path.name) or real(path))
+    monkeypatch.setattr(image_hashes, "decode_image", lambda *given, **how: pytest.fail("decoded again"))
+    again = hashed()
+    assert again.records.tobytes() == first.records.tobytes() and len(again.records) == 2
+    assert not [name for name in opened if not name.endswith(".npy")]
+    monkeypatch.undo()
+    texture(2).save(tmp_path / "a.png")
+    assert hashed().records[0]["pixels"] != first.records[0]["pixels"]
+    url = "https://example.org/a.jpg"
+    assert file_key(url) == file_key({"bytes": None, "path": url}) != file_key(url + "?b")
 
 
 def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):

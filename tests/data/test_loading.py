@@ -68,6 +68,22 @@ def test_a_folder_of_save_to_disk(dataset, tmp_path):
     assert len(load_training_set(str(tmp_path / "splits"), split="validation")) == 2
 
 
+def test_slices_of_files_and_of_folders_of_save_to_disk(dataset, tmp_path):
+    dataset.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict(train=dataset, validation=dataset.select(range(2))).save_to_disk(tmp_path / "splits")
+    dataset.select_columns("caption").to_json(tmp_path / "rows.jsonl")
+    captions = dataset["caption"][:]
+    for name in ("one", "splits", "rows.jsonl"):
+        parts = [load_training_set(str(tmp_path / name), split=part) for part in ("train[:50%]", "train[50%:]")]
+        assert [part["caption"][:] for part in parts] == [captions[:3], captions[3:]], name
+    both = load_training_set(str(tmp_path / "splits"), split="train[:1]+validation")
+    assert both["caption"][:] == [captions[0], *captions[:2]]
+    with pytest.raises(ValueError, match=r"has no split 'test\[:1\]'; it has: train, validation"):
+        load_training_set(str(tmp_path / "splits"), split="test[:1]")
+    with pytest.raises(ValueError, match="holds one split, and 'train\\+test' names 2"):
+        load_training_set(str(tmp_path / "one"), split="train+test")
+
+
 def test_a_repositorys_folder_with_configurations(dataset, repository, tmp_path):
     cache = {"cache_dir": str(tmp_path)}
     assert same(load_training_set(str(repository), config="swap", **cache), dataset)

@@ -36,25 +36,27 @@ def files(*seeds: int) -> list[bytes]:
 
 @pytest.fixture
 def find(tmp_path):
-    return lambda *given: find_overlap(*given, folder=tmp_path, progress=False)
+    return lambda *given, **how: find_overlap(*given, folder=tmp_path, progress=False, **how)
 
 
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ({"path": "coco/val2017/000000000285.jpg"}, ("COCO", "285")),
+        ({"path": "coco/val2017/000000000285.jpg"}, None),  # img2dataset's keys may have twelve digits too
         ({"path": "COCO_val2014_000000000285.jpg"}, ("COCO", "285")),
         ({"path": "zip://train2014/COCO_train2014_000000581929.jpg::/data/a.zip"}, ("COCO", "581929")),
-        ({"image_id": "000000000285.jpg"}, ("COCO", "285")),
+        ({"image_id": "000000000285.jpg"}, None),
+        ({"image_id": "000000000285.jpg", "source": "COCO"}, ("COCO", "285")),
+        ({"image_id": "7", "source": "hfcomp-sandbox (synthetic)"}, ("hfcomp-sandbox", "7")),
         ({"image_id": "COCO 285"}, ("COCO", "285")),
         ({"image_id": 285, "source": "MS-COCO train2017"}, ("COCO", "285")),
         ({"image_id": "285", "source": "coco"}, ("COCO", "285")),
         ({"source": "COCO", "path": "a/000000000285.jpg"}, ("COCO", "285")),
-        ({"image_id": "1", "source": "Flickr30k"}, ("flickr30k", "1")),
-        ({"image_id": "285", "source": "inpainted cocoa"}, ("inpainted cocoa", "285")),
+        ({"image_id": "1", "source": "Flickr30k"}, None),  # every split may number its rows from 0
+        ({"image_id": "285", "source": "inpainted cocoa"}, None),
         ({"image_id": "1"}, None),
         ({"image_id": 285, "path": "photos/285.jpg"}, None),
-        ({"path": "00000/000000285.jpg"}, None),  # img2dataset's keys have nine digits
+        ({"path": "00000/000000285.jpg"}, None),
         ({"path": "123456789012.jpg"}, None),
         ({"source": "cc3m", "path": "000000000285.jpg"}, None),
         ({}, None),
@@ -70,17 +72,85 @@ def test_an_id_without_a_source_says_nothing(find):
     assert str(found) == "none of 2 training rows shows one of the 2 images that are scored"
 
 
-def test_ids_of_one_source_are_one_image_whatever_the_files_are(find):
-    train = rows(files(0, 1, 2), image_id=["1", "2", "3"], source=["Shop", "Shop", "Other"])
-    found = find(train, scored(*files(8, 9), ids=["2", "3"], sources=["shop", "shop"]))
-    assert found.rows.tolist() == [1] and found.ways == {"name": 1, "file": 0, "pixels": 0, "look": 0}
-    assert found.examples == ("column 'image', row 1 (shop 2) is benchmark, row 0 (shop 2)",)
+def test_ids_of_a_source_whose_splits_count_from_0_are_not_one_image(find):
+    train = rows(files(0, 1, 2), image_id=["0", "1", "2"], source=["shop"] * 3)
+    found = find(train, scored(*files(8, 9, 1), ids=["0", "1", "2"], sources=["shop"] * 3))
+    assert found.rows.tolist() == [1] and found.ways == {"name": 0, "file": 1, "pixels": 0, "look": 0}
+    assert found.examples == ("column 'image', row 1 is benchmark, row 2 by its file",)
+
+
+def test_a_bare_number_is_compared_by_content(find):
+    """Keys of img2dataset and DataComp look like COCO's names."""
+    names = [{"bytes": content, "path": f"00000000{row}234.jpg"} for row, content in enumerate(files(0, 1))]
+    train = rows(names)
+    found = find(train, scored(*files(7, 1), ids=["COCO_val2014_000000000234.jpg", "5"]))
+    assert found.rows.tolist() == [1] and found.ways["file"] == 1
+
+
+def test_the_same_drawing_in_another_colour_is_another_image(find):
+    shirts = []
+    for colour in ((200, 40, 40), (30, 128, 30), (90, 90, 200)):
+        shirt = Image.new("RGB", (96, 96), (240, 240, 240))
+        shirt.paste(colour, (30, 20, 66, 80))
+        shirt.paste(colour, (15, 20, 81, 36))
+        shirts.append(encoded(shirt))
+    found = find(rows([shirts[0]]), scored(*shirts[1:]))
+    assert not len(found.rows) and not found.alike
+
+
+def scans(first: int, number: int) -> list[bytes]:
+    """One page with a small mark that differs, as scans, radiographs and forms are."""
+    page = texture(99)
+    made = []
+    for mark in range(first, first + number):
+        one = page.copy()
+        one.paste((255, 0, 0), (mark % 100, mark // 100 * 4, mark % 100 + 3, mark // 100 * 4 + 3))
+        made.append(encoded(one))
+    return made
+
+
+def test_where_scored_images_look_alike_no_row_goes_by_look(find):
+    found = find(rows(scans(0, 30)), scored(*scans(50, 6), *files(1)))
+    assert not len(found.rows) and not len(found.unsure) and found.alike == 6
+    assert "6 scored images look like another scored one and were compared by name, file and pixels" in found.remark()
+    copy = encoded(resized(texture(1), 90))
+    assert find(rows([*scans(0, 30), copy]), scored(*scans(50, 6), *files(1))).rows.tolist() == [30]
+
+
+def test_too_many_rows_by_look_alone_stay_and_are_unsure(find, tmp_path):
+    known = scored(*scans(50, 1), *files(1))
+    train = rows([*scans(0, 21), *files(1)])
+    found = find(train, known)
+    assert found.rows.tolist() == [21] and found.unsure.tolist() == list(range(21))
+    assert found.doubt().startswith("21 of 22 training rows look like a scored image, too many to tell copies")
+    assert "column 'image', row 0 is benchmark, row 0 by its look" in found.doubt()
+    assert len(without_overlap(train, known, folder=tmp_path, progress=False)[0]) == 21
+    assert len(find(rows(scans(0, 20)), known).rows) == 20
+
+
+def test_names_and_files_alone_decode_nothing(find, monkeypatch):
+    monkeypatch.setattr("hfcomp.data.image_hashes.image_record", lambda *given: pytest.fail("decoded"))
+    train = rows([*files(0, 1), encoded(resized(texture(2), 90))])
+    found = find(train, scored(*files(1, 2)), looks=False)
+    assert found.rows.tolist() == [1] and "by name or file, which alone were compared" in str(found)
+
+
+def test_images_that_are_compared_with_nothing_are_counted_unread(find, monkeypatch):
+    monkeypatch.setattr("hfcomp.data.image_hashes.image_record", lambda *given: pytest.fail("hashed to be counted"))
+    found = find(training_set(20, 0), scored(*files(0, 1), None))
+    assert found.scored == 2 and not len(found.rows)
+
+
+def test_columns_that_training_does_not_read_do_not_decide(find):
+    train = rows(files(0, 1)).add_column("negative_image", [{"bytes": one, "path": None} for one in files(5, 6)])
+    train = train.cast_column("negative_image", datasets.Image(decode=False))
+    assert not len(find(train, scored(*files(6)), columns=["image"]).rows)
 
 
 def test_photographs_of_coco_are_told_apart_by_their_numbers_without_being_read(find):
     broken = {"bytes": b"never decoded", "path": "COCO_val2014_000000000285.jpg"}
-    train = rows([broken, {**broken, "path": "000000000286.jpg"}])
-    found = find(train, [ScoredImages("SugarCrepe", ["nowhere/1.jpg"], ids=["000000000285.jpg"])])
+    train = rows([broken, {**broken, "path": "COCO_val2014_000000000286.jpg"}])
+    found = find(train, [ScoredImages("SugarCrepe", ["nowhere/1.jpg"], ids=["000000000285.jpg"], sources=["COCO"])])
     assert found.rows.tolist() == [0] and found.unreadable == ()
 
 
@@ -100,7 +170,7 @@ def test_without_names_equal_files_equal_pixels_and_looks_are_found(find):
 
 def test_a_photograph_of_coco_is_found_in_a_set_that_calls_it_otherwise(find):
     train = rows(
-        [{"bytes": content, "path": f"00000000000{number}.jpg"} for number, content in enumerate(files(0, 1))]
+        [{"bytes": one, "path": f"COCO_val2014_00000000000{number}.jpg"} for number, one in enumerate(files(0, 1))]
     )
     found = find(train, scored(encoded(resized(texture(1), 100)), *files(7)))
     assert found.rows.tolist() == [1] and found.ways["look"] == 1
@@ -148,7 +218,7 @@ def streamed(train: datasets.Dataset) -> datasets.IterableDataset:
 def test_a_stream_leaves_out_names_and_files_and_counts_them():
     named = {"bytes": files(4)[0], "path": "COCO_val2014_000000000285.jpg"}
     train = rows([*files(0, 1), named, *files(2)], caption=["a", "b", "c", "d"])
-    images = [*scored(*files(1)), ScoredImages("SugarCrepe", [None], ids=["000000000285.jpg"])]
+    images = [*scored(*files(1)), ScoredImages("SugarCrepe", [None], ids=["000000000285.jpg"], sources=["COCO"])]
     read = list(without_known_images(streamed(train), images))
     assert [(row["caption"], row[LEFT_OUT]) for row in read] == [("a", 0), ("d", 2)]
     counted = train.add_column(LEFT_OUT, [3, 0, 1, 0])

@@ -113,11 +113,44 @@ def test_refuse_names_counts_rows_and_how_to_fix_it(rows, clip):
     assert "--overlap exclude" in error and "--overlap allow" in error
 
 
-def test_allow_trains_on_them_and_counts_them(rows, clip):
-    kept, session = loaded(recipe(rows, clip, overlap="allow"))
+def test_allow_trains_on_them_and_counts_them(rows, clip, tmp_path):
+    """By name and file, for which nothing is decoded."""
+    files = tmp_path / "files"
+    pairs(range(12, 18)).save_to_disk(files)
+    kept, session = loaded(recipe(rows, clip, evaluation_dataset=files, overlap="allow"))
     (facts,) = session.overlaps.values()
     assert len(kept) == 16 and (facts["overlapping_rows"], facts["left_out_rows"]) == (4, 0)
     assert session.notes[-1].endswith("they are trained on, as overlap: allow says")
+    _, session = loaded(recipe(rows, clip, overlap="allow"))
+    assert session.notes[-1].endswith("images that are scored by name or file, which alone were compared")
+
+
+def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, monkeypatch):
+    monkeypatch.setattr("hfcomp.data.overlap.MOST_BY_LOOK", (3, 0.02))
+    kept, session = loaded(recipe(rows, clip))
+    (facts,) = session.overlaps.values()
+    assert len(kept) == 16 and (facts["left_out_rows"], facts["unsure_rows"]) == (0, 4)
+    assert "WARNING: 4 of 16 training rows look like a scored image" in session.notes[-1]
+    assert "they are TRAINED ON" in session.notes[-1] and "row 12 is own evaluation set, row 0" in session.notes[-1]
+    with pytest.raises(ValueError, match="overlap: refuse: .*4 of 16 training rows look like a scored image"):
+        loaded(recipe(rows, clip, overlap="refuse"))
+
+
+def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkeypatch):
+    calls = []
+    real = program.without_scored_rows.__globals__["find_overlap"]
+    monkeypatch.setattr(
+        "hfcomp.experiments.overlap.find_overlap", lambda *given, **how: calls.append(how) or real(*given, **how)
+    )
+    session = Session(Quiet())
+    images = program.prepare(recipe(rows, clip), session).images
+    found = [program.load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
+    assert len(calls) == 1 and [len(one) for one in found] == [12, 12] and len(session.overlaps) == 2
+    program.load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)
+    assert len(calls) == 2
+    assert calls[0]["columns"] == ["image", "negative_image"]  # of Cement, which reads both
+    program.load_rows(recipe(rows, clip, config="negclip/vit_b32_coco"), session, images)
+    assert calls[-1]["columns"] == ["image"]
 
 
 def test_without_overlap_that_is_said_too(rows, clip, tmp_path):
@@ -178,8 +211,12 @@ def test_the_rows_of_training_are_not_scored(training, scored, refused):
 def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):
     """`save_to_disk` of one data set knows no splits: it is read whole whatever is asked for."""
     same = recipe(rows, clip, evaluation_dataset=rows["train"], evaluation_split="test")
-    with pytest.raises(ValueError, match="are trained on .*as it holds one split"):
+    with pytest.raises(ValueError, match="are trained on .*as it holds one split") as caught:
         loaded(same)
+    assert "another split" not in str(caught.value)
+    sliced = {"dataset_split": "train[:75%]", "evaluation_split": "train[75%:]"}  # as the error says
+    kept, session = loaded(recipe(rows, clip, evaluation_dataset=rows["train"], **sliced))
+    assert len(kept) == 12 and "the 4 images that are scored" in session.notes[-1]
 
 
 def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tmp_path):
@@ -229,7 +266,7 @@ def test_the_photographs_of_sugarcrepe_are_left_out_of_training_on_all(clip):
     kept, session = loaded(real(clip, "--dataset_filter", ""))
     assert len(kept) == 296 and not any(kept["in_sugarcrepe"])
     (facts,) = session.overlaps.values()
-    assert (facts["left_out_rows"], facts["scored_images"], facts["rows_by"]["name"]) == (153, 153, 153)
+    assert (facts["left_out_rows"], facts["scored_images"], facts["rows_by"]["file"]) == (153, 153, 153)
     kept, _ = loaded(real(clip))
     assert len(kept) == 296
 
@@ -245,6 +282,9 @@ def test_training_and_scoring_on_the_same_153_photographs(clip, tmp_path):
     assert yaml.safe_load((folder / "config.yaml").read_text())["overlap"] == "allow"
     (overlap,) = json.loads((folder / "results.json").read_text())["overlap"]
     assert (overlap["policy"], overlap["overlapping_rows"], overlap["left_out_rows"]) == ("allow", 153, 0)
-    said = "overlap: 153 of 153 training rows show 153 of the 153 images that are scored (153 by name;"
+    said = (
+        "overlap: 153 of 153 training rows show 153 of the 153 images that are scored by name or file, which alone "
+        "were compared (153 by file;"
+    )
     for name in ("report.md", "README.md", "method/README.md"):
         assert said in (folder / name).read_text(), name

@@ -1,0 +1,95 @@
+"""Columns of images of a training set and of an evaluation: cells, sure names, and what each image is counted by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datasets import Dataset
+
+from hfcomp.data.image_hashes import AT_A_TIME, cells_of
+from hfcomp.data.image_names import SANDBOX, Name, photograph_name
+from hfcomp.data.loading import undecoded
+
+OPEN = "open"  # the kind of an image without a name that is sure
+
+
+@dataclass(frozen=True)
+class ScoredImages:
+    """A column of images that an evaluation scores.
+
+    Attributes:
+        name: in messages, such as "SugarCrepe".
+        cells: as `decode_image` takes them; `None` for a missing one.
+        ids: `image_id` of each, where they have one.
+        sources: `source` of each, likewise.
+    """
+
+    name: str
+    cells: Sequence[Any]
+    ids: Sequence[Any] | None = None
+    sources: Sequence[Any] | None = None
+
+
+@dataclass(frozen=True)
+class ImageColumn:
+    """A column of images.
+
+    Attributes:
+        name: in messages.
+        cells: as `decode_image` takes them.
+        names: of each, where it is sure.
+        keys: what each is counted by; `None` for a missing one.
+    """
+
+    name: str
+    cells: Sequence[Any]
+    names: list[Name | None]
+    keys: list[Any]
+
+    def called(self, row: int) -> str:
+        """A row's image in words."""
+        name = self.names[row]
+        return f"{self.name}, row {row}" + (f" ({' '.join(name)})" if name else "")
+
+
+def training_column(dataset: Dataset, column: str) -> ImageColumn:
+    """A column of a training set; the name of a row is that of its `image` alone."""
+    ids, sources = (dataset[name][:] if name in dataset.column_names else None for name in ("image_id", "source"))
+    if column != "image":  # another image than the one that is called so, of the same source
+        ids = [f"{column} of {row if ids is None else ids[row]}" for row in range(len(dataset))] if sources else None
+        sources = sources and [one if str(one).startswith(SANDBOX) else None for one in sources]
+    return _named(f"column '{column}'", undecoded(dataset.select_columns([column]))[column], ids, sources)
+
+
+def scored_columns(scored: Sequence[ScoredImages]) -> list[ImageColumn]:
+    """The columns that an evaluation scores."""
+    return [_named(one.name, one.cells, one.ids, one.sources) for one in scored]
+
+
+def _named(name: str, cells: Sequence[Any], ids: Sequence[Any] | None, sources: Sequence[Any] | None) -> ImageColumn:
+    def found(row: int, path: Any = None) -> Name | None:
+        return photograph_name(ids[row] if ids else None, sources[row] if sources else None, path)
+
+    names = [found(row) for row in range(len(cells))]
+    keys: list[Any] = [*names]
+    for row, cell in each_cell(cells, [row for row, known in enumerate(names) if known is None]):
+        content, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, dict) else (None, cell)
+        names[row] = found(row, path)
+        own = (name, row if ids is None or ids[row] is None else str(ids[row]))
+        file = path if content is None and isinstance(path, str) else None
+        keys[row] = None if content is None and path is None else names[row] or file or own
+    return ImageColumn(name, cells, names, keys)
+
+
+def each_cell(cells: Sequence[Any], rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Rows and their cells; those of a few hundred images are in memory at a time."""
+    for start in range(0, len(rows), AT_A_TIME):
+        part = rows[start : start + AT_A_TIME]
+        yield from zip(part, cells_of(cells, part), strict=True)
+
+
+def kind_of(name: Name | None) -> str:
+    """Whose name an image has: `COCO`, `SANDBOX` or `OPEN`."""
+    return OPEN if name is None else name[0]

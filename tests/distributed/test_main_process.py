@@ -1,0 +1,53 @@
+"""Long work of the main process alone, on two processes whose collectives wait for a few seconds only."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import datetime, sys, time
+import torch.distributed as dist
+from hfcomp.distributed import OtherProcessFailed, on_main_process
+
+rank, port = int(sys.argv[1]), sys.argv[2]
+wait = datetime.timedelta(seconds=4)
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2, timeout=wait)
+
+def slow():
+    assert rank == 0, "computed on another process"
+    time.sleep(9)
+    return {"rows": [1, 2]}
+
+def broken():
+    raise ValueError("row 7 is damaged")
+
+print(on_main_process(slow, every=0.5))
+try:
+    on_main_process(broken, every=0.5)
+except (ValueError, OtherProcessFailed) as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_the_others_wait_longer_than_a_collective_may_and_receive_the_result():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, rank, port],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    said = [process.communicate(timeout=120)[0] for process in started]
+    assert all("{'rows': [1, 2]}" in one for one in said), said
+    assert "ValueError row 7 is damaged" in said[0]
+    assert "OtherProcessFailed process 0 failed: ValueError: row 7 is damaged" in said[1]
