@@ -187,7 +187,8 @@ class ExperimentConfig:
         default=EXCLUDE,
         metadata={
             "help": "Training rows whose image the evaluation scores: 'exclude' leaves them out, 'refuse' ends the "
-            "run, 'allow' trains on them; counted in any case. docs/datasets.md says what counts as the same image."
+            "run, 'allow' trains on them, and knows them by name and file alone; counted in any case. "
+            "docs/datasets.md says what counts as the same image."
         },
     )
     evaluation_items: int = field(default=400, metadata={"help": "Items of each kind, for the sandbox."})

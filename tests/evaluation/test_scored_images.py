@@ -54,3 +54,17 @@ def test_of_a_part_the_whole_of_several_columns_all_and_of_texts_alone_nothing()
     items = checked(twice, Items(rows, Origin("here"), {"image": [None, cell(2)]}))
     (images,) = scored_images(twice, items)
     assert len(images.cells) == 1 and list(images.ids) == ["2.jpg"] and images.cells[0] == cell(2)
+
+
+def test_names_of_files_in_cocos_folders_are_cocos():
+    (sugarcrepe,) = find_benchmarks(["sugarcrepe"])
+    rows = datasets.Dataset.from_list(
+        [
+            {"caption": "a", "negative_captions": ["b"], "subset": "add_att", "item": name, "image_id": name}
+            for name in ("000000000285.jpg", "other.jpg")
+        ]
+    )
+    (images,) = scored_images(
+        sugarcrepe, checked(sugarcrepe, Items(rows, Origin("here"), {"image": [cell(1), cell(2)]}))
+    )
+    assert images.sources == ["COCO", None]
