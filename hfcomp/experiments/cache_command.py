@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hfcomp.data import image_hashes
+from hfcomp.data import hash_store
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.cache_files import (
     DAY,
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         prog="hfcomp cache",
         description="Shows what the cache of embeddings holds, or clears it. Its size is limited by the environment "
         f"variable {LIMIT_VARIABLE}, such as 5GB. Without --cache and --model so for the hashes of images by which "
-        f"photographs that are both trained on and scored are found, in {image_hashes.default_folder()}.",
+        f"photographs that are both trained on and scored are found, in {hash_store.default_folder()}.",
         allow_abbrev=False,
     )
     found.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="(default: show)")
@@ -67,7 +67,7 @@ def show_cache(options: argparse.Namespace) -> None:
     chosen = _chosen(folder, options)
     if _with_hashes(options):
         size = sum(path.stat().st_size for path in _hash_files(options))
-        print(f"{image_hashes.default_folder()}: {size_text(size)} of image hashes")
+        print(f"{hash_store.default_folder()}: {size_text(size)} of image hashes")
     total = sum(model.size for model in chosen)
     print(f"{folder}: {size_text(total)} of at most {size_text(default_limit())} ({LIMIT_VARIABLE})")
     if not chosen:
@@ -117,7 +117,7 @@ def _what(folder: Path, chosen: list[CachedModel], hashes: list[Path]) -> str:
         found.append(f"{size_text(sum(model.size for model in chosen))} of {models} from {folder}")
     if hashes:
         size = size_text(sum(path.stat().st_size for path in hashes))
-        found.append(f"{size} of image hashes from {image_hashes.default_folder()}")
+        found.append(f"{size} of image hashes from {hash_store.default_folder()}")
     return " and ".join(found)
 
 
@@ -145,7 +145,7 @@ def _hash_files(options: argparse.Namespace) -> list[Path]:
     """All files of image hashes; none where others are asked for, or the newest is younger than `--older_than`."""
     if not _with_hashes(options):
         return []
-    found = [path for path in image_hashes.default_folder().rglob("*") if path.is_file()]
+    found = [path for path in hash_store.default_folder().rglob("*") if path.is_file()]
     used = max((path.stat().st_mtime for path in found), default=0.0)
     return [] if options.older_than is not None and used >= time.time() - options.older_than * DAY else found
 

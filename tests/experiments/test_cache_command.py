@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hfcomp import cli
-from hfcomp.data import image_hashes
+from hfcomp.data import hash_store
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments import cache_command
@@ -112,7 +112,7 @@ def hashes(folder, tmp_path, monkeypatch):
     for name in ("v1/a.npy", "v2/b.npy"):
         (place / name).parent.mkdir(parents=True)
         (place / name).write_bytes(bytes(3000))
-    monkeypatch.setattr(image_hashes, "default_folder", lambda: place)
+    monkeypatch.setattr(hash_store, "default_folder", lambda: place)
     monkeypatch.setattr(cache_command, "default_folder", lambda: folder)
     return place
 
