@@ -97,6 +97,29 @@ def test_a_file_that_was_cut_is_named_as_damaged(clip, tmp_path, damage):
     assert refusal(folder).startswith(f"{folder}: the weights are damaged or cut short")
 
 
+PICKLED = {"cut": lambda data: data[: len(data) // 2], "empty": lambda data: b"", "page": lambda data: b"<html>" * 99}
+
+
+@pytest.mark.parametrize("damage", PICKLED)
+def test_a_pickled_file_that_is_damaged_is_named(clip, tmp_path, damage):
+    folder = shutil.copytree(clip, tmp_path / "model")
+    (folder / WEIGHTS).unlink()
+    path = folder / "pytorch_model.bin"
+    torch.save(load_file(clip / WEIGHTS), path)
+    load_backbone(folder)
+    path.write_bytes(PICKLED[damage](path.read_bytes()))
+    assert refusal(folder).startswith(f"{path}: the weights are damaged or cut short")
+    path.unlink()
+    with pytest.raises(OSError, match="no file named"):
+        load_backbone(folder)
+
+
+@pytest.mark.parametrize("name", ["ignore_mismatched_sizes", "trust_remote_code", "output_loading_info"])
+def test_what_loading_decides_itself_is_not_an_argument(clip, name):
+    with pytest.raises(ValueError, match=f"load_backbone does not take {name}"):
+        load_backbone(clip, **{name: True})
+
+
 def test_what_old_checkpoints_and_other_heads_have_more_is_no_obstacle(old_clip, tmp_path, caplog):
     more = ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids", "classifier.weight")
     folder = changed(old_clip, tmp_path / "model", with_more(*more))
@@ -227,3 +250,19 @@ def test_unfrozen_weights_beside_an_adapter_have_to_be_those_of_its_base(adapter
     ):
         folder = changed(adapters["plain"], tmp_path / place, change, OBJECTIVE_STATE_FILE)
         assert said in refusal(folder)
+
+
+def test_unfrozen_weights_that_were_saved_with_an_adapter_have_to_be_there(adapters, tmp_path):
+    """An adapter's own files would load without them, and be scored with the base's values."""
+    name = "backbone.base_model.model.logit_scale"
+    alone = shutil.copytree(adapters["plain"], tmp_path / "alone")
+    (alone / OBJECTIVE_STATE_FILE).unlink()
+    assert refusal(alone).startswith(f"{alone}: no {OBJECTIVE_STATE_FILE}: the weights miss ['{name}']")
+    less = changed(adapters["plain"], tmp_path / "less", without(name), OBJECTIVE_STATE_FILE)
+    assert f"{OBJECTIVE_STATE_FILE}: the weights miss ['{name}']" in refusal(less)
+
+
+def test_an_adapter_without_a_record_of_unfrozen_weights_loads_as_before(adapters, tmp_path):
+    folder = changed(adapters["plain"], tmp_path / "older", lambda state: state, ADAPTER)
+    (folder / OBJECTIVE_STATE_FILE).unlink()
+    assert not load_backbone(folder).base_model.model.logit_scale.requires_grad

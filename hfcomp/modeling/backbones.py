@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoProcessor
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
-from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
+from hfcomp.modeling.checkpoints import ADAPTER_FILE, OBJECTIVE_STATE_FILE, unfrozen_names
 from hfcomp.modeling.weight_checks import COPY_AGAIN, check_same, damage_named, no_report, read_tensors, refuse
 
 logger = logging.get_logger(__name__)
@@ -29,9 +29,16 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
         kwargs: handed to `AutoModel.from_pretrained` (`revision`, `dtype`, `attn_implementation`, ...).
 
     Raises:
-        ValueError: for a model that is no dual encoder that hfcomp knows, NaFlex SigLIP 2 by name; for weights that
-            are damaged, missing, of another shape or left over, naming them.
+        ValueError: for a model that is not a supported dual encoder, NaFlex SigLIP 2 by name; for weights that are
+            damaged, missing, of another shape or left over, naming them; for `ignore_mismatched_sizes`,
+            `trust_remote_code` or `output_loading_info` among `kwargs`.
     """
+    fixed = sorted({"ignore_mismatched_sizes", "trust_remote_code", "output_loading_info"} & set(kwargs))
+    if fixed:
+        raise ValueError(
+            f"load_backbone does not take {', '.join(fixed)}: every weight has to fit the model, and no code of a "
+            "repository is run. Leave the argument out."
+        )
     if isinstance(model, nn.parallel.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
             f"model is wrapped in {type(model).__name__}. Pass the plain model: the trainer wraps it in "
@@ -76,7 +83,7 @@ class Base(NamedTuple):
 
 
 def base_of_adapter(model: str | Path) -> Base | None:
-    """The model that an adapter's id or folder is for; `None` for what is no adapter."""
+    """The model that an adapter's id or folder is for; `None` for anything else."""
     if find_adapter_config_file(str(model)) is None:
         return None
     from peft import PeftConfig
@@ -86,7 +93,7 @@ def base_of_adapter(model: str | Path) -> Base | None:
 
 
 def check_model_type(config: Any) -> None:
-    """Raises ValueError unless a configuration is of a dual encoder that hfcomp knows."""
+    """Raises ValueError unless a configuration is of a supported dual encoder."""
     model_type = getattr(config, "model_type", None)
     if model_type == "siglip2":
         raise ValueError(
@@ -95,7 +102,7 @@ def check_model_type(config: Any) -> None:
         )
     if model_type not in SUPPORTED_MODEL_TYPES:
         raise ValueError(
-            f"model type {model_type!r} is no dual encoder that hfcomp can train; "
+            f"model type {model_type!r} is not a supported dual encoder; "
             f"expected one of {', '.join(SUPPORTED_MODEL_TYPES)}."
         )
 
@@ -153,14 +160,22 @@ def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
 
 
 def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> None:
-    """Parameters of the base model that were trained with an adapter: their values, and that they are trained."""
-    path = cached_file(model, OBJECTIVE_STATE_FILE, _raise_exceptions_for_missing_entries=False, **hub)
-    if path is None:
-        return
+    """Parameters of the base model that were trained with an adapter: their values, and that they are trained.
+
+    Raises:
+        ValueError: for values that are missing though the adapter's file names them, or that do not fit.
+    """
+    path, adapter = (
+        cached_file(model, name, _raise_exceptions_for_missing_entries=False, **hub)
+        for name in (OBJECTIVE_STATE_FILE, ADAPTER_FILE)
+    )
     prefix = "backbone."
-    state = {key.removeprefix(prefix): value for key, value in read_tensors(path).items() if key.startswith(prefix)}
+    stored = {} if path is None else read_tensors(path)
+    trained = set() if adapter is None else unfrozen_names(adapter)
+    refuse(path or f"{model}: no {OBJECTIVE_STATE_FILE}", missing=trained - set(stored))
+    state = {key.removeprefix(prefix): value for key, value in stored.items() if key.startswith(prefix)}
     own = dict(backbone.named_parameters())
-    check_same(path, state, {name: own[name] for name in state if name in own})
+    check_same(path or model, state, {name: own[name] for name in state if name in own})
     for name, value in state.items():
         own[name].data.copy_(value)
         own[name].requires_grad_(True)
@@ -173,7 +188,7 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
 
     Args:
         model: a Hub id, a folder or a module.
-        argument: what the caller's own parameter for a processor is called, for the way out in errors.
+        argument: what the caller's own parameter for a processor is called, for errors.
 
     Raises:
         ValueError: for a module that does not say where it came from, or whose origin has no processor.
@@ -181,14 +196,14 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
     if isinstance(model, str | Path):
         return _processor_of(model)
     name = getattr(model, "name_or_path", "") or getattr(model.config, "_name_or_path", "")
-    way_out = f"Pass the model's own: {argument}=AutoProcessor.from_pretrained(...)."
+    advice = f"Pass the model's own: {argument}=AutoProcessor.from_pretrained(...)."
     if not name:
-        raise ValueError(f"the module does not say where it was loaded from, so it has no processor. {way_out}")
+        raise ValueError(f"the module does not say where it was loaded from, so it has no processor. {advice}")
     try:
         return AutoProcessor.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"the module comes from {name!r}, where no processor can be loaded: {error} {way_out}"
+            f"the module comes from {name!r}, where no processor can be loaded: {error} {advice}"
         ) from error
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from hfcomp.modeling.encoder import DualEncoder
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
+ADAPTER_FILE = "adapter_model.safetensors"
+# Key of the adapter file's metadata: which parameters of the base model were trained beside the adapter.
+UNFROZEN = "hfcomp_unfrozen"
 
 
 def extra_state(encoder: DualEncoder) -> dict[str, torch.Tensor]:
@@ -42,6 +47,33 @@ def save(encoder: DualEncoder, folder: str | Path, **kwargs: Any) -> None:
     state = extra_state(encoder)
     if state and kwargs.get("is_main_process", True):
         save_file(state, Path(folder) / OBJECTIVE_STATE_FILE, metadata={"format": "pt"})
+        _record_unfrozen(encoder, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
+
+
+def unfrozen_names(path: str | Path) -> set[str]:
+    """The parameters that the metadata of an adapter's file name as trained beside it; none without a record.
+
+    Args:
+        path: of its safetensors file.
+
+    Raises:
+        ValueError: for a damaged one.
+    """
+    with damage_named(path), safe_open(path, framework="pt") as file:
+        return set(json.loads((file.metadata() or {}).get(UNFROZEN, "[]")))
+
+
+def _record_unfrozen(encoder: DualEncoder, folder: Path, names: list[str]) -> None:
+    """Writes into the adapter's file what lies beside it, so that an adapter that was copied alone is noticed."""
+    if not encoder.is_peft:
+        return
+    adapter = encoder.backbone.active_adapter
+    path = (folder if adapter == "default" else folder / adapter) / ADAPTER_FILE
+    if names and path.is_file():
+        # the tensors may be views of the file: it is replaced, not written over
+        new = path.with_name(f"{path.name}.new")
+        save_file(load_file(path), new, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
+        os.replace(new, path)
 
 
 def load(encoder: DualEncoder, folder: str | Path) -> None:

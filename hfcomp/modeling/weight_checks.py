@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +13,8 @@ from safetensors.torch import load_file
 from transformers.utils import logging
 
 SHOWN = 3
+# What torch raises for a pickled file that is damaged; each may have another cause.
+UNREADABLE = (EOFError, KeyError, OSError, RuntimeError, UnpicklingError)
 COPY_AGAIN = "Download or copy it again, or save the model anew with save_pretrained."
 
 
@@ -73,15 +76,30 @@ def read_tensors(path: str | Path) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def damage_named(where: str | Path) -> Iterator[None]:
-    """Names what a damaged safetensors file belongs to.
+    """Names a damaged file of weights, or the folder or Hub id that a safetensors file belongs to.
 
     Raises:
-        ValueError: for one.
+        ValueError: for one. Of pickled files those in a folder are looked at.
     """
     try:
         yield
     except SafetensorError as error:
         raise ValueError(f"{where}: the weights are damaged or cut short ({error}). {COPY_AGAIN}") from error
+    except UNREADABLE as error:
+        path = _damaged_pickle(Path(where))
+        if path is None:
+            raise
+        raise ValueError(f"{path}: the weights are damaged or cut short. {COPY_AGAIN}") from error
+
+
+def _damaged_pickle(folder: Path) -> Path | None:
+    """The first pickled file of weights in a folder that cannot be read."""
+    for path in sorted((*folder.glob("pytorch_model*.bin"), *folder.glob("adapter_model*.bin"))):
+        try:
+            torch.load(path, map_location="cpu", weights_only=True)
+        except UNREADABLE:
+            return path
+    return None
 
 
 @contextmanager
