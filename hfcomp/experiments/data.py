@@ -10,6 +10,7 @@ from datasets import Dataset, Image, IterableDataset, LargeList, List, Value, co
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
@@ -126,7 +127,8 @@ def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
     No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
     the texts beside it. Rows taken twice by `select` would instead be written out, with their bytes, by the next
     column that is added. So an image with fewer captions than another has rows without any, `None`, until all columns
-    are there. Without a column `image_id`, one with the number of the image is added.
+    are there. Without a column `image_id`, one with the number of the image is added; an entry that is missing there
+    becomes `row n` for all captions of row n.
 
     Args:
         dataset: with a column `caption` of lists.
@@ -142,15 +144,27 @@ def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
             "out, or name the column of lists with column_names."
         )
     texts = [_texts(captions, row) for row, captions in enumerate(dataset["caption"])]
-    named = "image_id" in dataset.column_names
-    names = dataset["image_id"][:] if named else [str(row) for row in range(len(dataset))]
-    images = dataset.remove_columns(["caption", "image_id"] if named else "caption")
+    named = IMAGE_ID in dataset.column_names
+    names, kind = _image_names(dataset) if named else ([str(row) for row in range(len(dataset))], Value("string"))
+    images = dataset.remove_columns(["caption", IMAGE_ID] if named else "caption")
     # added anew, so that rows chosen by a filter are written out here, once
-    images = images.add_column("image_id", names, feature=dataset.features["image_id"] if named else Value("string"))
+    images = images.add_column(IMAGE_ID, names, feature=kind)
     most = max(map(len, texts), default=0)
     tell(f"every caption is a row of its own: {sum(map(len, texts)):,} rows of {len(images):,} images")
     captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
     return concatenate_datasets([images] * most).add_column("caption", captions, feature=Value("string"))
+
+
+def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
+    """The column `image_id` and its type; where entries are missing, with texts in their place.
+
+    Each caption would else be taken for one of an image of its own.
+    """
+    names, kind = dataset[IMAGE_ID][:], dataset.features[IMAGE_ID]
+    missing = {row for row, name in enumerate(names) if image_key(name, row) < 0}
+    if not missing:
+        return names, kind
+    return [f"row {row}" if row in missing else str(name) for row, name in enumerate(names)], Value("string")
 
 
 def _texts(captions: list[str | None] | None, row: int) -> list[str]:

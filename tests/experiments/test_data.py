@@ -7,9 +7,11 @@ from pathlib import Path
 
 import datasets
 import pytest
+from datasets import Dataset
 
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.experiments.data import longest_caption, training_rows
+from hfcomp.data.image_ids import shared_rows
+from hfcomp.experiments.data import every_caption, longest_caption, training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
 from tests.evaluation.webdatasets import write_tar
@@ -188,6 +190,16 @@ def test_every_caption_is_a_row_with_its_image(listing):
     assert dataset["image_id"][:] == ["0", "1", "2", "0", "1"]
     assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "1", "2", "0", "1"]
     assert "every caption is a row of its own: 5 rows of 3 images" in told
+
+
+@pytest.mark.parametrize("ids", [["7", None, ""], [7, None, 0]], ids=["texts", "numbers"])
+def test_captions_of_a_row_without_an_id_are_of_one_image(ids):
+    lists = [["A dog.", "A cat."], ["A bus.", "A car."], ["A cup."]]
+    dataset = every_caption(Dataset.from_dict({"n": [0, 1, 2], "caption": lists, "image_id": ids}), lambda note: None)
+    last = str(ids[2]) or "row 2"
+    kept = [row for row, caption in enumerate(dataset["caption"]) if caption]
+    assert dataset.select(kept)["image_id"][:] == ["7", "row 1", last, "7", "row 1"]
+    assert shared_rows(dataset.select(kept)["image_id"][:]) == 4
 
 
 def test_every_caption_gets_its_own_negative(listing):
