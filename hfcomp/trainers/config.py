@@ -80,6 +80,13 @@ class CompositionalConfig(TrainingArguments):
 
     def __post_init__(self) -> None:
         if not torch.accelerator.is_available():
+            half = [name for name in ("bf16", "fp16") if getattr(self, name)]
+            if half and not self.use_cpu:
+                raise ValueError(
+                    f"{half[0]}=True, but no GPU is visible. "
+                    "Check the driver and CUDA_VISIBLE_DEVICES (nvidia-smi lists the GPUs), or ask for the CPU: "
+                    f"use_cpu=True (--use_cpu true), or {half[0]}=False (--{half[0]} false)."
+                )
             # else accelerate takes each of several processes on a CPU for the only one
             self.use_cpu = True
         super().__post_init__()

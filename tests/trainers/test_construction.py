@@ -66,3 +66,14 @@ def test_an_encoder_lives_where_its_backbone_does(clip):
     assert encoder.device.type == "meta"
     assert {tensor.device.type for tensor in (*encoder.parameters(), *encoder.buffers())} == {"meta"}
     assert all(value.device.type == "meta" for value in encoder.dummy_inputs().values() if value.dtype == torch.long)
+
+
+@pytest.mark.parametrize("half", ["bf16", "fp16"])
+def test_half_precision_without_a_gpu_has_to_be_asked_for(half, tmp_path):
+    with pytest.raises(ValueError, match=f"{half}=True, but no GPU is visible.*--use_cpu true.*--{half} false"):
+        InfoNCEConfig(output_dir=str(tmp_path), **{half: True})
+
+
+def test_bf16_on_the_cpu_may_be_asked_for(tmp_path):
+    assert InfoNCEConfig(output_dir=str(tmp_path), use_cpu=True, bf16=True).device.type == "cpu"
+    assert InfoNCEConfig(output_dir=str(tmp_path)).device.type == "cpu"
