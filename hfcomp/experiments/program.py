@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -57,9 +57,7 @@ def run(recipe: Recipe) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
     method = method_run(recipe, load_rows(recipe, session, evaluate.images))
-    lacking = method.check()
-    if lacking:
-        session.tell(lacking)
+    check_rows([method], session)
     controls = applicable(recipe.experiment.controls, method, asked="controls" in recipe.given, tell=session.tell)
     # not before everything is loaded: a mistyped path takes no folder
     with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
@@ -80,6 +78,25 @@ def run(recipe: Recipe) -> Path:
     return folder
 
 
+def check_rows(runs: Iterable[Run], session: Session) -> None:
+    """Checks the rows of runs before the first is trained, and keeps what they lack for the report.
+
+    Args:
+        runs: with their rows.
+        session: keeps the lines, which the trainers print.
+
+    Raises:
+        ValueError: naming the run whose objective needs negative images that its rows do not have.
+    """
+    for run in runs:
+        try:
+            lacking = run.check()
+        except ValueError as error:
+            raise ValueError(f"{run.name}: {error}") from error
+        if lacking:
+            session.keep(lacking)
+
+
 def output_folder(recipe: Recipe) -> Path:
     """The folder that a recipe asks for."""
     return Path(recipe.trainer_arguments.get("output_dir") or f"runs/{recipe.experiment.method}".lower())
@@ -97,7 +114,7 @@ def prepare_base(recipe: Recipe) -> None:
 
     Raises:
         FileNotFoundError: for a path, and no Hub id, that is no folder.
-        ValueError: for a model that is none of hfcomp's, or whose weights are not whole.
+        ValueError: for a model that is not a supported dual encoder, or whose weights are incomplete.
     """
     config = recipe.experiment
     if config.model and config.model.count("/") > 1 and not Path(config.model).is_dir():

@@ -19,7 +19,15 @@ from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import evaluate_models, evaluation_settings
 from hfcomp.experiments.overlap import check_same_rows
-from hfcomp.experiments.program import base_model, load_rows, method_run, num_negatives, output_folder, prepare_base
+from hfcomp.experiments.program import (
+    base_model,
+    check_rows,
+    load_rows,
+    method_run,
+    num_negatives,
+    output_folder,
+    prepare_base,
+)
 from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.search_file import SearchPlan, find_search, read_search_file
 from hfcomp.experiments.search_goal import Score, score
@@ -142,6 +150,7 @@ def run_search(search: Search) -> Path:
     evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=SEED_OF_ITEMS, tell=session.tell)
     most = max(map(search.trial, _ends(search)), key=num_negatives)
     rows = load_rows(most, session, evaluate.images)
+    check_rows((method_run(search.trial(values), rows) for values in _ends(search)), session)
     with run_folder(
         output_folder(recipe),
         recipe.given,

@@ -40,6 +40,11 @@ class Session:
             self.notes.append(note)
             self.state.print(note)
 
+    def keep(self, note: str) -> None:
+        """Keeps a line for the report that the trainer prints itself."""
+        if note not in self.notes:
+            self.notes.append(note)
+
     def close(self) -> None:
         """Waits for all processes and ends their group."""
         self.state.wait_for_everyone()

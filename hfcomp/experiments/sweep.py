@@ -24,6 +24,7 @@ from hfcomp.experiments.program import (
     CAVEATS,
     base_model,
     check_primary,
+    check_rows,
     load_rows,
     method_run,
     named_models,
@@ -155,9 +156,11 @@ def run_sweep(sweep: Sweep) -> Path:
                 items = evaluate_models(sweep.recipe, folder, models, evaluate, session).items
                 measures_of(items, plan.benchmarks, check_primary(sweep.recipe, items))
         paths = _paths(sweep, held_out, folder, models["base"], session)
+        first = _checked_rows(sweep, session, evaluate.images)
         for setting in plan.settings:
             for seed in plan.seeds:
-                costs = _train(sweep, setting, seed, folder, models, session, paths, evaluate.images)
+                more = {"scored": evaluate.images, "rows": first.pop(setting, None)}
+                costs = _train(sweep, setting, seed, folder, models, session, paths, **more)
                 _tell_unequal_steps(costs, session)
                 stages += costs
         with fail_together():
@@ -229,13 +232,14 @@ def _train(
     session: Session,
     paths: EmbeddingPaths | None = None,
     scored: Sequence[ScoredImages] = (),
+    rows: dict[str, Any] | None = None,
 ) -> list[StageSummary]:
     """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
 
     Raises:
         ValueError: for a variant that is a control which says nothing about the method.
     """
-    rows = _rows(sweep, setting, seed, session, scored)
+    rows = rows or _rows(sweep, setting, seed, session, scored)
     check_same_rows(folder, session)
     followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
     runs = {variant: _run(sweep, setting, seed, variant, rows[variant]) for variant in sweep.plan.variants}
@@ -249,6 +253,16 @@ def _train(
         else:
             costs.append(run.train(models[part_name(setting, seed, after) if after else "base"], folder / name))
     return costs
+
+
+def _checked_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages]) -> dict[str, dict[str, Any]]:
+    """The rows of each setting's first seed, where some variant needs negative images, which are looked for."""
+    if not any("negative_image" in part.trainer_class.uses for part in sweep.parts.values()):
+        return {}
+    seed = sweep.plan.seeds[0]
+    found = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}
+    check_rows((_run(sweep, setting, seed, *one) for setting, rows in found.items() for one in rows.items()), session)
+    return found
 
 
 def _rows(

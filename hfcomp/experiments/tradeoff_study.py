@@ -22,7 +22,15 @@ from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import FOLDER, evaluation_settings, read_stored, store
 from hfcomp.experiments.overlap import check_same_rows
-from hfcomp.experiments.program import base_model, load_rows, method_run, output_folder, prepare_base, run_facts
+from hfcomp.experiments.program import (
+    base_model,
+    check_rows,
+    load_rows,
+    method_run,
+    output_folder,
+    prepare_base,
+    run_facts,
+)
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
 from hfcomp.experiments.tradeoff import Tradeoff
@@ -55,13 +63,16 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
         session.state.print(f"-> {folder}")
         base = base_model(recipe, folder)
         studies = [_Study(tradeoff, concept, folder, base, evaluate, session) for concept in plan.concepts]
+        runs = {study.concept: study.load() for study in studies}
         before = {study.concept: study.of_base() for study in studies}
         with fail_together():
             if session.state.is_main_process:
                 check_lines(before, plan)
         stages: list[StageSummary] = []
         outcomes = {
-            study.concept: pd.concat([before[study.concept], *study.run(stages)], ignore_index=True)
+            study.concept: pd.concat(
+                [before[study.concept], *study.run(*runs.pop(study.concept), stages)], ignore_index=True
+            )
             for study in studies
         }
         with fail_together():
@@ -89,8 +100,8 @@ class _Study:
         """Outcomes of the base, with `run` and `step`; empty but for the main process."""
         return self._scored(self.base, identity(self.base), BASE, BASE_STEP)
 
-    def run(self, stages: list[StageSummary]) -> list[pd.DataFrame]:
-        """Outcomes of every checkpoint, as those of the base."""
+    def load(self) -> tuple[list[Run], int]:
+        """The runs with their rows, which are checked, and the steps between their checkpoints."""
         plan = self.tradeoff.plan
         parts = {number: self.tradeoff.parts[self.concept, number] for number in plan.concepts[self.concept]}
         first, most = parts[min(parts)], parts[max(parts)]
@@ -101,6 +112,11 @@ class _Study:
         every = len(rows) // size // plan.per_epoch
         runs = [replace(plain(method_run(first, rows)), name=f"{self.concept}/{PLAIN}")]
         runs += [method_run(part, rows, name=f"{self.concept}/HN{number}") for number, part in parts.items()]
+        check_rows(runs, self.session)
+        return runs, every
+
+    def run(self, runs: list[Run], every: int, stages: list[StageSummary]) -> list[pd.DataFrame]:
+        """Outcomes of every checkpoint, as those of the base; runs and steps as `load` gives them."""
         return [table for run in runs for table in self._of_run(run, every, stages)]
 
     def _of_run(self, run: Run, every: int, stages: list[StageSummary]) -> list[pd.DataFrame]:

@@ -330,6 +330,22 @@ def test_a_measure_that_does_not_exist_costs_no_training(words, tmp_path, monkey
         run_search(read_search("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
 
 
+def test_rows_without_the_negative_images_that_trials_need_cost_no_training(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(CementTrainer, "train", lambda *_, **__: pytest.fail("trained"))
+    words = [
+        *words,
+        "--keyword_negatives",
+        "color",
+        "--search",
+        written(tmp_path),
+        "--output_dir",
+        str(tmp_path / "r"),
+    ]
+    with pytest.raises(ValueError, match="CementTrainer: none of 16 rows has a negative_image"):
+        run_search(read_search("slipform", words))
+    assert not (tmp_path / "r").exists()
+
+
 def test_only_a_benchmark_that_judged_is_named_as_what_chose():
     settings = {"objective": "x:y", "method": "m", "dataset": "sandbox", "batch_size": 2}
     levels = ["hfcomp.experiments.sandbox_levels:SANDBOX_LEVELS"]

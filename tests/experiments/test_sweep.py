@@ -308,6 +308,14 @@ def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, mo
         run_sweep(read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
 
 
+def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    path = written(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
+    sweep = read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
+    with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of 16 rows has a negative_image"):
+        run_sweep(sweep)
+
+
 @pytest.fixture(scope="module")
 def swept(words) -> tuple[Path, dict[str, list[str]]]:
     """A sweep that is stopped in its fifth run and started again: its folder, and what was trained each time."""

@@ -19,6 +19,7 @@ from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
 from hfcomp.experiments.tradeoff_results import LineName, Point, TradeoffPlan, summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
+from hfcomp.trainers.hard_negatives import HardNegativesTrainer
 
 VALUES = {
     "concepts": {"location": [1]},
@@ -177,6 +178,16 @@ def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, 
     monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
     with pytest.raises(ValueError, match="visual: nothing was scored as 'sandbox edited', 'imag' for location. There"):
         run_tradeoff(study(visual={"benchmark": "sandbox edited", "metric": "imag"}))
+
+
+def test_rows_without_the_negative_images_that_are_needed_cost_no_training(study, monkeypatch):
+    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(HardNegativesTrainer, "uses", (*HardNegativesTrainer.uses, "negative_image"))
+    monkeypatch.setattr(HardNegativesTrainer, "negative_images_advice", "Give rows some.", raising=False)
+    with pytest.raises(
+        ValueError, match="HardNegativesTrainer: none of .* rows has a negative_image. Give rows some."
+    ):
+        run_tradeoff(study())
 
 
 SMALL = [
