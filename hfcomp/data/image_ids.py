@@ -14,7 +14,7 @@ IMAGE_ID = "image_id"
 
 
 def image_keys(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str, torch.Tensor]:
-    """The batch's key `image_id`, `[B]` long, where the rows have that column; nothing where they have not.
+    """The batch's key `image_id`, `[B]` long, where the rows have that column, else an empty dictionary.
 
     Args:
         rows: of a batch.
@@ -63,6 +63,7 @@ def shared_rows(values: Sequence[Any]) -> int:
         raise ValueError(
             f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so that no row would be a "
             "negative of another. Give rows of different images different values, or remove the column: "
-            f"dataset.remove_columns({IMAGE_ID!r})."
+            f"dataset.remove_columns({IMAGE_ID!r}). A recipe with captions: all makes the column of the data set's "
+            "rows: give it a set of several images."
         )
     return sum(count for count in number.values() if count > 1)

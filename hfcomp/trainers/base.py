@@ -27,7 +27,7 @@ from hfcomp.trainers.gathering import first_rows, gather_features
 from hfcomp.trainers.metrics import embedding_metrics
 from hfcomp.trainers.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers.moved_share import MovedShare
-from hfcomp.trainers.row_report import check_streamed_images, report_rows
+from hfcomp.trainers.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 
 logger = logging.get_logger(__name__)
@@ -79,7 +79,7 @@ class CompositionalTrainer(Trainer):
     info_nce_class: type[CompositionalTrainer] | None = None
     # How to fix a training set without a single negative image, for an objective that is another one without: it is
     # refused, unless its config has allow_missing_negative_images set.
-    without_negative_images: str | None = None
+    negative_images_advice: str | None = None
     # Every loss is a mean over the batch: the Trainer divides it by the number of accumulation steps, once.
     loss_is_scaled_for_ga = False
 
@@ -184,6 +184,7 @@ class CompositionalTrainer(Trainer):
             `Features` of the `N` global rows, with `rows`, this process's slice of them.
         """
         self._check_keys(inputs)
+        check_image_ids(inputs, self.train_dataset if self.model.training else None, self.uses)
         local = model(**{key: inputs[key] for key in inputs if key in BATCH_KEYS and key not in COUNTED_KEYS})
         if self.model.training:
             self.step_log.count(inputs)
@@ -204,7 +205,8 @@ class CompositionalTrainer(Trainer):
 
         Args:
             loss: this process's part, as a loss with `rows` returns it.
-            metrics: detached scalars of the same kind; logged as the mean over steps of the sum over processes.
+            metrics: detached scalars of the same kind; logged as the mean over steps of the sum over processes. One
+                that had no item to measure in a step is NaN, on all processes or on none, and that step is left out.
             features: what [`encode`] returned.
             return_outputs: as in `compute_loss`.
 
@@ -335,8 +337,7 @@ class CompositionalTrainer(Trainer):
                 self._stop_if_weights_not_finite()
                 self.moved.warn(moved, self.args.learning_rate)
             logs |= {**self.step_log.drain(), "moved_share": moved}
-            if not any("moved_share" in line for line in self.state.log_history):
-                check_streamed_images(self.train_dataset, logs, type(self), self.args)
+            check_streamed_rows(self.train_dataset, logs, self.state.log_history, type(self), self.args)
         super().log(logs, start_time)
 
     def _stop_if_not_finite(self) -> None:

@@ -56,7 +56,7 @@ class CementTrainer(CompositionalTrainer):
 
     config_class = CementConfig
     as_info_nce = {"margin": "none"}
-    without_negative_images = (
+    negative_images_advice = (
         "No negative pair would be an anchor: of the doubled batch the negative captions alone would be left. Give "
         "rows a negative_image that their first negative caption describes; or choose an objective that reads "
         "captions only, as InfoNCETrainer with num_negatives=1 or CEClipTrainer do (recipes negclip, ceclip); or set "

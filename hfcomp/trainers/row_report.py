@@ -1,4 +1,4 @@
-"""What the rows of a training set lack for an objective, and which show one image: said when training starts."""
+"""What the rows of a training set lack for an objective, and which show one image: logged when training starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from hfcomp.data.streaming import StreamedRows
 logger = logging.get_logger(__name__)
 
 NEGATIVE_IMAGE = "negative_image"
-TEXTS_ONLY = "allow_missing_negative_images"
+ALLOW_FIELD = "allow_missing_negative_images"
+# Rows of a stream after which it is taken to hold no negative image at all.
+STREAMED_ROWS_LOOKED_AT = 10_000
 
 
 def report_rows(rows: Any, trainer_class: Any, args: Any, uses: tuple[str, ...]) -> None:
@@ -27,10 +29,10 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, uses: tuple[str, ...])
         uses: fields that it reads.
 
     Raises:
-        ValueError: for a set without one negative image where the objective needs some, an `image_id` that is none, or
-            one that is that of all rows.
+        ValueError: for a set without one negative image where the objective needs some, an `image_id` that is neither
+            text nor whole number, or one that all rows have.
     """
-    if "negative_image" in uses:
+    if NEGATIVE_IMAGE in uses:
         line = missing_negative_images(rows, trainer_class, args)
         if line:
             logger.warning(line)
@@ -38,7 +40,7 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, uses: tuple[str, ...])
         return
     if "negative_text" in uses:
         _report_negative_captions(rows)
-    if {"image", "logit_scale"} & set(uses) and IMAGE_ID in rows.dataset.column_names:
+    if _masks_images(uses) and IMAGE_ID in rows.dataset.column_names:
         shared = shared_rows(rows.column(IMAGE_ID))
         if shared:
             logger.warning(
@@ -71,7 +73,7 @@ def missing_negative_images(rows: Any, trainer_class: Any, args: Any) -> str | N
     which = f"none of {number:,} rows has" if number else "the streamed set has no column, so that no row has"
     if not found:
         _refuse(f"{which} a {NEGATIVE_IMAGE}", trainer_class, args)
-        not_it = f" ({TEXTS_ONLY}): not its paper's objective" if trainer_class.without_negative_images else ""
+        not_it = f" ({ALLOW_FIELD}): not its paper's objective" if trainer_class.negative_images_advice else ""
         return f"{which} a negative image, {trainer_class.__name__} trains without{not_it}."
     if found == number:
         return None
@@ -80,26 +82,85 @@ def missing_negative_images(rows: Any, trainer_class: Any, args: Any) -> str | N
     )
 
 
-def check_streamed_images(rows: Any, line: dict[str, float], trainer_class: Any, args: Any) -> None:
-    """Refuses a stream of whose rows none has had a negative image up to the first line of the log.
+def check_streamed_rows(
+    rows: Any, line: dict[str, float], history: list[dict[str, float]], trainer_class: Any, args: Any
+) -> None:
+    """Looks at what a stream's rows had, which is not known before they are read; called with each line of the log.
+
+    Warns at the first line if no row had a negative image, or if all rows of each batch showed one image.
 
     Args:
         rows: the training set.
-        line: the first line.
+        line: the new line, as `StepLog.drain` makes it.
+        history: the lines before it.
         trainer_class: the objective.
         args: its config.
 
     Raises:
-        ValueError: when the objective needs some.
+        ValueError: when the objective needs negative images, and neither `STREAMED_ROWS_LOOKED_AT` rows nor all rows
+            of the training had one.
     """
-    if isinstance(rows, StreamedRows) and line.get("negative_images") == 0:
-        read = f"none of the {line['images_encoded']:,.0f} rows that were read so far has a {NEGATIVE_IMAGE}"
-        _refuse(f"{read} (raise logging_steps if they come later)", trainer_class, args)
+    if not isinstance(rows, StreamedRows):
+        return
+    lines = [*(one for one in history if "images_encoded" in one), line]
+    pairs = rows.batch_size * (rows.batch_size - 1)
+    if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
+        logger.warning(
+            f"column {IMAGE_ID!r}: all rows of each batch so far have one value, so that no row is a negative of "
+            "another. Give rows of different images different values, or remove the column from the stream."
+        )
+    counts = [one["negative_images"] for one in lines if "negative_images" in one]
+    if not counts or any(counts) or not _needs_negative_images(trainer_class, args):
+        return
+    read = sum(one.get("images_encoded", 0) for one in lines)
+    found = f"none of the {read:,.0f} rows that were read so far has a {NEGATIVE_IMAGE}"
+    if read >= STREAMED_ROWS_LOOKED_AT or "train_loss" in line:
+        _refuse(found, trainer_class, args)
+    elif len(lines) == 1:
+        logger.warning(
+            f"{found}. If none of {STREAMED_ROWS_LOOKED_AT:,} has one, or none up to the end, the training stops."
+        )
+
+
+def check_image_ids(inputs: dict[str, Any], rows: Any, uses: tuple[str, ...]) -> None:
+    """Checks that a batch has the key `image_id` if the training set has the column.
+
+    A collator that leaves it out would train on false negatives, and one that gives it in some batches only would let
+    processes wait for each other.
+
+    Args:
+        inputs: the batch.
+        rows: the training set; `None` is not checked.
+        uses: fields that the objective reads.
+
+    Raises:
+        ValueError: for one without the other, naming what to call.
+    """
+    if rows is None or not _masks_images(uses) or (IMAGE_ID in inputs) == (IMAGE_ID in rows.dataset.column_names):
+        return
+    if IMAGE_ID in inputs:
+        raise ValueError(
+            f"the collator returned the key {IMAGE_ID!r}, but the training set has no column of that name. Add the "
+            "column, so that every batch has the key, or leave the key out."
+        )
+    raise ValueError(
+        f"the training set has the column {IMAGE_ID!r}, but the collator returned no key of that name: rows of one "
+        "image would be negatives of each other. Add hfcomp.data.image_ids.image_keys(rows, names) to the "
+        f"collator's batch, or remove the column: dataset.remove_columns({IMAGE_ID!r})."
+    )
+
+
+def _masks_images(uses: tuple[str, ...]) -> bool:
+    return bool({"image", "logit_scale"} & set(uses))
+
+
+def _needs_negative_images(trainer_class: Any, args: Any) -> bool:
+    return bool(trainer_class.negative_images_advice) and not getattr(args, ALLOW_FIELD, False)
 
 
 def _refuse(found: str, trainer_class: Any, args: Any) -> None:
-    if trainer_class.without_negative_images and not getattr(args, TEXTS_ONLY, False):
-        raise ValueError(f"{trainer_class.__name__}: {found}. {trainer_class.without_negative_images}")
+    if _needs_negative_images(trainer_class, args):
+        raise ValueError(f"{trainer_class.__name__}: {found}. {trainer_class.negative_images_advice}")
 
 
 def _report_negative_captions(rows: TrainingRows) -> None:

@@ -187,9 +187,8 @@ class TextAlignmentTrainer(CompositionalTrainer):
             image_id=f.image_id,
             rows=f.rows,
         )
-        return self.report(
-            loss, {METRICS[name]: value for name, value in found.items() if name in METRICS}, f, return_outputs
-        )
+        del found["loss_concept"]  # the loss itself
+        return self.report(loss, {METRICS[name]: value for name, value in found.items()}, f, return_outputs)
 
     def _rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
         levels = level_columns(dataset, args.column_names)

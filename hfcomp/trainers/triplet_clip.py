@@ -35,7 +35,7 @@ class TripletClipTrainer(CompositionalTrainer):
     # InfoNCE over the doubled batch
     as_info_nce = {"margin": "none"}
     info_nce_class = CementTrainer
-    without_negative_images = (
+    negative_images_advice = (
         "Without them the loss is InfoNCE with negative captions. Give rows a negative_image that their first "
         "negative caption describes, or choose that objective: InfoNCETrainer with num_negatives=1 (recipe negclip)."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from datasets import Image
+from datasets import Image, concatenate_datasets
 
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.experiments.controls import ShuffledNegatives, derangement
@@ -112,8 +112,33 @@ def test_a_stream_is_counted_as_it_is_read(trainer_class, clip, pairs, without, 
     trainer = build(trainer_class, clip, pairs.to_iterable_dataset(), tmp_path)
     trainer.train()
     assert all(number > 0 for number in history(trainer, "negative_images"))
-    with pytest.raises(ValueError, match=r"none of the 8 rows that were read so far has a negative_image \(raise"):
+
+
+@NEED_THEM
+def test_a_stream_that_begins_without_any_is_trained_on(trainer_class, clip, pairs, without, tmp_path, lines):
+    """Of a good stream the rows before the first line of the log may well have none."""
+    rows = concatenate_datasets([without.cast(pairs.features), pairs.cast(pairs.features)])
+    trainer = build(trainer_class, clip, rows.to_iterable_dataset(), tmp_path, max_steps=6, shuffle_buffer=1)
+    trainer.train()
+    assert history(trainer, "negative_images")[0] == 0 < max(history(trainer, "negative_images"))
+    (line,) = [line for line in lines() if "read so far" in line]
+    assert line.startswith("none of the 8 rows that were read so far has a negative_image. If none of 10,000 has")
+
+
+@NEED_THEM
+def test_a_stream_without_any_is_refused_at_the_end(trainer_class, clip, without, tmp_path):
+    said = f"{trainer_class.__name__}: none of the 16 rows that were read so far has a negative_image. "
+    with pytest.raises(ValueError, match=said):
         build(trainer_class, clip, without.to_iterable_dataset(), tmp_path).train()
+
+
+@NEED_THEM
+def test_a_stream_without_any_is_refused_after_a_number_of_rows(trainer_class, clip, without, tmp_path, monkeypatch):
+    monkeypatch.setattr("hfcomp.trainers.row_report.STREAMED_ROWS_LOOKED_AT", 24)
+    trainer = build(trainer_class, clip, without.to_iterable_dataset(), tmp_path, max_steps=6)
+    with pytest.raises(ValueError, match="none of the 24 rows that were read so far has"):
+        trainer.train()
+    assert trainer.state.global_step == 3
 
 
 def test_a_stream_without_the_column_is_refused(clip, without, tmp_path):

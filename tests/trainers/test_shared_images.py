@@ -112,6 +112,47 @@ def test_one_image_for_all_rows_is_refused(clip, captions, tmp_path):
         build(InfoNCETrainer, clip, rows, tmp_path).train()
 
 
+def test_where_all_rows_have_one_image_the_advice_fits_a_recipe(clip, captions, tmp_path):
+    rows = captions.select([0, 6, 12])
+    with pytest.raises(ValueError, match="captions: all makes the column.*a set of several images"):
+        build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=2).train()
+
+
+def test_a_stream_of_one_image_is_warned_of(clip, captions, tmp_path, caplog):
+    def said(rows):
+        caplog.clear()
+        trainer = build(InfoNCETrainer, clip, rows.to_iterable_dataset(), tmp_path)
+        with caplog.at_level(logging.WARNING, logger=LOGGER):
+            trainer.train()
+        assert len(history(trainer, "loss")) == 2
+        return [record.message for record in caplog.records if record.name == LOGGER]
+
+    (line,) = said(captions.map(lambda row: {"image_id": "one"}))
+    assert line.startswith("column 'image_id': all rows of each batch so far have one value")
+    assert not said(captions)
+
+
+@pytest.mark.parametrize("column", [True, False])
+@pytest.mark.parametrize("name", ["info_nce", "text_alignment"])
+def test_a_collator_that_disagrees_with_the_column_is_refused(name, column, clip, shared, tmp_path):
+    trainer_class, settings = SETTINGS[name]
+    rows = shared if column else shared.remove_columns("image_id")
+    trainer = build(trainer_class, clip, rows, tmp_path, **settings)
+    own = trainer.data_collator
+
+    def collate(rows):
+        batch = own(rows)
+        return batch | {"image_id": batch["row"]} if "image_id" not in batch else without(batch)
+
+    def without(batch):
+        return {key: value for key, value in batch.items() if key != "image_id"}
+
+    trainer.data_collator = collate
+    said = r"Add hfcomp.data.image_ids.image_keys\(rows, names\)" if column else "has no column of that name"
+    with pytest.raises(ValueError, match=said):
+        trainer.train()
+
+
 def test_an_id_of_another_type_names_its_row(clip, captions, tmp_path):
     rows = captions.remove_columns("image_id").add_column("image_id", [0.5] * 18)
     with pytest.raises(ValueError, match="column 'image_id', row 0: found 0.5"):
@@ -164,7 +205,7 @@ def test_every_trainer_counts_and_leaves_out(name, clip, shared, tmp_path):
     compute = trainer.compute_loss
 
     def both(model, inputs, *args, **kwargs):
-        without = {key: value for key, value in inputs.items() if key != "image_id"}
+        without = {**inputs, "image_id": torch.arange(len(inputs["row"]))}
         threshold = {key: value.clone() for key, value in trainer.model.objective_state.state_dict().items()}
         with torch.no_grad():
             losses.append([compute(model, without).item()])
