@@ -94,7 +94,7 @@ class Embedder:
         encoded_texts: texts likewise.
 
     Raises:
-        ValueError: for a model that is no dual encoder that hfcomp knows, a module whose processor is not found, or a
+        ValueError: for a model that is not a supported dual encoder, a module whose processor is not found, or a
             module with a cache on disk.
     """
 

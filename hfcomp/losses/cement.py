@@ -10,7 +10,7 @@ from hfcomp.losses.items import nan_without
 from hfcomp.losses.pairs import both_directions
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
-from hfcomp.losses.shared_images import image_groups, same_image_pairs
+from hfcomp.losses.shared_images import anchors_with_keys, image_groups, same_image_pairs
 
 
 @full_precision
@@ -56,7 +56,8 @@ def cement_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does. Accuracies are taken
         on the plain logits, without margins, and a tie is a miss.
         `loss_image_to_text`, `loss_text_to_image`: nats.
-        `accuracy_image_to_text`, `accuracy_text_to_image`: 0 to 1, own pair above every other of the 2N keys.
+        `accuracy_image_to_text`, `accuracy_text_to_image`: 0 to 1, own pair above every other of the 2N keys; NaN
+            without any other.
         `hard_negative_accuracy_image_to_text`, `hard_negative_accuracy_text_to_image`: 0 to 1, own pair above its
         counterpart, among anchors whose counterpart is valid.
         `gradient_hard_negative`, `gradient_easy_negatives`: 0 to 1, magnitude of the gradient on the logit of the
@@ -103,8 +104,14 @@ def cement_loss(
         group=None if group is None else torch.cat([group, index[size:]]),  # a negative is in no other row's group
     )
 
-    to_text = _one_way("image_to_text", directions[0], raised[part], both, both & text_valid[counterpart], part)
-    to_image = _one_way("text_to_image", directions[1], raised[part], both, both & image_valid[counterpart], part)
+    ways = []
+    for name, direction, keys in zip(
+        ("image_to_text", "text_to_image"), directions, (text_valid, image_valid), strict=True
+    ):
+        # a negative that is an anchor meets the originals, an original may meet negatives alone
+        compared = anchors_with_keys(group, image, keys[size:]) > 0
+        ways.append(_one_way(name, direction, raised[part], both, both & keys[counterpart], part, compared))
+    to_text, to_image = ways
     hard_share, easy_share = ((to_text[1] + to_image[1]) / 2).unbind()
     margins = raised[part].detach()[: len(part) // 2]  # originals come first, and i' repeats the margin of i
     return (to_text[0] + to_image[0]) / 2, {
@@ -120,14 +127,23 @@ def cement_loss(
 
 
 def _one_way(
-    name: str, direction: Direction, raised: Tensor, both: Tensor, has_hard: Tensor, part: Tensor
+    name: str,
+    direction: Direction,
+    raised: Tensor,
+    both: Tensor,
+    has_hard: Tensor,
+    part: Tensor,
+    compared: Tensor,
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return one direction's loss, shares of Eq. 3 and metrics; masks are [2N], the rest is of the R anchors."""
+    """Return one direction's loss, shares of Eq. 3 and metrics; masks are [2N], the rest is of the R anchors.
+
+    compared ([] bool) is whether the anchors have a key but their own.
+    """
     counted, count = both[part], both.sum()
     hard = direction.entries[:, 1].detach().masked_fill(~has_hard[part], -torch.inf)
     loss = cross_entropy(direction, counted) / count
     shares = _allocation(direction, hard + raised.detach(), counted) / count
-    metrics = direction_metrics(name, loss, direction, torch.maximum(direction.top, hard), counted, count)
+    metrics = direction_metrics(name, loss, direction, torch.maximum(direction.top, hard), counted, count * compared)
     accuracy = hard_negative_accuracy(direction.entries[:, 0], hard.unsqueeze(1), has_hard.sum())
     return loss, shares, metrics | {f"hard_negative_accuracy_{name}": accuracy}
 

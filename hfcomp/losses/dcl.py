@@ -57,18 +57,14 @@ def dcl_loss(
         Yeh et al. 2022, Decoupled Contrastive Learning, without its optional weighting of the positive; the paper
         contrasts two views of an image, here the two are an image and its text.
     """
-    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows, image_id)
+    batch = image, text, logit_scale, negative_text, negative_mask, rows, image_id
+    to_text, to_image, counts, metrics = contrast_pairs(*batch)
     # an anchor has no keys only if all rows are of one image, and then none has: the count is N, or nothing is there
     loss_to_text = _decoupled(to_text) / len(image)
     loss_to_image = _decoupled(to_image) / len(image)
-    counted = to_text.others > -torch.inf, to_image.others > -torch.inf
-    of_text = direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, counted[0], len(image))
-    of_image = direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, counted[1], len(image))
-    # whether a direction has an anchor, on all processes alike
-    images = torch.arange(len(image), device=image.device) if image_id is None else image_id
-    several = images != images[0]
-    negatives = metrics.get("hard_negative_accuracy", images.new_full((), torch.nan, dtype=image.dtype)).isfinite()
-    metrics |= nan_without(several | negatives, of_text) | nan_without(several, of_image)
+    of_text = direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, counts[0])
+    of_image = direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, counts[1])
+    metrics |= nan_without(counts[0] > 0, of_text) | nan_without(counts[1] > 0, of_image)
     return (loss_to_text + loss_to_image) / 2, metrics
 
 

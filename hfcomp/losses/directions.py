@@ -35,11 +35,11 @@ def direction_metrics(
         name: image_to_text or text_to_image.
         loss: [] this direction's loss.
         direction: its logits; the anchor's own pair is at position 0.
-        highest: [R] highest logit of any other key, -inf for none; a tie is a miss.
+        highest: [R] highest logit of any other key, -inf for none, which is no hit; a tie is a miss.
         counted: [R] bool, or True for all anchors.
-        count: number of counted anchors over all processes, at least 1.
+        count: number of counted anchors with another key over all processes; 0 gives an accuracy of NaN.
     """
-    hit = (direction.entries[:, 0] > highest) & counted
+    hit = (direction.entries[:, 0] > highest) & (highest > -torch.inf) & counted
     return {f"loss_{name}": loss.detach(), f"accuracy_{name}": hit.sum().to(loss.dtype) / count}
 
 

@@ -38,7 +38,7 @@ def centroid_group_loss(
         mask: [G, N] bool, True = a pair of the group; None means all are.
         image_id: [G, N] long, equal for members of one image; None = no two members are. In the inner loss a member
             does not meet the centroid of another group that has its image, in the outer loss two groups that share an
-            image do not meet.
+            image do not meet: of two groups in all, one common image leaves nothing of the outer loss.
         rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are
             summed, over the global counts, so that the slices of a partition add up to the whole in value and
             gradient.
@@ -48,7 +48,7 @@ def centroid_group_loss(
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: a group's image centroid is strictly nearest to
         its own text centroid, and the mirror), `accuracy_inner` (0 to 1: an image is strictly nearest to its own
         group's image centroid, a text to its text centroid); with image_id also `same_image_pairs` (ordered pairs of
-        members of one image in two groups). NaN without a group.
+        members of one image in two groups). NaN without a group, accuracies also without another group to meet.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.

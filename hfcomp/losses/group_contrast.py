@@ -23,14 +23,16 @@ class Term(NamedTuple):
     """Sums over own anchors divided by the global number of anchors."""
 
     loss: Tensor  # [] nats
-    accuracy: Tensor  # [] 0 to 1: the own group scores strictly above every other, NaN without anchors; no gradient
+    # [] 0 to 1, among anchors that meet another group: the own one scores strictly above every other, NaN without any
+    accuracy: Tensor
+    count: Tensor  # [] long, the global number of anchors
 
 
 class GroupTerms(NamedTuple):
     """What the anchors of some groups add to a term."""
 
     loss: Tensor  # [] sum over anchors of -log p(own group)
-    hits: Tensor  # [] long, how many anchors score their own group strictly above every other
+    hits: Tensor  # [] long, how many anchors score their own group strictly above every other, and meet one
     gradient: Tensor  # [r, G, ...] of loss in the scores
 
 
@@ -58,7 +60,8 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
     wrong = torch.where(counted, behind.sigmoid(), 0)
     gradient = others.mul_((wrong / weight).unsqueeze(1))
     gradient[one, group] = -wrong
-    return GroupTerms(loss, (counted & (right > best)).sum(), gradient)
+    met = best > torch.finfo(best.dtype).min / 2
+    return GroupTerms(loss, (counted & met & (right > best)).sum(), gradient)
 
 
 def absent(valid: Tensor, dtype: torch.dtype) -> Tensor:
@@ -66,7 +69,7 @@ def absent(valid: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, torch.finfo(dtype).min)
 
 
-def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor, work: int) -> Term:
+def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor, compared: Tensor, work: int) -> Term:
     """Compute a term over the anchors of R groups, a chunk of groups at a time.
 
     Args:
@@ -75,10 +78,23 @@ def mean_over_groups(terms: Terms, keys: Tensor, *members: Tensor, count: Tensor
         keys: what the anchors of every group meet.
         members: [R, ...] each.
         count: [] long, the number of anchors of all groups; none gives a loss of 0.
+        compared: [] long, the number of those that meet another group.
         work: elements of the largest tensor that terms makes for one group. A group is never cut.
     """
     total, hits = _GroupSums.apply(terms, _groups_at_once(members[0], work), keys, *members)
-    return Term(total / count.clamp(min=1), hits.to(total.dtype) / count)
+    return Term(total / count.clamp(min=1), hits.to(total.dtype) / compared, count)
+
+
+def count_compared(query: Members, keys: Members, left_out: LeftOut | None) -> Tensor:
+    """Return how many anchors of all groups meet another group, [] long; arguments as in `contrast_groups`."""
+    groups = torch.arange(len(keys.mask), device=keys.mask.device)
+    found = []
+    for part in parts(len(groups), _groups_at_once(query.embedding, query.mask.shape[1] * keys.mask.numel())):
+        meets = keys.mask & (groups[part, None, None, None] != groups[:, None])
+        if left_out is not None:
+            meets = meets & ~left_out(groups[part])
+        found.append((query.mask[part] & meets.flatten(2).any(2)).sum())
+    return torch.stack(found).sum()
 
 
 def _groups_at_once(members: Tensor, work: int) -> int:
@@ -112,7 +128,8 @@ def contrast_groups(
         return loss, hits, *_of_members(of_logits, to, some, temperature)
 
     work = anchors.shape[1] * out.numel()
-    return mean_over_groups(terms, keys.embedding, anchors, count=query.mask.sum(), work=work)
+    compared = count_compared(query, keys, left_out)
+    return mean_over_groups(terms, keys.embedding, anchors, count=query.mask.sum(), compared=compared, work=work)
 
 
 def contrast_both(
@@ -140,8 +157,8 @@ def contrast_both(
         of_logits.add_(of_mirror.permute(2, 3, 0, 1))
         return there + back, hits + more, *_of_members(of_logits, to, some, temperature)
 
-    count = 2 * first.mask.sum()
-    return mean_over_groups(terms, second.embedding, first.embedding, count=count, work=work)
+    counts = {"count": 2 * first.mask.sum(), "compared": 2 * count_compared(first, second, left_out)}
+    return mean_over_groups(terms, second.embedding, first.embedding, **counts, work=work)
 
 
 def _logits(query: Tensor, keys: Tensor, temperature: float) -> Tensor:
@@ -172,7 +189,7 @@ def _of_members(of_logits: Tensor, keys: Tensor, query: Tensor, temperature: flo
 
 def both(first: Term, second: Term) -> Term:
     """Return the mean of two terms of equally many anchors."""
-    return Term((first.loss + second.loss) / 2, (first.accuracy + second.accuracy) / 2)
+    return Term((first.loss + second.loss) / 2, (first.accuracy + second.accuracy) / 2, first.count + second.count)
 
 
 def contrast_members(
@@ -187,8 +204,8 @@ def weigh(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return alpha * inner + (1 - alpha) * outer, and both terms unweighted as detached metrics."""
     metrics = {
-        **nan_without(~outer.accuracy.isnan(), {"loss_outer": outer.loss.detach()}),
-        **nan_without(~inner.accuracy.isnan(), {"loss_inner": inner.loss.detach()}),
+        **nan_without(outer.count > 0, {"loss_outer": outer.loss.detach()}),
+        **nan_without(inner.count > 0, {"loss_inner": inner.loss.detach()}),
         "accuracy_outer": outer.accuracy,
         "accuracy_inner": inner.accuracy,
         **({} if shared is None else shared.pairs(rows)),

@@ -70,5 +70,16 @@ def contrast_joint(
         image.embedding[rows],
         text.embedding[rows],
         count=image.mask.sum(1).square().sum(),
+        compared=_count_compared(image.mask, shared),
         work=groups * size * max(size, width),
     )
+
+
+def _count_compared(mask: Tensor, shared: SharedImages | None) -> Tensor:
+    """Return how many joint vectors of all groups [G, N] meet the centroid of another group, [] long."""
+    groups = torch.arange(len(mask), device=mask.device)
+    meets = (mask.any(1) & (groups.unsqueeze(1) != groups)).unsqueeze(1).expand(-1, mask.shape[1], -1)
+    if shared is not None:
+        meets = meets & ~shared.of_groups(groups)
+    members = (meets & mask.unsqueeze(2)).float()
+    return (members @ members.mT > 0).sum()

@@ -51,7 +51,7 @@ def pairwise_group_loss(
         `loss_inner` (nats, not weighted); `accuracy_outer` (0 to 1: the texts of an image's own group have together
         strictly more of the probability than those of any other, and the mirror), `accuracy_inner` (0 to 1: a joint
         vector is strictly nearest to its own group's centroid); with image_id also `same_image_pairs` (ordered pairs
-        of members of one image in two groups). NaN without a group.
+        of members of one image in two groups). NaN without a group, accuracies also without another group to meet.
 
     Raises:
         ValueError: if a shape or the mask's type does not fit, or a setting is out of its range.

@@ -41,9 +41,9 @@ def info_nce_loss(
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does:
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
-        the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
-        the own text scores strictly above the image's own negatives, among images that have one); with image_id also
-        `same_image_pairs` (how many texts of other rows are no keys of an image).
+        the own pair scores strictly above every other key, NaN where no anchor has one); with negative_text also
+        `hard_negative_accuracy` (0 to 1: the own text scores strictly above the image's own negatives, among images
+        that have one); with image_id also `same_image_pairs` (how many texts of other rows are no keys of an image).
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -52,9 +52,10 @@ def info_nce_loss(
         Radford et al. 2021 (CLIP), Fig. 3. Negative texts as keys of every image and never as anchors: Yuksekgonul et
         al. 2022 (NegCLIP), whose hard images are ordinary rows here.
     """
-    to_text, to_image, metrics = contrast_pairs(image, text, logit_scale, negative_text, negative_mask, rows, image_id)
+    batch = image, text, logit_scale, negative_text, negative_mask, rows, image_id
+    to_text, to_image, counts, metrics = contrast_pairs(*batch)
     loss_to_text = cross_entropy(to_text) / len(image)
     loss_to_image = cross_entropy(to_image) / len(image)
-    metrics |= direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, len(image))
-    metrics |= direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, len(image))
+    metrics |= direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, counts[0])
+    metrics |= direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, counts[1])
     return (loss_to_text + loss_to_image) / 2, metrics

@@ -10,7 +10,7 @@ from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics
 from hfcomp.losses.pairs import own_negative_logits
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
-from hfcomp.losses.shared_images import image_groups, same_image_pairs
+from hfcomp.losses.shared_images import anchors_with_keys, image_groups, same_image_pairs
 
 
 @full_precision
@@ -72,10 +72,13 @@ def replaced_negative_loss(
     to_image = _without(text[part], image, scale, own, negatives[:, :0], part, group)
 
     loss_to_text, loss_to_image = cross_entropy(to_text) / size, cross_entropy(to_image) / size
-    hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, replaced.any(1).sum())
+    # a text in a slot is replaced, so that a row meets other images or has own negatives in their place
+    has_negative, count_to_image = replaced.any(1), anchors_with_keys(group, image)
+    count_to_text = torch.maximum(count_to_image, has_negative.sum())
+    hard = hard_negative_accuracy(to_text.entries[:, 0], negatives, has_negative.sum())
     metrics = {
-        **direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, size),
-        **direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, size),
+        **direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, count_to_text),
+        **direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, count_to_image),
         "hard_negative_accuracy": hard,
         **same_image_pairs(group, rows),
     }

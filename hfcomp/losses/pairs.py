@@ -8,7 +8,7 @@ from torch import Tensor
 from hfcomp.losses.contrast import contrast, log_sum_exp
 from hfcomp.losses.directions import Direction, hard_negative_accuracy
 from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar
-from hfcomp.losses.shared_images import image_groups, same_image_pairs
+from hfcomp.losses.shared_images import anchors_with_keys, image_groups, same_image_pairs
 
 
 def select(size: int, rows: slice | None, device: torch.device) -> Tensor | None:
@@ -119,12 +119,12 @@ def contrast_pairs(
     negative_mask: Tensor | None,
     rows: slice | None,
     image_id: Tensor | None = None,
-) -> tuple[Direction, Direction, dict[str, Tensor]]:
+) -> tuple[Direction, Direction, tuple[Tensor, Tensor], dict[str, Tensor]]:
     """Check and contrast a batch whose images also meet all N*K negative texts; arguments as in `info_nce_loss`.
 
     Returns:
-        Image to text, text to image, and the metrics `hard_negative_accuracy` where there are negatives and
-        `same_image_pairs` where there are ids.
+        Image to text, text to image, how many of N anchors have another key in each ([] long), and the metrics
+        `hard_negative_accuracy` where there are negatives and `same_image_pairs` where there are ids.
     """
     size, width = check_pairs(image, text)
     scale, anchors = check_scalar("logit_scale", logit_scale), select(size, rows, image.device)
@@ -134,10 +134,11 @@ def contrast_pairs(
     if negative_text is None:
         if negative_mask is not None:
             raise ValueError("negative_mask is given without negative_text")
-        return to_text, to_image, metrics
+        return to_text, to_image, (anchors_with_keys(group, image),) * 2, metrics
     mask = check_negatives(negative_text, negative_mask, size, width)
     part = slice(None) if anchors is None else anchors
     to_text = with_all_negatives(to_text, image[part], negative_text, mask, scale)
     hardest = own_negative_logits(image[part].detach(), negative_text[part].detach(), mask[part], scale.detach())
     metric = hard_negative_accuracy(to_text.entries[:, 0], hardest, mask.any(1).sum())
-    return to_text, to_image, {**metrics, "hard_negative_accuracy": metric}
+    counts = anchors_with_keys(group, image, mask), anchors_with_keys(group, image)
+    return to_text, to_image, counts, {**metrics, "hard_negative_accuracy": metric}

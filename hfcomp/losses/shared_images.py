@@ -39,6 +39,21 @@ def same_image_pairs(group: Tensor | None, rows: slice | None) -> dict[str, Tens
     return {"same_image_pairs": count_others(group, torch.ones_like(group), slice(None) if rows is None else rows)}
 
 
+def anchors_with_keys(group: Tensor | None, image: Tensor, more: Tensor | None = None) -> Tensor:
+    """Return for how many of N anchors there is a key of another image, or any other key, [] long.
+
+    It is N or 0: one anchor has no such key only if all rows are of one image.
+
+    Args:
+        group: [N] of `image_groups`, or None.
+        image: [N, D].
+        more: bool of any shape, of the global batch, whether there is a further key that every anchor meets.
+    """
+    images = torch.arange(len(image), device=image.device) if group is None else group
+    there = (images != images[:1]).any()
+    return len(image) * (there if more is None else there | more.any())
+
+
 def count_others(group: Tensor, entries: Tensor, rows: slice | Tensor) -> Tensor:
     """Return how many entries the other rows of each row's image have, summed over rows, [] float32.
 

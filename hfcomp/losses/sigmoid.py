@@ -12,7 +12,7 @@ from hfcomp.losses.chunks import chunk_rows, parts
 from hfcomp.losses.derivatives import check_first_derivative
 from hfcomp.losses.precision import full_precision
 from hfcomp.losses.shapes import check_pairs, check_scalar
-from hfcomp.losses.shared_images import image_groups, same_image_pairs
+from hfcomp.losses.shared_images import anchors_with_keys, image_groups, same_image_pairs
 
 
 @full_precision
@@ -44,8 +44,9 @@ def sigmoid_loss(
     Returns:
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does: `loss_positive` and
         `loss_negative` (nats, the parts of the loss from the N own pairs and from all others),
-        `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text) and `positive_accuracy`
-        (0 to 1: the own pair's logit is above 0); with image_id also `same_image_pairs` (how many pairs are left out).
+        `accuracy_image_to_text` (0 to 1: the own pair scores strictly above every other text, NaN where no image
+        has one) and `positive_accuracy` (0 to 1: the own pair's logit is above 0); with image_id also
+        `same_image_pairs` (how many pairs are left out).
 
     Raises:
         ValueError: if a shape or a type does not fit.
@@ -65,10 +66,11 @@ def sigmoid_loss(
     total, own, top = _AllPairs.apply(query, text, scale, bias, anchors.unsqueeze(1), group, chunk, wanted)
     loss = total / size
     positive = F.softplus(-own, threshold=40).sum() / size
+    hits = (own > top) & (top > -torch.inf)
     return loss, {
         "loss_positive": positive,
         "loss_negative": (loss.detach() - positive).clamp(min=0),
-        "accuracy_image_to_text": (own > top).sum().to(image.dtype) / size,
+        "accuracy_image_to_text": hits.sum().to(image.dtype) / anchors_with_keys(group, image),
         "positive_accuracy": (own > 0).sum().to(image.dtype) / size,
         **same_image_pairs(group, rows),
     }

@@ -57,7 +57,7 @@ def triplet_clip_loss(
         The loss ([], nats) and detached metrics, which add up over a partition as the loss does.
         `loss_image_to_text`, `loss_text_to_image`: nats, the first half, the mean of the two.
         `loss_negative_image_to_text`, `loss_negative_text_to_image`: nats, the second half likewise.
-        `accuracy_...` of the same four names: 0 to 1, own pair strictly above every other key.
+        `accuracy_...` of the same four names: 0 to 1, own pair strictly above every other key; NaN without any.
         `hard_negative_accuracy`, `hard_negative_accuracy_negative_image`: 0 to 1, the own text scores strictly above
         its counterpart, among anchors whose counterpart is valid; those of the second half are NaN without an anchor.
 
@@ -126,9 +126,10 @@ def _negative_half(
     loss_to_text, loss_to_image = (cross_entropy(way, counted) / count for way in (to_text, to_image))
     counterpart = own_negative_logits(image[part].detach(), other[part].detach(), counted.unsqueeze(1), scale.detach())
     hard = hard_negative_accuracy(to_text.entries[:, 0], counterpart, both.sum())
+    count_to_image = both.sum() * (image_valid.sum() > 1)  # a lone negative image is compared with none
     metrics = {
         **direction_metrics("negative_image_to_text", loss_to_text, to_text, to_text.top, counted, count),
-        **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, count),
+        **direction_metrics("negative_text_to_image", loss_to_image, to_image, to_image.top, counted, count_to_image),
         "hard_negative_accuracy_negative_image": hard,
     }
     return (loss_to_text + loss_to_image) / 2, nan_without(both, metrics)

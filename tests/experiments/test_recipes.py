@@ -280,7 +280,7 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     for name in ("HFCOMP_REAL_DATA", "SUGARCREPE", "COCO"):
         monkeypatch.setenv(name, "/somewhere")
     found = read_recipe(str(path))
-    arguments = {key: value for key, value in found.trainer_arguments.items() if key != "bf16"}
+    arguments = {key: value for key, value in found.trainer_arguments.items() if key not in ("bf16", "fp16")}
     found.trainer_class.config_class(**arguments)
 
 

@@ -203,11 +203,25 @@ def test_of_one_image_own_pairs_alone_are_left(name):
         assert_zero(value, tensors)
     else:
         assert_same(value, form.alone(*tensors), tensors)
-    # nothing is left to score higher; without a denominator DCL has no anchor
-    assert {key for key, x in metrics.items() if x.isnan()} == (
-        set(test_info_nce.PLAIN_KEYS) if name == "dcl" else set()
-    )
-    assert all(x == 1 for key, x in metrics.items() if key.startswith("accuracy") and name != "dcl")
+    # an accuracy compares with nothing; without a denominator DCL has no anchor
+    accuracies = {key for key in metrics if key.startswith("accuracy") and "concept" not in name}
+    absent = {key for key, x in metrics.items() if x.isnan()}
+    assert absent == (set(test_info_nce.PLAIN_KEYS) if name == "dcl" else accuracies)
+    for rows in (slice(0, 2), slice(2, 6)):
+        of_slice = form.loss(*tensors, image_id=ONE, rows=rows)[1]
+        assert {key for key, x in of_slice.items() if x.isnan()} == absent
+
+
+@pytest.mark.parametrize("name", ["info_nce_negatives", "replaced", "cement", "triplet"])
+def test_of_one_image_accuracies_are_among_anchors_with_another_key(name):
+    """Captions right below the own negatives where there are any: nothing else is left to be compared with."""
+    image = torch.eye(6, dtype=torch.float64)[torch.zeros(6).long()]
+    negative = (image + torch.eye(6, dtype=torch.float64)[1]).unsqueeze(1).repeat(1, 2, 1) / 2**0.5
+    tensors = [image, -image, negative, negative, torch.tensor(2.0), torch.tensor(0.0), image]
+    metrics = EVERY[name].loss(*tensors, image_id=ONE)[1]
+    assert metrics["accuracy_image_to_text"] < 0.5
+    to_image = metrics["accuracy_text_to_image"]
+    assert to_image < 1 if name == "cement" else to_image.isnan()
 
 
 @LOSSES
@@ -340,6 +354,34 @@ def test_groups_of_one_image_have_nothing_to_be_told_from(loss, loops):
     # pairwise: a group's members are still told apart from no one
     assert_zero(value, tensors)
     assert metrics["same_image_pairs"] == 12 * 9
+    assert metrics["accuracy_outer"].isnan() and metrics["accuracy_inner"].isnan()
+    assert metrics["loss_outer"] == metrics["loss_inner"] == 0
+
+
+@GROUPS
+def test_accuracies_of_groups_are_among_anchors_that_meet_another(loss, loops):
+    """The first image of every group is one: those members meet no other group's centroid."""
+    image = torch.eye(4, dtype=torch.float64).unsqueeze(1).repeat(1, 3, 1)
+    apart = torch.arange(12).reshape(4, 3)
+    shared = apart.clone()
+    shared[:, 0] = 0
+    given = groups.SETTINGS
+    assert loss(image, image, image_id=apart, **given)[1]["accuracy_inner"] == 1
+    metrics = loss(image, image, image_id=shared, **given)[1]
+    assert metrics["accuracy_inner"] == 1  # of those that meet a centroid
+    outer = metrics["accuracy_outer"]
+    assert outer.isnan() if loss is centroid_group_loss else outer == 1
+    first = loss(image, image, image_id=shared, rows=slice(0, 1), **given)[1]
+    assert first["accuracy_inner"] == 1 / 4
+
+
+@GROUPS
+def test_two_groups_with_a_common_image_are_as_documented(loss, loops):
+    tensors = groups.batch(groups=2)
+    shared = torch.tensor([[1, 2, 3], [1, 4, 5]])
+    value, metrics = loss(*tensors, image_id=shared, **groups.SETTINGS)
+    assert_same(value, loops(*tensors, mask=groups.EVERYONE[:2], image_id=shared, **groups.SETTINGS), tensors)
+    assert (metrics["loss_outer"] == 0) == metrics["accuracy_outer"].isnan() == (loss is centroid_group_loss)
 
 
 @GROUPS

@@ -70,7 +70,7 @@ def test_a_small_run_leaves_a_plain_model_and_its_results(name, logged, held_out
 @pytest.mark.parametrize("path", recipe_files(recipes_folder()), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_recipe_of_the_package_is_one_that_can_start(path: Path, monkeypatch, tmp_path):
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
-    recipe = read_recipe(str(path), [])
+    recipe = read_recipe(str(path), ["--use_cpu", "true"])
     method_run(recipe, None).check()
     assert set(yaml.safe_load(path.read_text())) <= set(recipe.given)
 
