@@ -118,9 +118,9 @@ def test_naflex_is_refused_by_name(tmp_path):
 
 def test_another_model_is_refused_and_the_known_ones_named():
     bert = BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8))
-    with pytest.raises(ValueError, match="'bert' is no dual encoder.*clip, metaclip_2, siglip"):
+    with pytest.raises(ValueError, match="'bert' is not a supported dual encoder.*clip, metaclip_2, siglip"):
         load_backbone(bert)
-    with pytest.raises(ValueError, match="None is no dual encoder"):
+    with pytest.raises(ValueError, match="None is not a supported dual encoder"):
         load_backbone(nn.Linear(1, 1))
 
 

@@ -68,7 +68,7 @@ def show_attention(options: argparse.Namespace) -> None:
         options: of `parser`.
 
     Raises:
-        ValueError: for options that do not fit, an image that cannot be used, or a model that is no dual encoder.
+        ValueError: for options that do not fit, an image that cannot be used, or a model that is not a dual encoder.
         OSError: for a file that cannot be read or written.
         ImportError: when the figure cannot be drawn; the table is printed before.
     """

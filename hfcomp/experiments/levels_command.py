@@ -91,7 +91,7 @@ def show_levels(options: argparse.Namespace) -> None:
         options: of `parser`.
 
     Raises:
-        ValueError: for options or data that do not fit, or a model that is no dual encoder.
+        ValueError: for options or data that do not fit, or a model that is not a dual encoder.
         OSError: for a file that cannot be read or written.
     """
     models = named_models(options.models)

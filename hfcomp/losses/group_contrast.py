@@ -25,7 +25,7 @@ class Term(NamedTuple):
     loss: Tensor  # [] nats
     # [] 0 to 1, among anchors that meet another group: the own one scores strictly above every other, NaN without any
     accuracy: Tensor
-    count: Tensor  # [] long, the global number of anchors
+    anchors: Tensor  # [] long, the global number of anchors
 
 
 class GroupTerms(NamedTuple):
@@ -189,7 +189,7 @@ def _of_members(of_logits: Tensor, keys: Tensor, query: Tensor, temperature: flo
 
 def both(first: Term, second: Term) -> Term:
     """Return the mean of two terms of equally many anchors."""
-    return Term((first.loss + second.loss) / 2, (first.accuracy + second.accuracy) / 2, first.count + second.count)
+    return Term((first.loss + second.loss) / 2, (first.accuracy + second.accuracy) / 2, first.anchors + second.anchors)
 
 
 def contrast_members(
@@ -204,8 +204,8 @@ def weigh(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return alpha * inner + (1 - alpha) * outer, and both terms unweighted as detached metrics."""
     metrics = {
-        **nan_without(outer.count > 0, {"loss_outer": outer.loss.detach()}),
-        **nan_without(inner.count > 0, {"loss_inner": inner.loss.detach()}),
+        **nan_without(outer.anchors > 0, {"loss_outer": outer.loss.detach()}),
+        **nan_without(inner.anchors > 0, {"loss_inner": inner.loss.detach()}),
         "accuracy_outer": outer.accuracy,
         "accuracy_inner": inner.accuracy,
         **({} if shared is None else shared.pairs(rows)),

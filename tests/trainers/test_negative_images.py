@@ -9,6 +9,8 @@ from datasets import Image, concatenate_datasets
 
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.experiments.controls import ShuffledNegatives, derangement
+from hfcomp.experiments.program import check_rows
+from hfcomp.experiments.session import open_session
 from hfcomp.experiments.stages import Run
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -90,6 +92,16 @@ def test_rows_that_lack_one_are_counted(trainer_class, clip, pairs, tmp_path, li
     assert expected in lines()
     counts = zip(history(trainer, "negative_images"), history(trainer, "images_encoded"), strict=True)
     assert [images - 8 for _, images in counts] == history(trainer, "negative_images")
+
+
+def test_in_an_experiment_their_number_is_printed_once(clip, pairs, tmp_path, lines, capsys):
+    """By the trainer; the report of the run repeats it."""
+    run, session = Run("m", CementTrainer, {}, pairs, 8), open_session({})
+    check_rows([run], session)
+    trainer = build(CementTrainer, clip, pairs, tmp_path, max_steps=1)
+    trainer.train()
+    (line,) = [line for line in lines() if "have no negative image" in line]
+    assert session.notes == [line] and "have no negative image" not in capsys.readouterr().out
 
 
 def test_where_all_rows_have_one_nothing_is_said(clip, pairs, tmp_path, lines):
