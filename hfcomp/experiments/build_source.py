@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from datasets import Dataset, Features, Image, LargeList, List, Value
+from datasets.arrow_writer import SchemaInferenceError
+from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns, require_columns
@@ -36,8 +38,11 @@ def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
         raise ValueError(f"--limit: found {options.limit}, expected 1 or more.")
     try:
         dataset = load_training_set(options.source, split=options.split, config=options.config)
-    except StopIteration as error:  # what `datasets` raises for a file without a line
-        raise ValueError(f"{options.source} has no rows.") from error
+    except (StopIteration, DatasetGenerationError) as error:
+        # what `datasets` raises for a file without a line; before version 5 the second
+        if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
+            raise ValueError(f"{options.source} has no rows.") from error
+        raise
     tell(f"{len(dataset):,} rows from {options.source}")
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)

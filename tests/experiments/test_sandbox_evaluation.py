@@ -65,7 +65,7 @@ def test_lines_items_and_aspects(items):
 def test_the_values_are_those_of_the_scores(evaluate):
     torch.manual_seed(0)
     embedder = Embedder(CLIPModel(sandbox_clip_config()), sandbox_processor())
-    table = evaluate(embedder).set_index(["benchmark", "metric", "item"])["value"]
+    table = evaluate(embedder).set_index(["benchmark", "metric", "item"])["value"].to_dict()
     rows = evaluate.choices
     image = embedder.images(rows["image"])
     text = embedder.texts(rows["caption"]).vectors
@@ -74,7 +74,7 @@ def test_the_values_are_those_of_the_scores(evaluate):
     for row, name in enumerate(rows["image_id"]):
         right, wrong = image[row] @ text[row], image[row] @ negative[row]
         assert table["sandbox", "caption choice", name] == float(right > wrong)
-        if ("sandbox", "group", name) in table.index:
+        if ("sandbox", "group", name) in table:
             all_four = right > wrong and right > other[row] @ text[row]
             all_four &= other[row] @ negative[row] > max(wrong, other[row] @ text[row])
             assert table["sandbox", "group", name] == float(all_four)
