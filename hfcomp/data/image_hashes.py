@@ -1,4 +1,4 @@
-"""What tells photographs from others however they were saved: hashes of files, of pixels and of looks, kept on disk.
+"""Hashes that identify photographs however they were saved: of files, of pixels and of looks, kept on disk.
 
 A look is the perceptual hash of Zauner 2010 (ImageHash's `phash`: the signs of the lowest 16 x 16 frequencies against
 their median, 256 bits) and an 8 x 8 thumbnail in RGB. Two images look the same when at most `MOST_BITS` bits differ
@@ -41,7 +41,7 @@ PAIRS = 1 << 16
 
 
 def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
-    """What tells the file of an image, without fetching anything; `None` for a cell that is no file.
+    """A key of the file of an image, without fetching anything; `None` for a cell that is no file.
 
     That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
     change; of a URL a digest of the URL.
@@ -228,7 +228,7 @@ def looks_alike(images: NDArray[Any], others: NDArray[Any]) -> tuple[NDArray[np.
 
 
 def like_another(images: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which images look like another of other pixels: by its look none of these can be told from the other.
+    """Which images look like another of other pixels: by look none of these can be distinguished.
 
     Args:
         images: `[n]` of `RECORD`.

@@ -84,8 +84,8 @@ def decode_image(
         value: What the row holds.
         where: Named first in every error, such as `"column 'image', row 17"`.
         max_pixels: Largest width times height. Pillow's own `MAX_IMAGE_PIXELS` has no say.
-        urls: That URLs are fetched, and within which limits; by default as `hfcomp.data.urls.set_url_access` was
-            told; if it was not, none is.
+        urls: That URLs are fetched, and within which limits; by default what was given to
+            `hfcomp.data.urls.set_url_access`, or none.
 
     Returns:
         A new image of mode RGB that holds all its pixels and no metadata.

@@ -61,7 +61,7 @@ def check_text(text: Any, row: int) -> str:
 
 
 def text_key(text: Any, row: int) -> bytes:
-    """What tells that two texts are the same as written.
+    """A key that two texts share when they are the same as written.
 
     Raises:
         TypeError: for what is not a text, with its row.
@@ -70,7 +70,7 @@ def text_key(text: Any, row: int) -> bytes:
 
 
 def tokens_key(ids: Sequence[int]) -> bytes:
-    """What tells that a model sees two texts alike: their token ids."""
+    """A key that two texts share when a model sees them alike: their token ids."""
     return digest(np.asarray(ids, dtype=np.int64).tobytes())
 
 

@@ -43,7 +43,7 @@ class Report:
         items: a row per item and metric: `benchmark`, `subset`, `metric`, `aspect`, `chance`, `item`, `image_id`,
             `value`, `tie`, `stratum`.
         images: distinct images.
-        texts: distinct texts, as the model's tokenizer tells them apart.
+        texts: distinct texts, by their token ids.
         truncated: distinct texts that were longer than the text tower.
         merged: how many of these were cut to the tokens of another one, so that the two tie.
         tiny: distinct images that are one pixel wide or high.

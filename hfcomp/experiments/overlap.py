@@ -92,7 +92,7 @@ def without_scored_rows(
         config: of the experiment.
         session: receives what was found.
         tell: receives it in words, before an error too.
-        key: what tells these rows from other rows of the run.
+        key: identifies these rows among the rows of a run.
         columns: of images, those that the method and its controls read.
         progress: whether to show bars.
 

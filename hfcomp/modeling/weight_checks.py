@@ -95,7 +95,7 @@ def _damaged_pickle(folder: Path) -> Path | None:
     for path in sorted((*folder.glob("pytorch_model*.bin"), *folder.glob("adapter_model*.bin"))):
         try:
             load_state_dict(path)  # as transformers reads it: no code is run
-        except Exception:
+        except Exception:  # of a damaged pickle it may be any
             return path
     return None
 
