@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import ImageOps
 from transformers import AutoModel, AutoProcessor, TrainerCallback
 
 from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
@@ -218,7 +219,8 @@ def lone_negative(models: Path, folder: Path) -> Found:
 
 
 def with_negative_image(row: dict[str, Any]) -> dict[str, Any]:
-    return {"negative_image": row["image"]} if row["negative_captions"][0] else {}
+    """Another picture than the row's own: of two equal ones rounding would say which has the higher score."""
+    return {"negative_image": ImageOps.invert(row["image"].convert("RGB"))} if row["negative_captions"][0] else {}
 
 
 @case
