@@ -71,7 +71,7 @@ def run_stages(
     `hfcomp.generation.manifest`.
 
     Images are neither decoded nor encoded: their bytes are copied as they are. Where a row holds only a path, the
-    file's bytes are read in, so that the set stands alone; a row whose file is missing or no image is set aside,
+    file's bytes are read in, so that the set is complete; a row whose file is missing or no image is set aside,
     as is one whose file is a URL, unless `hfcomp.data.urls.set_url_access` allowed them.
 
     Args:
@@ -79,7 +79,7 @@ def run_stages(
         stages: in their order.
         folder: a new one, an empty one, or one of the same build.
         features: of the columns that are written, in order: those that stages return, others from the source.
-        reads: the source's columns that stages see. A changed source is told by their content and that of the columns
+        reads: the source's columns that stages see. A changed source is found by their content and that of the columns
             that are written, see `fingerprint`.
         rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
         num_workers: processes; they are spawned, so a script has to have its `if __name__ == "__main__":`. They change
@@ -117,7 +117,7 @@ def run_stages(
 
 
 def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
-    """Tells a source from another: its features and the content of all columns that stages read or that are written.
+    """Identifies a source: its features and the content of all columns that stages read or that are written.
 
     Of an image the bytes count where the set holds them; of one that is a file its name and size, as reading all files
     at each start would take as long as building.

@@ -1,4 +1,4 @@
-"""Built sets on the way into training: damage anywhere is named, and the way that the error tells repairs it."""
+"""Built sets on the way into training: damage anywhere is named, and the fix that the error names works."""
 
 from __future__ import annotations
 
