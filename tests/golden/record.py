@@ -1,0 +1,161 @@
+"""What a command leaves for its user as one JSON value, kept in a file and compared with it.
+
+Left out are times, memory, dates, versions, places on the disk and hashes of files: their keys stay, their values
+become `LEFT_OUT`. All else is compared exactly, but for numbers: those that passed through float32 within what another
+order of summation changes (`tests/tolerances.py`), the rest to 1e-9.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from tests import tolerances
+
+FOLDER = Path(__file__).parent
+REPOSITORY = FOLDER.parents[1]
+LEFT_OUT = "..."
+OMITTED = {
+    *("checksum", "command", "date", "hfcomp_version", "versions", "weights"),
+    *("images_per_second", "peak_memory_gib", "peak_memory_of", "seconds"),
+}
+EXACT = 1e-9
+# above the scale of the sandbox's CLIP, 23.9. Its towers have 3 times the roundings that `tests/tolerances.py` counts,
+# in embeddings that are 4 times as wide: the bound of a cosine is the same
+SCALE = 24.0
+WIDTH = 160
+MOST_LINES = 20
+
+
+def contents(folder: Path, root: Path) -> dict[str, Any]:
+    """What lies at the top of a folder of results, by file.
+
+    Args:
+        folder: that a command wrote.
+        root: above it and all that the command was given, which paths in the files begin with.
+    """
+    found: dict[str, Any] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".json" and path.name != "overlap.json":  # what it says is in the other one
+            found[path.name] = json.loads(path.read_text(encoding="utf-8"))
+        elif path.name == "best.yaml":
+            found[path.name] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        elif path.name == "trials.csv":
+            found[path.name] = pd.read_csv(path).to_dict("records")
+        elif path.name == "items.parquet":
+            found[path.name] = _items(pd.read_parquet(path))
+    return _comparable(found, {str(root): "<folder>", str(REPOSITORY): "<repository>"})
+
+
+def _items(table: pd.DataFrame) -> dict[str, Any]:
+    """The columns, and of each line the items' values in order, a digit each where all are 0 or 1."""
+    lines = {}
+    for names, line in table.groupby(["model", "benchmark", "subset", "metric"], sort=False):
+        values = line["value"].tolist()
+        shown = "".join(f"{value:.0f}" for value in values) if set(values) <= {0.0, 1.0} else values
+        named = hashlib.sha256("\n".join(line["item"] + " " + line["image_id"]).encode()).hexdigest()[:16]
+        lines[" | ".join(names)] = {"values": shown, "ties": int(line["tie"].sum()), "items and images": named}
+    return {"columns": list(table.columns), "lines": lines}
+
+
+def _comparable(value: Any, places: dict[str, str], key: str = "") -> Any:
+    if key in OMITTED:
+        return LEFT_OUT
+    if isinstance(value, dict):
+        return {name: _comparable(inner, places, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_comparable(inner, places) for inner in value]
+    if not isinstance(value, str):
+        return value
+    if key == "items" and value.startswith("sha256:"):
+        return LEFT_OUT
+    for place, name in places.items():
+        value = value.replace(place, name)
+    return re.sub(r"\bftfy [\d.]+", "ftfy", value)
+
+
+def check(name: str, found: Any, *, write: bool) -> None:
+    """Compares with the file of that name, or writes it.
+
+    Raises:
+        AssertionError: naming the first places that differ, with both values.
+    """
+    path = FOLDER / f"{name}.json"
+    if write:
+        path.write_text(_text(_rounded(found)) + "\n", encoding="utf-8")
+        return
+    lines = list(differences(json.loads(path.read_text(encoding="utf-8")), found))
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES - 1 :] = [f"... and {len(lines) - MOST_LINES + 1} more"]
+    if lines:
+        raise AssertionError("\n".join([f"{path.name}, written -> found:", *lines]))
+
+
+def differences(golden: Any, found: Any, path: str = "") -> Iterator[str]:
+    """A line for each place that differs: its path, what the file holds and what was found."""
+    if isinstance(golden, dict) and isinstance(found, dict):
+        for key in dict.fromkeys([*golden, *found]):
+            if key in golden and key in found:
+                yield from differences(golden[key], found[key], f"{path}/{key}")
+            else:
+                yield f"{path}/{key}: {_short(golden, key)} -> {_short(found, key)}"
+        if golden.keys() == found.keys() and list(golden) != list(found):
+            yield f"{path}: the order of the keys, {', '.join(golden)} -> {', '.join(found)}"
+    elif isinstance(golden, list) and isinstance(found, list):
+        if len(golden) != len(found):
+            yield f"{path}: {len(golden)} entries -> {len(found)}"
+        for index, (one, other) in enumerate(zip(golden, found, strict=False)):
+            yield from differences(one, other, f"{path}/{index}")
+    elif not _same(golden, found, path):
+        yield f"{path}: {_short({0: golden}, 0)} -> {_short({0: found}, 0)}"
+
+
+def _same(golden: Any, found: Any, path: str) -> bool:
+    if isinstance(golden, float) and isinstance(found, float) and math.isfinite(golden):
+        return abs(golden - found) <= _tolerance(path.split("/")) * max(1.0, abs(golden))
+    return type(golden) is type(found) and (golden == found or repr(golden) == repr(found))  # nan is nan
+
+
+def _tolerance(keys: list[str]) -> float:
+    """How far apart the numbers at a path may lie, relative to those above 1."""
+    if "embeddings.json" in keys and "nearest" not in keys:
+        # both embeddings are off, one of them as a sum of three that is about as long as one
+        return (1 + math.sqrt(3)) * tolerances.trained_embedding(SCALE)
+    if "logged" in keys or keys[-1] == "loss":
+        return tolerances.loss(SCALE) + tolerances.gradient(SCALE)
+    return EXACT
+
+
+def _short(values: dict[Any, Any], key: Any) -> str:
+    text = json.dumps(values[key], ensure_ascii=False) if key in values else "nothing"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+def _text(value: Any, depth: int = 0) -> str:
+    """JSON in which what holds no other dictionary or list is one line, where there is room."""
+    inner = list(value.values() if isinstance(value, dict) else value) if isinstance(value, (dict, list)) else []
+    line = json.dumps(value, ensure_ascii=False)
+    if not inner or (len(line) + depth < WIDTH and not any(isinstance(one, (dict, list)) for one in inner)):
+        return line
+    names = (
+        [f"{json.dumps(key, ensure_ascii=False)}: " for key in value] if isinstance(value, dict) else [""] * len(inner)
+    )
+    parts = [f"{' ' * (depth + 1)}{name}{_text(one, depth + 1)}" for name, one in zip(names, inner, strict=True)]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([first, ",\n".join(parts), " " * depth + last])
