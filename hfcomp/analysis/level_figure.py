@@ -23,7 +23,7 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
     """The lines of results that are of a level of abstraction.
 
     Args:
-        lines: of `hfcomp.evaluation.summary.summarize` or `results.json`. The level stands before the metric's name,
+        lines: of `summarize` or `results.json`. The level stands before the metric's name,
             as `LevelChoice` has it, or is the subset, as in the sandbox's evaluation.
 
     Returns:

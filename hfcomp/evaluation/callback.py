@@ -25,7 +25,7 @@ from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.results import write_items
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, Folders, Items, Unavailable
-from hfcomp.evaluation.summary import plain_mean
+from hfcomp.evaluation.statistics.summary import plain_mean
 from hfcomp.modeling import load_processor
 
 logger = logging.getLogger(__name__)
@@ -293,7 +293,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
 
 
 def _mean(part: pd.DataFrame, average: Average, subsets: Sequence[str]) -> pd.Series:
-    """Value and ties of one metric, averaged as `hfcomp.evaluation.summary.summarize` does."""
+    """Value and ties of one metric, averaged as `hfcomp.evaluation.statistics.summarize` does."""
     if average.pooled:
         return plain_mean(part[part["subset"].isin(_named(average, subsets))], NUMBERS)
     means = pd.DataFrame({name: plain_mean(own, NUMBERS) for name, own in part.groupby("subset", sort=False)}).T

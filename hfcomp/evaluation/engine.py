@@ -17,7 +17,7 @@ from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.spec import ASPECTS, Benchmark, Items, Measured
-from hfcomp.evaluation.summary import STRATUM
+from hfcomp.evaluation.statistics.summary import STRATUM
 
 ROWS_AT_A_TIME = 1024
 LEFT_OUT = "left_out"

@@ -19,7 +19,7 @@
 | `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted |
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
-| `results` | the lines, see `hfcomp.evaluation.summary.summarize`; `average` tells means over subsets from subsets |
+| `results` | the lines, see `hfcomp.evaluation.statistics.summarize`; `average` tells means over subsets |
 | `general_average` | of a recipe's run the mean of its lines of general abilities, as `mean_of_lines` makes it |
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
@@ -51,7 +51,7 @@ import pandas as pd
 
 import hfcomp
 from hfcomp.data.checksums import read_checked, with_checksum
-from hfcomp.evaluation.summary import summarize
+from hfcomp.evaluation.statistics.summary import summarize
 
 __all__ = [
     "RESULTS_SCHEMA_VERSION",

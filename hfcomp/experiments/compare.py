@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from hfcomp.evaluation.results import package_versions
-from hfcomp.evaluation.summary import TIE_RULES
+from hfcomp.evaluation.statistics.summary import TIE_RULES
 from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, print_evaluation, write_report
 from hfcomp.experiments.stored import (
     Stored,

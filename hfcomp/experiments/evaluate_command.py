@@ -32,7 +32,7 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
-from hfcomp.evaluation.summary import TIE_RULES
+from hfcomp.evaluation.statistics.summary import TIE_RULES
 from hfcomp.experiments.benchmark_data import check_used, data_folders, is_part
 from hfcomp.experiments.benchmark_list import benchmark_list
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
-from hfcomp.evaluation.summary import missing_averages, summarize
+from hfcomp.evaluation.statistics.summary import missing_averages, summarize
 from hfcomp.experiments.comparison import Line, has_ties
 from hfcomp.experiments.evaluation_figure import draw_evaluation
 from hfcomp.experiments.evaluation_tables import MOST_INTERVALS, full_tables, headings, short_tables, standing
@@ -28,7 +28,7 @@ from hfcomp.experiments.sheets import (
 )
 
 if TYPE_CHECKING:
-    from hfcomp.evaluation.summary import Averages
+    from hfcomp.evaluation.statistics.summary import Averages
 
 ITEMS_FILE = "items.parquet"
 RESULTS_FILE = "results.json"

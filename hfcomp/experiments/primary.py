@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 import pandas as pd
 
 from hfcomp.data.columns import nearest
-from hfcomp.evaluation.multiplicity import correct
 from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.summary import LINE, mean_of_lines, subset_weights, summarize
+from hfcomp.evaluation.statistics.multiplicity import correct
+from hfcomp.evaluation.statistics.summary import LINE, mean_of_lines, subset_weights, summarize
 from hfcomp.experiments.comparison import BASE, HEADLINE_METRIC, SAME_BATCH, named_with_unit, unit_of
 from hfcomp.experiments.comparison import Line as Result
 

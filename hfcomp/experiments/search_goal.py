@@ -10,7 +10,7 @@ import pandas as pd
 
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.evaluation.summary import by_line
+from hfcomp.evaluation.statistics.summary import by_line
 from hfcomp.experiments.sweep_results import MEAN, Measure, measures_of
 
 

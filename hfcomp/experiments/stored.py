@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.evaluation.results import RESULTS_SCHEMA_VERSION, read_items, read_results
-from hfcomp.evaluation.summary import COLUMNS, STRATUM
+from hfcomp.evaluation.statistics.summary import COLUMNS, STRATUM
 from hfcomp.experiments.evaluation_report import ITEMS_FILE, RESULTS_FILE
 
 FEWEST = 2

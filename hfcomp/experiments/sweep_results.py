@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.multiplicity import adjust
-from hfcomp.evaluation.seeds import difference_over_seeds
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.evaluation.summary import LINE, STRATUM, by_line
+from hfcomp.evaluation.statistics.multiplicity import adjust
+from hfcomp.evaluation.statistics.seeds import difference_over_seeds
+from hfcomp.evaluation.statistics.summary import LINE, STRATUM, by_line
 from hfcomp.experiments.comparison import HEADLINE_METRIC
 from hfcomp.experiments.primary import Endpoint, find_primary, line_name, report_averages
 from hfcomp.experiments.stages import read_history

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.multiplicity import adjust
 from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.statistics.multiplicity import adjust
 
 BASE, PLAIN = "base", "plain"
 BASE_STEP = 0

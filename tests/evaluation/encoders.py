@@ -20,7 +20,7 @@ from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Report, checked, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, Folders, Items, Origin, Unavailable
-from hfcomp.evaluation.summary import summarize
+from hfcomp.evaluation.statistics.summary import summarize
 from tests.evaluation.benchmarks import oracle
 
 

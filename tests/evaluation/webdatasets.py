@@ -15,7 +15,7 @@ from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
-from hfcomp.evaluation.summary import plain_mean
+from hfcomp.evaluation.statistics.summary import plain_mean
 
 FORMATS = {"webp": {"format": "WEBP", "lossless": True}, "png": {"format": "PNG"}}
 TEST, TRAIN = 0, 255

@@ -15,7 +15,7 @@ import yaml
 from scipy import stats
 
 from hfcomp.evaluation.statistics import sign_flip_test
-from hfcomp.evaluation.summary import summarize
+from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
 from hfcomp.experiments.primary import find_primary

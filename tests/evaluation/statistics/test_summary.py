@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from hfcomp.evaluation.clusters import Aligned
-from hfcomp.evaluation.multiplicity import correct, false_discovery_rate, holm
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.evaluation.summary import mean_of_lines, missing_averages, plain_mean, summarize
+from hfcomp.evaluation.statistics.clusters import Aligned
+from hfcomp.evaluation.statistics.multiplicity import correct, false_discovery_rate, holm
+from hfcomp.evaluation.statistics.summary import mean_of_lines, missing_averages, plain_mean, summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
 TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1

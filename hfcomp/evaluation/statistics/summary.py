@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.multiplicity import correct
-from hfcomp.evaluation.significance import macro_smallest_difference
-from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.statistics.bootstrap import ImageBootstrap
+from hfcomp.evaluation.statistics.multiplicity import correct
+from hfcomp.evaluation.statistics.significance import macro_smallest_difference
 
 if TYPE_CHECKING:  # it imports `datasets`, which whoever only reads results need not wait for
     from hfcomp.evaluation.spec import Average
