@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses.contrast import log_sum_exp
+from hfcomp.losses._ops.contrast import log_sum_exp
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.pairs import own_negative_logits
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar, check_shape
 from hfcomp.losses.info_nce import info_nce_loss
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.pairs import own_negative_logits
-from hfcomp.losses.precision import full_precision
 from hfcomp.losses.ranking import negative_margin_loss
-from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
 
 
 @full_precision

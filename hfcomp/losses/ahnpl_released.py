@@ -14,13 +14,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hfcomp.losses.contrast import contrast
-from hfcomp.losses.directions import Direction, cross_entropy
+from hfcomp.losses._ops.contrast import contrast
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.pairs import Direction, cross_entropy
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar, check_shape
 from hfcomp.losses.info_nce import info_nce_loss
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.precision import full_precision
 from hfcomp.losses.ranking import adaptive_threshold, negative_margin_loss
-from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
 
 
 @full_precision

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.concept_pairs import Concepts, check_concepts, image_rows, token_rows
-from hfcomp.losses.cross_attention import attended_cosines
-from hfcomp.losses.precision import full_precision
-from hfcomp.losses.row_sums import sigmoid_terms, sum_rows
-from hfcomp.losses.shapes import check_scalar
+from hfcomp.losses._ops.concept_pairs import Concepts, check_concepts, image_rows, token_rows
+from hfcomp.losses._ops.cross_attention import attended_cosines
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.row_sums import sigmoid_terms, sum_rows
+from hfcomp.losses._ops.shapes import check_scalar
 
 
 @full_precision

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.contrast import log_sum_exp
-from hfcomp.losses.directions import Direction, cross_entropy
+from hfcomp.losses._ops.contrast import log_sum_exp
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.pairs import Direction, cross_entropy, own_negative_logits
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar
 from hfcomp.losses.info_nce import info_nce_loss
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.pairs import own_negative_logits
-from hfcomp.losses.precision import full_precision
 from hfcomp.losses.ranking import negative_margin_loss
-from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar
 
 
 @full_precision

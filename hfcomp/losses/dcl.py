@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hfcomp.losses.directions import Direction, direction_metrics
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.pairs import contrast_pairs
-from hfcomp.losses.precision import full_precision
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.pairs import Direction, contrast_pairs, direction_metrics
+from hfcomp.losses._ops.precision import full_precision
 
 
 @full_precision

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.precision import full_precision
-from hfcomp.losses.shapes import check_mask, check_shape
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_mask, check_shape
 
 
 class Triplets(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.group_contrast import both, contrast_both, contrast_groups, weigh
-from hfcomp.losses.group_members import Members, check_groups, check_images, check_settings, unit
-from hfcomp.losses.precision import full_precision
+from hfcomp.losses._ops.group_contrast import both, contrast_both, contrast_groups, weigh
+from hfcomp.losses._ops.group_members import Members, check_groups, check_images, check_settings, unit
+from hfcomp.losses._ops.precision import full_precision
 
 
 @full_precision

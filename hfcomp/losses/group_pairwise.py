@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.group_contrast import contrast_members, weigh
-from hfcomp.losses.group_joint import contrast_joint
-from hfcomp.losses.group_members import check_groups, check_images, check_settings
-from hfcomp.losses.precision import full_precision
+from hfcomp.losses._ops.group_contrast import contrast_members, weigh
+from hfcomp.losses._ops.group_joint import contrast_joint
+from hfcomp.losses._ops.group_members import check_groups, check_images, check_settings
+from hfcomp.losses._ops.precision import full_precision
 
 
 @full_precision

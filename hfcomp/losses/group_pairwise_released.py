@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.group_contrast import contrast_members, weigh
-from hfcomp.losses.group_joint import contrast_joint, joint_lengths
-from hfcomp.losses.group_members import check_groups, check_images, check_settings
-from hfcomp.losses.precision import full_precision
+from hfcomp.losses._ops.chunks import check_first_derivative
+from hfcomp.losses._ops.group_contrast import contrast_members, weigh
+from hfcomp.losses._ops.group_joint import contrast_joint, joint_lengths
+from hfcomp.losses._ops.group_members import check_groups, check_images, check_settings
+from hfcomp.losses._ops.precision import full_precision
 
 
 @full_precision

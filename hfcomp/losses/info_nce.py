@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from hfcomp.losses.directions import cross_entropy, direction_metrics
-from hfcomp.losses.pairs import contrast_pairs
-from hfcomp.losses.precision import full_precision
+from hfcomp.losses._ops.pairs import contrast_pairs, cross_entropy, direction_metrics
+from hfcomp.losses._ops.precision import full_precision
 
 
 @full_precision

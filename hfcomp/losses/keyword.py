@@ -5,12 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hfcomp.losses.contrast import contrast, log_sum_exp
-from hfcomp.losses.directions import Direction, cross_entropy, direction_metrics, hard_negative_accuracy
-from hfcomp.losses.pairs import own_negative_logits
-from hfcomp.losses.precision import full_precision
-from hfcomp.losses.shapes import check_negatives, check_pairs, check_scalar, check_shape
-from hfcomp.losses.shared_images import anchors_with_keys, image_groups, same_image_pairs
+from hfcomp.losses._ops.contrast import contrast, log_sum_exp
+from hfcomp.losses._ops.pairs import (
+    Direction,
+    cross_entropy,
+    direction_metrics,
+    hard_negative_accuracy,
+    own_negative_logits,
+)
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_scalar, check_shape
+from hfcomp.losses._ops.shared_images import anchors_with_keys, image_groups, same_image_pairs
 
 
 @full_precision

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hfcomp.losses.precision import full_type
-from hfcomp.losses.shapes import check_shape
+from hfcomp.losses._ops.precision import full_type
+from hfcomp.losses._ops.shapes import check_shape
 
 
 def fermi_dirac_margin(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.pairs import own_negative_logits
-from hfcomp.losses.precision import full_precision
-from hfcomp.losses.shapes import check_negatives, check_pairs, check_shape
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.pairs import own_negative_logits
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_negatives, check_pairs, check_shape
 
 
 @full_precision

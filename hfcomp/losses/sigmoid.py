@@ -8,11 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses.chunks import chunk_rows, parts
-from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.precision import full_precision
-from hfcomp.losses.shapes import check_pairs, check_scalar
-from hfcomp.losses.shared_images import anchors_with_keys, image_groups, same_image_pairs
+from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_pairs, check_scalar
+from hfcomp.losses._ops.shared_images import anchors_with_keys, image_groups, same_image_pairs
 
 
 @full_precision

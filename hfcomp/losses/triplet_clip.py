@@ -5,12 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hfcomp.losses.directions import cross_entropy, direction_metrics, hard_negative_accuracy
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.pairs import (
+    both_directions,
+    cross_entropy,
+    direction_metrics,
+    hard_negative_accuracy,
+    own_negative_logits,
+    select,
+    with_all_negatives,
+)
+from hfcomp.losses._ops.precision import full_precision
+from hfcomp.losses._ops.shapes import check_mask, check_pairs, check_scalar, check_shape
 from hfcomp.losses.info_nce import info_nce_loss
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.pairs import both_directions, own_negative_logits, select, with_all_negatives
-from hfcomp.losses.precision import full_precision
-from hfcomp.losses.shapes import check_mask, check_pairs, check_scalar, check_shape
 
 
 @full_precision

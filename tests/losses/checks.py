@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hfcomp.losses import chunks
+from hfcomp.losses._ops import chunks
 from tests import tolerances
 
 # the largest batches of these tests: a scale of 20, cosines of 16 numbers, 30 logits, 3 cross-entropies

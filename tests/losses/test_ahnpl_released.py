@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hfcomp.losses import chunks, info_nce_loss, negative_margin_loss
+from hfcomp.losses import info_nce_loss, negative_margin_loss
+from hfcomp.losses._ops import chunks
 from hfcomp.losses.ahnpl_released import (
     ahnpl_released_loss,
     logit_margin_loss,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from hfcomp.losses import chunks, cross_attention, info_nce_loss, row_sums, sigmoid_loss
+from hfcomp.losses import info_nce_loss, sigmoid_loss
+from hfcomp.losses._ops import chunks, cross_attention, row_sums
 from hfcomp.losses.c2lip import concept_loss, cross_attended_concept_loss
 from hfcomp.losses.concept_info_nce import concept_info_nce_loss, cross_attended_info_nce_loss
 from tests.losses.checks import (

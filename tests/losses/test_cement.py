@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hfcomp.losses import cement, cement_loss, info_nce_loss
-from hfcomp.losses.directions import cross_entropy
+from hfcomp.losses._ops.pairs import cross_entropy
 from tests.losses import reference
 from tests.losses.checks import (
     assert_chunked,

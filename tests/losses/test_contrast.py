@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hfcomp.losses.contrast import contrast, log_sum_exp
+from hfcomp.losses._ops.contrast import contrast, log_sum_exp
 from tests import tolerances
 from tests.losses import reference
 from tests.losses.checks import scalar, unit

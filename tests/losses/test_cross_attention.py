@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hfcomp.losses.cross_attention import attended_cosines
+from hfcomp.losses._ops.cross_attention import attended_cosines
 from tests.losses.checks import assert_same, unit
 
 

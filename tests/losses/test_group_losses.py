@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hfcomp.losses import centroid_group_loss, chunks, pairwise_group_loss
+from hfcomp.losses import centroid_group_loss, pairwise_group_loss
+from hfcomp.losses._ops import chunks
 from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
 from tests import tolerances
 from tests.losses import groups

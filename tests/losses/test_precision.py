@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hfcomp.losses.precision import full_precision
+from hfcomp.losses._ops.precision import full_precision
 
 
 @full_precision

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hfcomp.losses.group_contrast import Term, group_terms, mean_over_groups
-from hfcomp.losses.group_members import Members, SharedImages, length, unit
+from hfcomp.losses._ops.group_contrast import Term, group_terms, mean_over_groups
+from hfcomp.losses._ops.group_members import Members, SharedImages, length, unit
 
 
 def joint_lengths(image: Tensor, text: Tensor) -> Tensor:

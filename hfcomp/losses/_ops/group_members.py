@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hfcomp.losses.shapes import check_mask, check_shape
-from hfcomp.losses.shared_images import image_groups
+from hfcomp.losses._ops.shapes import check_mask, check_shape
+from hfcomp.losses._ops.shared_images import image_groups
 
 
 class Members(NamedTuple):

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses.chunks import chunk_rows, parts
-from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.group_members import Members, SharedImages
-from hfcomp.losses.items import nan_without
+from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.group_members import Members, SharedImages
+from hfcomp.losses._ops.items import nan_without
 
 Terms = Callable[..., tuple[Tensor, ...]]
 # From groups [r] to the entries that their anchors leave out, a mask that broadcasts to [r, A, G, K].

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hfcomp.losses.chunks import chunk_rows, parts
-from hfcomp.losses.derivatives import check_first_derivative
-from hfcomp.losses.shapes import check_mask, check_shape
+from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.shapes import check_mask, check_shape
 
 _Masks = Sequence[Tensor | None]
 

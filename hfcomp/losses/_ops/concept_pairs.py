@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hfcomp.losses.items import nan_without
-from hfcomp.losses.shapes import check_shape
-from hfcomp.losses.shared_images import count_others, image_groups
+from hfcomp.losses._ops.items import nan_without
+from hfcomp.losses._ops.shapes import check_shape
+from hfcomp.losses._ops.shared_images import count_others, image_groups
 
 
 class Concepts(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hfcomp.losses.shapes import check_shape
+from hfcomp.losses._ops.shapes import check_shape
 
 
 def image_groups(image_id: Tensor | None, size: int | None) -> Tensor | None:

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hfcomp.losses.chunks import chunk_rows, parts
-from hfcomp.losses.contrast import log_sum_exp
-from hfcomp.losses.derivatives import check_first_derivative
+from hfcomp.losses._ops.chunks import check_first_derivative, chunk_rows, parts
+from hfcomp.losses._ops.contrast import log_sum_exp
 
 _Terms = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 _Masks = Callable[[slice], tuple[Tensor, Tensor]]

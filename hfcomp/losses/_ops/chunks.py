@@ -1,9 +1,10 @@
-"""How a large logit matrix is cut into chunks of rows."""
+"""What losses with a backward pass of their own share: chunks of rows, and the check of a second derivative."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 # Logits of one chunk: few enough for a CPU's last-level cache, enough to keep an accelerator busy.
@@ -21,3 +22,19 @@ def parts(rows: int, chunk: int) -> Iterator[slice]:
     """Yield the slices that cut `rows` rows into chunks; the last may be shorter."""
     for start in range(0, rows, chunk):
         yield slice(start, min(start + chunk, rows))
+
+
+def check_first_derivative() -> None:
+    """Raise inside a backward pass that is recorded, to be differentiated again.
+
+    torch's `once_differentiable` raises only if the incoming gradient needs one and the second pass comes by it; else
+    the second derivative is 0 silently.
+
+    Raises:
+        RuntimeError: if the backward pass runs with create_graph=True.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "create_graph=True in the backward pass of a loss that has a first derivative only, expected False. "
+            "Take a gradient penalty from another term, or without this loss."
+        )

@@ -1,0 +1,1 @@
+"""What the losses are built of: the chunked contrasts, precision, checks, and what a batch's pairs are."""
