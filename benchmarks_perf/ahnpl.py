@@ -81,8 +81,8 @@ A woman is cutting a big carrot with a knife while a child eats an apple.
 def negatives_of(captions: list[str], number: int):
     """For each caption that allows `number` negatives: it, their texts and their kinds."""
     from hfcomp.negatives.keywords import keyword_negatives
-    from hfcomp.negatives.parsing import load_parser
     from hfcomp.negatives.swaps import swap_negatives
+    from hfcomp.parsing import load_parser
 
     for doc in load_parser("rules").parse(captions):
         found = swap_negatives(doc) + keyword_negatives(doc.text, num_negatives=number)

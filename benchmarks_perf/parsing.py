@@ -53,7 +53,7 @@ def transitions(state: str, tok2vec: dict) -> dict:
 
 def silver(captions: list[str]):
     """What the rules find in the captions, noun chunks as entities."""
-    from hfcomp.negatives.parsing import load_parser
+    from hfcomp.parsing import load_parser
 
     for doc in load_parser("rules").parse(captions):
         doc.set_ents([doc.char_span(c.start_char, c.end_char, "THING") for c in doc.noun_chunks], default="outside")
@@ -87,7 +87,7 @@ def train(captions: list[str], seconds: float, folder: Path) -> None:
     from spacy.training import Example
     from spacy.util import minibatch
 
-    from hfcomp.negatives.rule_tags import UNIVERSAL
+    from hfcomp.parsing.rules.tags import UNIVERSAL
 
     docs = list(silver(captions))
     nlp = spacy.blank("en")
@@ -133,7 +133,7 @@ def loop(folder: Path, captions: list[str]):
 
 
 def ours(folder: Path, captions: list[str], processes: int, batch_size: int):
-    from hfcomp.negatives.parsing import load_parser
+    from hfcomp.parsing import load_parser
 
     parser = load_parser(f"spacy:{folder}")
     next(parser.parse(captions[:1]))

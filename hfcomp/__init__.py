@@ -57,7 +57,7 @@ _MODULES = {
     "hfcomp.negatives.keywords": ("keyword_negatives",),
     "hfcomp.negatives.mask_filling": ("MaskFiller",),
     "hfcomp.negatives.neighbours": ("nearest_neighbours",),
-    "hfcomp.negatives.parsing": ("load_parser",),
+    "hfcomp.parsing": ("load_parser",),
     "hfcomp.negatives.swaps": ("swap_negatives",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -96,8 +96,8 @@ if TYPE_CHECKING:
     from hfcomp.negatives.keywords import keyword_negatives as keyword_negatives
     from hfcomp.negatives.mask_filling import MaskFiller as MaskFiller
     from hfcomp.negatives.neighbours import nearest_neighbours as nearest_neighbours
-    from hfcomp.negatives.parsing import load_parser as load_parser
     from hfcomp.negatives.swaps import swap_negatives as swap_negatives
+    from hfcomp.parsing import load_parser as load_parser
     from hfcomp.trainers.ahnpl import AHNPLConfig as AHNPLConfig
     from hfcomp.trainers.ahnpl import AHNPLTrainer as AHNPLTrainer
     from hfcomp.trainers.ahnpl_released import AHNPLReleasedConfig as AHNPLReleasedConfig

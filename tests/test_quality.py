@@ -149,7 +149,7 @@ def test_negatives_and_metrics_load_without_torch():
     found = {
         f"{place(path, node)} {name}"
         for path, tree in TREES.items()
-        if in_folder(path, "negatives", "metrics")
+        if in_folder(path, "negatives", "parsing", "metrics")
         for name, node in imported_on_load(tree)
         if name.partition(".")[0] in ("torch", "transformers")
     }

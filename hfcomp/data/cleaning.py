@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 import ftfy
 
-from hfcomp.data.concept_spans import Span
+from hfcomp.parsing.captions import Span
 
 _WORD = re.compile(r"\S+")
 

@@ -19,7 +19,7 @@ from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
-from hfcomp.negatives.caption_limits import lone_surrogate
+from hfcomp.parsing.captions import lone_surrogate
 
 
 class CompositionalCollator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-Span = tuple[int, int]
+from hfcomp.parsing.captions import Span
 
 
 def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str) -> list[Span]:

@@ -9,7 +9,8 @@ from hashlib import blake2b
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from hfcomp.data.concept_spans import Span, canonical_spans
+from hfcomp.data.concept_spans import canonical_spans
+from hfcomp.parsing.captions import Span
 
 _SPACE = "\u2581"  # what SentencePiece writes for a space
 

@@ -35,7 +35,7 @@ from hfcomp.generation.runner import ROWS_PER_SHARD, Build, Stage, StageError, r
 from hfcomp.generation.text_negatives import CAPTIONS, GENERATORS
 from hfcomp.hub import without_local_paths
 from hfcomp.negatives.keyword_matching import MATCHINGS
-from hfcomp.negatives.parsing import DEFAULT_PARSER
+from hfcomp.parsing import DEFAULT_PARSER
 
 # Options that say where and how a set is built, and not what is in it.
 OF_THIS_MACHINE = ("what", "source", "output", "num_workers", "device", "url_timeout")

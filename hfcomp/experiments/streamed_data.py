@@ -16,8 +16,8 @@ from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.generation.text_negatives import cached_parser
-from hfcomp.negatives.caption_limits import caption_problem
 from hfcomp.negatives.concepts import concept_columns, noun_phrase_extractor
+from hfcomp.parsing.captions import caption_problem
 
 Batch = dict[str, list[Any]]
 # Captions whose phrases are found at a time.

@@ -15,13 +15,13 @@ from typing import Any
 from hfcomp.data.columns import nearest
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
 from hfcomp.generation.turns import Proposals, Row
-from hfcomp.negatives.caption_limits import caption_problem
-from hfcomp.negatives.caption_words import longest_text
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keyword_matching import MATCHINGS
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable, read_keyword_table
 from hfcomp.negatives.keywords import keyword_negatives
 from hfcomp.negatives.negative import Negative, as_columns
+from hfcomp.parsing.captions import caption_problem
+from hfcomp.parsing.words import longest_text
 
 GENERATORS = ("keyword", "swap", "mask")
 CAPTIONS = ("longest", "all")
@@ -111,8 +111,8 @@ def needs_parser(kinds: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=2)
 def cached_parser(spec: str | None = None) -> Any:
-    """`hfcomp.negatives.parsing.load_parser`, once per process; by default of `DEFAULT_PARSER`."""
-    from hfcomp.negatives.parsing import DEFAULT_PARSER, load_parser
+    """`hfcomp.parsing.load_parser`, once per process; by default of `DEFAULT_PARSER`."""
+    from hfcomp.parsing import DEFAULT_PARSER, load_parser
 
     return load_parser(spec or DEFAULT_PARSER)
 

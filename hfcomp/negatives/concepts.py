@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hfcomp.negatives.caption_limits import caption_problem
-from hfcomp.negatives.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
-from hfcomp.negatives.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
-from hfcomp.negatives.parsing import Parser
+from hfcomp.parsing import Parser
+from hfcomp.parsing.captions import caption_problem
+from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
+from hfcomp.parsing.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
 
 
 class Extracted(NamedTuple):
@@ -36,7 +36,7 @@ class ConceptCounts:
     Attributes:
         captions: Captions read.
         without_phrase: Captions that name no thing. Their list is empty, and the caption itself is the concept.
-        unusable: Captions that are too long or not valid Unicode (`hfcomp.negatives.caption_limits`). They are not
+        unusable: Captions that are too long or not valid Unicode (`hfcomp.parsing.captions`). They are not
             read; their list is empty too.
         concepts: Phrases in the columns.
         cut: Phrases over `max_concepts`.
@@ -67,7 +67,7 @@ def noun_phrase_extractor(
     """An extractor that reads noun phrases off the trees of a parser.
 
     Args:
-        parser: Of `hfcomp.negatives.parsing.load_parser`.
+        parser: Of `hfcomp.parsing.load_parser`.
         excluded: Nouns that make no concept.
         num_processes: Processes that parse; see `Parser.parse`.
     """

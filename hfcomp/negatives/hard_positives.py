@@ -26,14 +26,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.caption_limits import check_caption
-from hfcomp.negatives.caption_words import MASS_NOUNS, POSTURES, SHADES
 from hfcomp.negatives.drawing import draw_by_sort
 from hfcomp.negatives.filters import folded_sentence
-from hfcomp.negatives.negative import Span, caption_rng
+from hfcomp.negatives.negative import caption_rng
 from hfcomp.negatives.paraphrases import CONVERSES, FIXED_ORDERS, NEEDS_PLURAL, SYNONYMS_BY_FIRST_WORD, Synonym
-from hfcomp.negatives.phrases import FINITE_TAGS, NOUN_CLASSES, Part, base_form, names_the_picture, noun_phrases
 from hfcomp.negatives.surface import has_no_small_letters, rewrite, without_capital_of_place
+from hfcomp.parsing.captions import Span, check_caption
+from hfcomp.parsing.phrases import FINITE_TAGS, NOUN_CLASSES, Part, base_form, names_the_picture, noun_phrases
+from hfcomp.parsing.words import MASS_NOUNS, POSTURES, SHADES
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -80,7 +80,7 @@ def hard_positives(doc: Doc, *, rules: Sequence[str] = RULES, num_positives: int
 
     Raises:
         ValueError: A rule is not known, none is given, or `num_positives` is below 1, or the caption is too long
-            (`hfcomp.negatives.caption_limits`).
+            (`hfcomp.parsing.captions`).
     """
     if isinstance(rules, str) or not rules or not set(rules) <= set(RULES):
         raise ValueError(f"rules is {rules!r}; expected a sequence with some of {', '.join(RULES)}.")

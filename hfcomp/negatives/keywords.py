@@ -29,7 +29,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hfcomp.negatives.caption_limits import check_caption
 from hfcomp.negatives.keyword_matching import (
     PAPER,
     KeywordMatch,
@@ -42,6 +41,7 @@ from hfcomp.negatives.keyword_matching import (
 )
 from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable
 from hfcomp.negatives.negative import Negative, as_columns
+from hfcomp.parsing.captions import check_caption
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def keyword_negatives(
 
     Raises:
         ValueError: A concept is not known, none is given, or `num_negatives` is below 1, or the caption is too long
-            (`hfcomp.negatives.caption_limits`).
+            (`hfcomp.parsing.captions`).
     """
     check_caption(caption)
     return _drawn(caption, _asked(concepts, num_negatives, matching, table), num_negatives, seed)
@@ -218,7 +218,7 @@ def negative_columns(
     Raises:
         TypeError: A caption is not a string; names the row.
         ValueError: A concept is not known, none is given, or `num_negatives` is below 1, or a caption is too long
-            (`hfcomp.negatives.caption_limits`); names the row.
+            (`hfcomp.parsing.captions`); names the row.
     """
     if isinstance(captions, str):
         raise TypeError(f"captions is the one string {captions!r}; expected a sequence of captions.")

@@ -35,7 +35,7 @@ from hfcomp.negatives.surface import fit_article
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-    from hfcomp.negatives.parsing import Parser
+    from hfcomp.parsing import Parser
 
 KINDS = {"noun": "mask_noun", "adjective": "mask_adj", "verb": "mask_verb"}
 CATEGORIES = {"noun": "object", "adjective": "attribute", "verb": "relation"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.caption_words import EMPTY_NOUNS, LOCATION_NOUNS, MAY_BE_ONE, NOT_DESCRIBING, PICTURE_NOUNS
+from hfcomp.parsing.words import EMPTY_NOUNS, LOCATION_NOUNS, MAY_BE_ONE, NOT_DESCRIBING, PICTURE_NOUNS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token

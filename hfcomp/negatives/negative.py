@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-COLUMN_NAMES = ("negative_captions", "negative_kinds", "negative_keywords", "negative_categories", "negative_spans")
+from hfcomp.parsing.captions import Span
 
-Span = tuple[int, int]
+COLUMN_NAMES = ("negative_captions", "negative_kinds", "negative_keywords", "negative_categories", "negative_spans")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hfcomp.negatives.caption_words import phrase_set, word_set
+from hfcomp.parsing.words import phrase_set, word_set
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hfcomp.negatives.negative import Span
+from hfcomp.parsing.captions import Span
 
 _ARTICLE_AT_END = re.compile(r"(?<![^\s\"'(])an?(?= $)", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")

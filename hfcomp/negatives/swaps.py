@@ -43,23 +43,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.caption_limits import check_caption
-from hfcomp.negatives.caption_words import (
-    COLORS,
-    MASS_NOUNS,
-    MAY_BE_ONE,
-    MUTUAL_VERBS,
-    POSTURES,
-    SIZES,
-    SYMMETRIC_RELATIONS,
-    TALKING_VERBS,
-    VAGUE_QUANTITIES,
-    word_set,
-)
 from hfcomp.negatives.drawing import draw_by_sort
 from hfcomp.negatives.filters import folded_sentence
 from hfcomp.negatives.negative import Negative, caption_rng
-from hfcomp.negatives.phrases import (
+from hfcomp.negatives.surface import rewrite, without_capital_of_place
+from hfcomp.parsing.captions import check_caption
+from hfcomp.parsing.phrases import (
     FINITE_TAGS,
     NOUN_CLASSES,
     Part,
@@ -72,7 +61,18 @@ from hfcomp.negatives.phrases import (
     verbs,
     with_auxiliaries,
 )
-from hfcomp.negatives.surface import rewrite, without_capital_of_place
+from hfcomp.parsing.words import (
+    COLORS,
+    MASS_NOUNS,
+    MAY_BE_ONE,
+    MUTUAL_VERBS,
+    POSTURES,
+    SIZES,
+    SYMMETRIC_RELATIONS,
+    TALKING_VERBS,
+    VAGUE_QUANTITIES,
+    word_set,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -119,7 +119,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
 
     Raises:
         ValueError: A sort of swap is not known, none is given, `num_negatives` is below 1, or the caption is too long
-            (`hfcomp.negatives.caption_limits`).
+            (`hfcomp.parsing.captions`).
     """
     _check_request(swaps, num_negatives)
     check_caption(doc.text)

@@ -5,8 +5,8 @@ import pytest
 from hfcomp.negatives.hard_positives import RULES, hard_positives
 from hfcomp.negatives.paraphrases import CONVERSES, SYNONYMS
 from hfcomp.sandbox.captions import RELATIONS
+from tests.parsing.gold import gold
 
-from .gold import gold
 from .test_swaps import coco_captions, parsed, sandbox_captions
 
 

@@ -6,17 +6,17 @@ import time
 
 import pytest
 
-from hfcomp.negatives.caption_limits import MAX_CHARACTERS, MAX_RUN, MAX_WORDS, TOO_LONG, caption_problem
 from hfcomp.negatives.concepts import concept_columns, noun_phrase_extractor
 from hfcomp.negatives.filters import has_same_words, is_same_sentence
 from hfcomp.negatives.hard_positives import RULES, hard_positives
 from hfcomp.negatives.keyword_matching import EXTENDED, find_keywords
 from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
 from hfcomp.negatives.mask_words import PARTS, maskable_tokens
-from hfcomp.negatives.noun_phrases import noun_phrases, sift_noun_phrases
-from hfcomp.negatives.parsing import load_parser
 from hfcomp.negatives.surface import rewrite
 from hfcomp.negatives.swaps import SWAPS, swap_negatives
+from hfcomp.parsing import load_parser
+from hfcomp.parsing.captions import MAX_CHARACTERS, MAX_RUN, MAX_WORDS, TOO_LONG, caption_problem
+from hfcomp.parsing.noun_phrases import noun_phrases, sift_noun_phrases
 
 SENTENCE = ["a", "red", "dog", "sitting", "on", "a", "wooden", "bench", "next", "to", "a", "small", "cat", "."]
 FORMS = {
@@ -90,7 +90,7 @@ def seconds(function, *arguments):
 @pytest.mark.parametrize("form", FORMS)
 def test_text_functions_take_time_in_proportion_to_the_length(parser, form, monkeypatch):
     # The limits would end what is too long before it is measured; the times have to be right without them.
-    monkeypatch.setattr("hfcomp.negatives.caption_limits.caption_problem", lambda caption: None)
+    monkeypatch.setattr("hfcomp.parsing.captions.caption_problem", lambda caption: None)
     monkeypatch.setattr("hfcomp.negatives.concepts.caption_problem", lambda caption: None)
     captions = [FORMS[form](n) for n in (250, 500, 1000)]
     slow = {}

@@ -13,8 +13,7 @@ from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.negatives.swaps import SWAPS, swap_negatives
 from hfcomp.sandbox.captions import draw_caption
 from hfcomp.sandbox.scenes import draw_scene
-
-from .gold import gold
+from tests.parsing.gold import gold
 
 
 def swapped(tagged, *swaps):
@@ -45,7 +44,7 @@ def coco_captions(number):
 
 def parsed(captions):
     pytest.importorskip("textblob")
-    from hfcomp.negatives.rule_parser import RuleParser
+    from hfcomp.parsing import RuleParser
 
     return list(RuleParser().parse(captions))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hfcomp.negatives.lemmas import lemma
-from hfcomp.negatives.rule_chunks import Unit
-from hfcomp.negatives.rule_clauses import Clauses
-from hfcomp.negatives.rule_words import MEASURES, PARTS_OF_THINGS
+from hfcomp.parsing.rules.chunks import Unit
+from hfcomp.parsing.rules.clauses import Clauses
+from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.words import MEASURES, PARTS_OF_THINGS
 
 
 def doer(clauses: Clauses, unit: Unit, nouns: list[int]) -> int:

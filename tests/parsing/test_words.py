@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.negatives.caption_words import longest_text
+from hfcomp.parsing.words import longest_text
 
 
 @pytest.mark.parametrize(

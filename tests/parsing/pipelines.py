@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hfcomp.negatives.rule_tags import BE, UNIVERSAL
+from hfcomp.parsing.rules.tags import BE, UNIVERSAL
 
 COLORS, SHAPES, PLACES = ("red", "blue", "green"), ("dog", "cat", "bird", "horse"), ("near", "behind", "under")
 VERBS = {"chases": "chase", "watches": "watch", "follows": "follow"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hfcomp.negatives.rule_choices import doer, is_doer, place
-from hfcomp.negatives.rule_chunks import Arcs, Unit, find_units
-from hfcomp.negatives.rule_clauses import Clauses
-from hfcomp.negatives.rule_tags import NOUNS
-from hfcomp.negatives.rule_words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES
+from hfcomp.parsing.rules.choices import doer, is_doer, place
+from hfcomp.parsing.rules.chunks import Arcs, Unit, find_units
+from hfcomp.parsing.rules.clauses import Clauses
+from hfcomp.parsing.rules.tags import NOUNS
+from hfcomp.parsing.rules.words import ADVERBS_BEFORE_PREPOSITION, ADVERBS_LIKE_PREPOSITIONS, NOMINATIVES
 
 
 def attach(words: Sequence[str], tags: Sequence[str]) -> Arcs:

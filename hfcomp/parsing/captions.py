@@ -6,6 +6,9 @@ in docs/parsing.md. All three numbers are our choice.
 
 from __future__ import annotations
 
+Span = tuple[int, int]
+"""`[start, end)` in characters of a caption."""
+
 MAX_CHARACTERS = 10_000
 """Characters of one caption. The longest of DOCCI and ImageInWords have about 3,000."""
 MAX_WORDS = 2_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hfcomp.negatives.lemmas import lemma
-from hfcomp.negatives.rule_chunks import Arcs, Unit
-from hfcomp.negatives.rule_words import ANIMATE
+from hfcomp.parsing.rules.chunks import Arcs, Unit
+from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.words import ANIMATE
 
 
 @dataclass

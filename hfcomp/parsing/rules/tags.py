@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hfcomp.negatives.rule_words import (
+from hfcomp.parsing.rules.words import (
     ALWAYS,
     BASE_FORMS,
     ING_NOUNS,

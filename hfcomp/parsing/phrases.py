@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.caption_words import (
+from hfcomp.parsing.captions import Span
+from hfcomp.parsing.words import (
     COLORS,
     EMPTY_NOUNS,
     FIXED_PAIRS,
@@ -22,7 +23,6 @@ from hfcomp.negatives.caption_words import (
     SHADES,
     word_set,
 )
-from hfcomp.negatives.negative import Span
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token

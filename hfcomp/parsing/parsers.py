@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from hfcomp.negatives.caption_words import word_set
-from hfcomp.negatives.parallel_parsing import check_request, parse_in_processes
-from hfcomp.negatives.rule_parser import RuleParser
+from hfcomp.parsing.parallel import check_request, parse_in_processes
+from hfcomp.parsing.rules.parser import RuleParser
+from hfcomp.parsing.words import word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc

@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from hfcomp.negatives.caption_tree import DETERMINERS, JOINTS, NOUNS, CaptionTree
-from hfcomp.negatives.negative import Span
-from hfcomp.negatives.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
+from hfcomp.parsing.captions import Span
+from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
+from hfcomp.parsing.tree import DETERMINERS, JOINTS, NOUNS, CaptionTree
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc

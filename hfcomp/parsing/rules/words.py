@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hfcomp.negatives.caption_words import COLORS, word_set
+from hfcomp.parsing.words import COLORS, word_set
 
 # "colorful" is tagged well without help, and the metals may be nouns ("made of gold").
 PLAIN_COLORS = COLORS - word_set("colorful gold golden silver")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hfcomp.negatives.caption_words import word_set
+from hfcomp.parsing.words import word_set
 
 # They go with what "of" joins to them: "a group of people" is people, "two slices of pizza" is pizza. No containers:
 # "a vase of flowers" shows a vase and flowers.

@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
-from hfcomp.negatives.parsing import DEFAULT_PARSER, load_parser
-from tests.negatives.pipelines import annotations, gold, train_pipeline
+from hfcomp.parsing import DEFAULT_PARSER, load_parser
+from tests.parsing.pipelines import annotations, gold, train_pipeline
 
 CAPTIONS = ["a red dog chases a cat near a blue house", "", "dog", "two  dogs\n\nsit 🐕 naïvely", "a cat watches"]
 

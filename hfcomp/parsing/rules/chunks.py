@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hfcomp.negatives.caption_words import word_set
-from hfcomp.negatives.rule_tags import ADJECTIVES, BE, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS
+from hfcomp.parsing.rules.tags import ADJECTIVES, BE, DO, FINITE, HAVE, NOUNS, UNIVERSAL, VERBS
+from hfcomp.parsing.words import word_set
 
 _SUBORDINATORS = word_set(
     "while because if although though unless whereas until since as like before after when where that whether"

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from hfcomp.negatives.lemmas import lemma
-from hfcomp.negatives.parallel_parsing import check_request, parse_in_processes
-from hfcomp.negatives.rule_heads import attach
-from hfcomp.negatives.rule_tags import BE, UNIVERSAL, penn_tags
+from hfcomp.parsing.parallel import check_request, parse_in_processes
+from hfcomp.parsing.rules.heads import attach
+from hfcomp.parsing.rules.lemmas import lemma
+from hfcomp.parsing.rules.tags import BE, UNIVERSAL, penn_tags
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -48,7 +48,7 @@ class RuleParser:
         return Doc(self._tokenizer.vocab, words=words, spaces=spaces, **annotations)
 
     def parse(self, captions: Iterable[str], *, num_processes: int = 1, batch_size: int = 256) -> Iterator[Doc]:
-        """See `hfcomp.negatives.parsing.Parser`."""
+        """See `hfcomp.parsing.Parser`."""
         check_request(captions, num_processes, batch_size)
         if num_processes > 1:
             return parse_in_processes(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from hfcomp.negatives.concepts import ConceptCounts, Extracted, concept_columns, noun_phrase_extractor
-from hfcomp.negatives.noun_phrase_words import EXCLUDED_WORDS
-from hfcomp.negatives.noun_phrases import NounPhrase, noun_phrases, sift_noun_phrases
-from hfcomp.negatives.parsing import load_parser
+from hfcomp.parsing import load_parser
+from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS
+from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases, sift_noun_phrases
 from hfcomp.sandbox.captions import draw_caption
 from hfcomp.sandbox.scenes import draw_scene
 

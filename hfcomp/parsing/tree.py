@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.noun_phrase_words import COVERINGS, LACKING, MEASURES
+from hfcomp.parsing.noun_phrase_words import COVERINGS, LACKING, MEASURES
 
 if TYPE_CHECKING:
     from spacy.strings import StringStore
@@ -80,8 +80,7 @@ class CaptionTree:
         self.heads = [word + offset for word, offset in enumerate(offsets)]
         if labels and not any(labels):
             raise ValueError(
-                f"the caption {self.caption[:60]!r} has no dependency tree; parse it with "
-                "hfcomp.negatives.parsing.load_parser."
+                f"the caption {self.caption[:60]!r} has no dependency tree; parse it with hfcomp.parsing.load_parser."
             )
         self._has_ties = not _TIES.isdisjoint(self.words)
         self.has_joints = not JOINTS.isdisjoint(self.lower)
