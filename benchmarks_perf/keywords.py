@@ -19,8 +19,8 @@ import re
 import time
 from pathlib import Path
 
-from hfcomp.negatives.keyword_tables import CONCEPTS, PAPER_TABLE
 from hfcomp.negatives.keywords import negative_columns
+from hfcomp.negatives.keywords.tables import CONCEPTS, PAPER_TABLE
 
 RATE_TARGET, RATIO_TARGET = 50_000, 5
 

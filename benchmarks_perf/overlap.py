@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hfcomp.data.image_hashes import MOST_BITS, close_pairs, image_record, looks_alike
+from hfcomp.data.overlap.image_hashes import MOST_BITS, close_pairs, image_record, looks_alike
 
 LOOP_ROWS = 20
 COPIED = 500

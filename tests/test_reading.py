@@ -11,7 +11,7 @@ from hfcomp.data.caption_files import read_captions
 from hfcomp.data.caption_readers import READERS
 from hfcomp.evaluation.benchmarks.entries import entries, line_entries
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.negatives.keyword_tables import read_keyword_table
+from hfcomp.negatives.keywords import read_keyword_table
 from hfcomp.reading import csv_rows, parse_json, read_json, read_yaml
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hfcomp.data.columns import LEFT_OUT, kind_id
-from hfcomp.data.concept_tokens import Concept, concept_id, tokens_of, with_spans
+from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans
 from hfcomp.data.image_ids import image_keys
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform

@@ -10,7 +10,7 @@ import ftfy
 import torch
 
 from hfcomp.data.cleaning import clean, places_before
-from hfcomp.data.concept_tokens import TokenPlaces, word_places
+from hfcomp.data.concepts.tokens import TokenPlaces, word_places
 
 
 class TextTokenizer:

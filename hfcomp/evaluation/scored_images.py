@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hfcomp.data.image_names import COCO
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.data.overlap.image_names import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.cells import Crop, PooledImages, is_missing

@@ -34,7 +34,7 @@ from hfcomp.experiments.url_options import add_url_options, url_settings
 from hfcomp.generation.runner import ROWS_PER_SHARD, Build, Stage, StageError, run_stages
 from hfcomp.generation.text_negatives import CAPTIONS, GENERATORS
 from hfcomp.hub import without_local_paths
-from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.keywords import MATCHINGS
 from hfcomp.parsing import DEFAULT_PARSER
 
 # Options that say where and how a set is built, and not what is in it.

@@ -19,7 +19,7 @@ from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 from hfcomp.generation.text_negatives import cached_parser, check_kinds, make_captions, make_negatives, needs_parser
 from hfcomp.hub import without_local_paths
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
-from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
+from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.mask_filling import DEFAULT_MODEL
 from hfcomp.negatives.negative import COLUMN_NAMES
 

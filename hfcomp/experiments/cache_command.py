@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hfcomp.data import hash_store
 from hfcomp.data.columns import nearest
+from hfcomp.data.overlap import hash_store
 from hfcomp.evaluation.cache_files import (
     DAY,
     LIMIT_VARIABLE,

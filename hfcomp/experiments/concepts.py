@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from datasets import Dataset
 
+from hfcomp.data.concepts.columns import ConceptCounts, concept_columns, noun_phrase_extractor
 from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.generation.text_negatives import cached_parser
-from hfcomp.negatives.concepts import ConceptCounts, concept_columns, noun_phrase_extractor
 
 
 def with_concepts(dataset: Dataset, spec: str, tell: Callable[[str], None]) -> Dataset:

@@ -15,9 +15,7 @@ from hfcomp.data.loading import load_training_set
 from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.streamed_data import streamed_rows
-from hfcomp.negatives.keyword_matching import MATCHINGS
-from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
-from hfcomp.negatives.keywords import negative_columns
+from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, negative_columns, read_keyword_table
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.words import longest_text
 

@@ -30,8 +30,7 @@ from hfcomp.experiments.items import COMPOSITION, choice_table, retrieval_table
 from hfcomp.experiments.overlap import check_own_split
 from hfcomp.experiments.sandbox_concepts import SandboxConcepts
 from hfcomp.experiments.sandbox_evaluation import SandboxEvaluation, retrieval_rows
-from hfcomp.negatives.keyword_matching import MATCHINGS
-from hfcomp.negatives.keyword_tables import PAPER_TABLE, read_keyword_table
+from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 
 
 @dataclass(frozen=True)

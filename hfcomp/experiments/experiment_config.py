@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from hfcomp.data.columns import nearest
-from hfcomp.negatives.keyword_matching import MATCHINGS
+from hfcomp.negatives.keywords import MATCHINGS
 
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases

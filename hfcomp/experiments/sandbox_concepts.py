@@ -16,9 +16,7 @@ from hfcomp.metrics.choice import pair_scores
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 from hfcomp.metrics.ragged import padded
 from hfcomp.metrics.retrieval import rank_bounds
-from hfcomp.negatives.keyword_matching import Matching, find_keywords
-from hfcomp.negatives.keyword_tables import KeywordTable
-from hfcomp.negatives.keywords import all_keyword_permutations
+from hfcomp.negatives.keywords import KeywordTable, Matching, all_keyword_permutations, find_keywords
 
 KEYWORDS, EDITED, RETRIEVAL = "sandbox keywords", "sandbox edited", "sandbox retrieval"
 LONE, NOVEL = "sandbox lone objects", "sandbox novel objects"

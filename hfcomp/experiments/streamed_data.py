@@ -12,11 +12,11 @@ from datasets import Features, IterableDataset, Value
 
 from hfcomp.data.caption_files import KEY_COLUMN, FileCaptions, read_captions
 from hfcomp.data.columns import LEFT_OUT, rename_columns, require_columns
+from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor
 from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.generation.text_negatives import cached_parser
-from hfcomp.negatives.concepts import concept_columns, noun_phrase_extractor
 from hfcomp.parsing.captions import caption_problem
 
 Batch = dict[str, list[Any]]

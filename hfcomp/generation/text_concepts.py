@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from hfcomp.data.concepts.columns import ConceptCounts, concept_columns, noun_phrase_extractor
 from hfcomp.generation.shards import COUNTS, Batch
 from hfcomp.generation.text_negatives import CAPTION_COUNT, cached_parser
-from hfcomp.negatives.concepts import ConceptCounts, concept_columns, noun_phrase_extractor
 
 # Names of counts begin so.
 CONCEPTS, LEFT_OUT = "concepts: ", "phrases left out: "

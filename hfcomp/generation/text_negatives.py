@@ -16,9 +16,7 @@ from hfcomp.data.columns import nearest
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
-from hfcomp.negatives.keyword_matching import MATCHINGS
-from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable, read_keyword_table
-from hfcomp.negatives.keywords import keyword_negatives
+from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.words import longest_text

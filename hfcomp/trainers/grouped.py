@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import Sampler
 from transformers.utils import logging
 
+from hfcomp.data.concepts.level_names import level_columns, level_names
 from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
-from hfcomp.data.level_names import level_columns, level_names
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, world_size
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer

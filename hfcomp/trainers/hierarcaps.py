@@ -13,9 +13,9 @@ from datasets import List, Value
 from torch import nn
 from transformers.utils import logging
 
-from hfcomp.data.chains import CHAINABLE, chain_of, draw_negatives, text_of
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.concepts.chains import CHAINABLE, chain_of, draw_negatives, text_of
 from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import radial_entailment_loss

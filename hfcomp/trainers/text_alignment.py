@@ -14,9 +14,9 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.concept_tokens import concept_id
+from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
+from hfcomp.data.concepts.tokens import concept_id
 from hfcomp.data.image_ids import image_keys
-from hfcomp.data.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k

@@ -17,7 +17,7 @@ import regex
 from transformers import AutoModel, AutoProcessor, CLIPTokenizer
 
 from hfcomp.data.cleaning import clean, places_before
-from hfcomp.data.concept_tokens import Concept, tokens_of
+from hfcomp.data.concepts.tokens import Concept, tokens_of
 from hfcomp.data.tokenizing import TextTokenizer
 from tests import tiny
 

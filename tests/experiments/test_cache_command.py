@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hfcomp import cli
-from hfcomp.data import hash_store
+from hfcomp.data.overlap import hash_store
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments import cache_command

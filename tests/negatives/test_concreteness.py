@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.negatives.concreteness import ConcretenessRatings, Coverage, concreteness_column
-from hfcomp.negatives.keyword_tables import CONCEPTS, REPLACEMENTS
+from hfcomp.negatives.keywords.tables import CONCEPTS, REPLACEMENTS
 
 HEADER = "Word\tBigram\tConc.M\tConc.SD\tUnknown\tTotal\tPercent_known\tSUBTLEX\tDom_Pos"
 # Invented numbers; the published ones may not be shipped.

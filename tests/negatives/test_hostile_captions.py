@@ -6,12 +6,17 @@ import time
 
 import pytest
 
-from hfcomp.negatives.concepts import concept_columns, noun_phrase_extractor
+from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor
 from hfcomp.negatives.filters import has_same_words, is_same_sentence
 from hfcomp.negatives.hard_positives import RULES, hard_positives
-from hfcomp.negatives.keyword_matching import EXTENDED, find_keywords
-from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
-from hfcomp.negatives.mask_words import PARTS, maskable_tokens
+from hfcomp.negatives.keywords import (
+    EXTENDED,
+    all_keyword_permutations,
+    find_keywords,
+    keyword_negatives,
+    negative_columns,
+)
+from hfcomp.negatives.mask_filling.words import PARTS, maskable_tokens
 from hfcomp.negatives.surface import rewrite
 from hfcomp.negatives.swaps import SWAPS, swap_negatives
 from hfcomp.parsing import load_parser
@@ -91,7 +96,7 @@ def seconds(function, *arguments):
 def test_text_functions_take_time_in_proportion_to_the_length(parser, form, monkeypatch):
     # The limits would end what is too long before it is measured; the times have to be right without them.
     monkeypatch.setattr("hfcomp.parsing.captions.caption_problem", lambda caption: None)
-    monkeypatch.setattr("hfcomp.negatives.concepts.caption_problem", lambda caption: None)
+    monkeypatch.setattr("hfcomp.data.concepts.columns.caption_problem", lambda caption: None)
     captions = [FORMS[form](n) for n in (250, 500, 1000)]
     slow = {}
     for name, function in text_functions(parser).items():

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.negatives.keyword_matching import EXTENDED, PAPER, Matching, find_keywords, matcher, replace_keyword
-from hfcomp.negatives.keyword_tables import (
+from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
+from hfcomp.negatives.keywords.matching import EXTENDED, PAPER, Matching, find_keywords, matcher, replace_keyword
+from hfcomp.negatives.keywords.tables import (
     KINDS,
     PAPER_TABLE,
     Concept,
@@ -17,7 +18,6 @@ from hfcomp.negatives.keyword_tables import (
     any_other,
     read_keyword_table,
 )
-from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
 from hfcomp.sandbox.captions import PLURALS, RELATIONS, SIZE_WORDS
 from hfcomp.sandbox.scenes import COLOURS, SHAPES
 

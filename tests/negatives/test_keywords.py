@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.negatives.keyword_matching import (
+from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
+from hfcomp.negatives.keywords.matching import (
     EXTENDED,
     MATCHINGS,
     PAPER,
@@ -20,8 +21,7 @@ from hfcomp.negatives.keyword_matching import (
     matcher,
     replace_keyword,
 )
-from hfcomp.negatives.keyword_tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, PAPER_TABLE, REPLACEMENTS
-from hfcomp.negatives.keywords import all_keyword_permutations, keyword_negatives, negative_columns
+from hfcomp.negatives.keywords.tables import CATEGORIES, COLORS, CONCEPTS, OBJECTS, PAPER_TABLE, REPLACEMENTS
 from hfcomp.negatives.surface import starts_like_a_vowel
 
 

@@ -10,9 +10,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.negatives.language_models import length_sorted_batches
-from hfcomp.negatives.mask_filling import KINDS, MaskFiller
-from hfcomp.negatives.mask_words import PARTS, REJECTIONS, maskable_tokens
-from hfcomp.negatives.masked_model import MaskedModel
+from hfcomp.negatives.mask_filling import KINDS, MaskedModel, MaskFiller
+from hfcomp.negatives.mask_filling.words import PARTS, REJECTIONS, maskable_tokens
 from hfcomp.negatives.negative import Negative
 from tests.negatives import language_models
 from tests.negatives.language_models import LexiconParser

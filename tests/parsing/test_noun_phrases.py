@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hfcomp.negatives.concepts import ConceptCounts, Extracted, concept_columns, noun_phrase_extractor
+from hfcomp.data.concepts.columns import ConceptCounts, Extracted, concept_columns, noun_phrase_extractor
 from hfcomp.parsing import load_parser
 from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS
 from hfcomp.parsing.noun_phrases import NounPhrase, noun_phrases, sift_noun_phrases

@@ -18,9 +18,9 @@ from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Data, Folders, Items
-from hfcomp.negatives.keyword_matching import PAPER, Matching, check_concept, find_keywords
-from hfcomp.negatives.keyword_tables import CONCEPTS
 from hfcomp.negatives.keywords import all_keyword_permutations
+from hfcomp.negatives.keywords.matching import PAPER, Matching, check_concept, find_keywords
+from hfcomp.negatives.keywords.tables import CONCEPTS
 from hfcomp.reading import read_json
 
 LIMIT = 5000

@@ -14,8 +14,8 @@ from hfcomp.evaluation.benchmarks import find_benchmarks, keywords
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked, run_benchmark
 from hfcomp.evaluation.sources import HubData, load_items
 from hfcomp.evaluation.spec import Folders, Items, Origin, Unavailable
-from hfcomp.negatives.keyword_matching import find_keywords
-from hfcomp.negatives.keyword_tables import COLORS
+from hfcomp.negatives.keywords import find_keywords
+from hfcomp.negatives.keywords.tables import COLORS
 from tests.evaluation.benchmarks.oracle import (
     HubOnDisk,
     constant,

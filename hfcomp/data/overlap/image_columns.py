@@ -8,9 +8,9 @@ from typing import Any
 
 from datasets import Dataset
 
-from hfcomp.data.image_hashes import AT_A_TIME, cells_of
-from hfcomp.data.image_names import SANDBOX, Name, photograph_name
 from hfcomp.data.loading import undecoded
+from hfcomp.data.overlap.image_hashes import AT_A_TIME, cells_of
+from hfcomp.data.overlap.image_names import SANDBOX, Name, photograph_name
 
 OPEN = "open"  # the kind of an image without a name that is sure
 

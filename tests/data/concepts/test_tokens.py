@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset, Features
 
-from hfcomp.data.concept_tokens import Concept, concept_id, tokens_of, with_spans, word_places
+from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans, word_places
 from hfcomp.data.features import CONCEPT_FEATURES
 from tests.data.test_collators import collator_for, row, tokenizer_of
 

@@ -9,7 +9,7 @@ import string
 import pytest
 from transformers import AutoProcessor
 
-from hfcomp.data.concept_spans import canonical_spans
+from hfcomp.data.concepts.spans import canonical_spans
 
 
 def as_siglip(text: str) -> str:

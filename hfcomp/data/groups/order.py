@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hfcomp.data.group_report import GroupReport
+from hfcomp.data.groups.report import GroupReport
 
 GROUP_COLUMNS = ("group", "hard_negative_groups")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.data import image_hashes
-from hfcomp.data.hash_store import FILE, HashStore
-from hfcomp.data.image_hashes import MOST_BITS, close_pairs, file_key, hash_images, image_record, looks_alike
+from hfcomp.data.overlap import image_hashes
+from hfcomp.data.overlap.hash_store import FILE, HashStore
+from hfcomp.data.overlap.image_hashes import MOST_BITS, close_pairs, file_key, hash_images, image_record, looks_alike
 from tests.data.photographs import cropped, resized, saved, texture
 
 

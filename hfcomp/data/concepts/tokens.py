@@ -9,7 +9,7 @@ from hashlib import blake2b
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from hfcomp.data.concept_spans import canonical_spans
+from hfcomp.data.concepts.spans import canonical_spans
 from hfcomp.parsing.captions import Span
 
 _SPACE = "\u2581"  # what SentencePiece writes for a space
@@ -72,7 +72,7 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
             raise ValueError(
                 f"{where}, entry {index}: found {places!r} for the concept {text!r}, expected a list of [start, end) "
                 f"within the {len(caption)} characters of the caption, such as [[0, 5]]. Make both columns with "
-                "hfcomp.negatives.concepts.concept_columns, or set concept_source='phrase'."
+                "hfcomp.data.concepts.columns.concept_columns, or set concept_source='phrase'."
             )
         concepts.append(Concept(text, [(start, end) for start, end in places]))
     return concepts

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hfcomp.negatives.keyword_tables import PAPER_TABLE, Concept, KeywordTable, Plurals
+from hfcomp.negatives.keywords.tables import PAPER_TABLE, Concept, KeywordTable, Plurals
 from hfcomp.negatives.surface import fit_article
 
 # For "sheep": one word between, because with two "a man with sheep" and "a person feeding sheep" come in.

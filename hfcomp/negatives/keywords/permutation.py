@@ -29,7 +29,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hfcomp.negatives.keyword_matching import (
+from hfcomp.negatives.keywords.matching import (
     PAPER,
     KeywordMatch,
     Matcher,
@@ -39,7 +39,7 @@ from hfcomp.negatives.keyword_matching import (
     matcher,
     replace_keyword,
 )
-from hfcomp.negatives.keyword_tables import PAPER_TABLE, KeywordTable
+from hfcomp.negatives.keywords.tables import PAPER_TABLE, KeywordTable
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.parsing.captions import check_caption
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.image_names import photograph_name
 from hfcomp.data.overlap import ScoredImages, find_overlap, without_known_images, without_overlap
+from hfcomp.data.overlap.image_names import photograph_name
 from hfcomp.sandbox import choice_set, levels_set, training_set
 from tests.data.photographs import encoded, resized, texture
 
@@ -132,14 +132,16 @@ def test_too_many_rows_by_look_alone_stay_and_are_unsure(find, tmp_path):
 
 
 def test_names_and_files_alone_decode_nothing(find, monkeypatch):
-    monkeypatch.setattr("hfcomp.data.image_hashes.image_record", lambda *given: pytest.fail("decoded"))
+    monkeypatch.setattr("hfcomp.data.overlap.image_hashes.image_record", lambda *given: pytest.fail("decoded"))
     train = rows([*files(0, 1), encoded(resized(texture(2), 90))])
     found = find(train, scored(*files(1, 2)), looks=False)
     assert found.rows.tolist() == [1] and "by name or file, which alone were compared" in str(found)
 
 
 def test_images_that_are_compared_with_nothing_are_counted_unread(find, monkeypatch):
-    monkeypatch.setattr("hfcomp.data.image_hashes.image_record", lambda *given: pytest.fail("hashed to be counted"))
+    monkeypatch.setattr(
+        "hfcomp.data.overlap.image_hashes.image_record", lambda *given: pytest.fail("hashed to be counted")
+    )
     found = find(training_set(20, 0), scored(*files(0, 1), None))
     assert found.scored == 2 and not len(found.rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from datasets import Dataset
 
-from hfcomp.data.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
+from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.loading import TrainingRows
 from hfcomp.sandbox import training_set
 

@@ -2,14 +2,14 @@
 
 An image of one side is the same as one of the other, by the first of these that decides:
 
-1. **name**: both have one number of COCO or one id of hfcomp's sandbox (`hfcomp.data.image_names`). In these two,
-   other names are other images, and nothing has to be read. Equal names of any other kind say nothing for sure.
+1. **name**: both have one number of COCO or one id of hfcomp's sandbox (`image_names`). In these two, other names are
+   other images, and nothing has to be read. Equal names of any other kind say nothing for sure.
 2. **file**: the bytes are equal (of URLs and members of archives: the names).
 3. **pixels**: the decoded pixels are equal.
-4. **look**: the same photograph saved, resized or cropped a little anew (`hfcomp.data.image_hashes`). Scored images
-   that look like another one of their column are not compared so, nor are scenes of the sandbox. Where more rows than
-   `MOST_BY_LOOK` would go by look alone, images of this kind look alike or the set holds many copies, which nothing
-   here can tell: these rows are `unsure`.
+4. **look**: the same photograph saved, resized or cropped a little anew (`image_hashes`). Scored images that look like
+   another one of their column are not compared so, nor are scenes of the sandbox. Where more rows than `MOST_BY_LOOK`
+   would go by look alone, images of this kind look alike or the set holds many copies, which nothing here can tell:
+   these rows are `unsure`.
 
 Nothing finds a photograph that was mirrored, or cropped by a tenth and more, and has another name.
 """
@@ -26,8 +26,8 @@ from datasets import Dataset, Features, IterableDataset, Value
 from numpy.typing import NDArray
 
 from hfcomp.data.columns import LEFT_OUT
-from hfcomp.data.hash_store import FILE, RECORD, HashStore, default_folder
-from hfcomp.data.image_columns import (
+from hfcomp.data.overlap.hash_store import FILE, RECORD, HashStore, default_folder
+from hfcomp.data.overlap.image_columns import (
     OPEN,
     ImageColumn,
     ScoredImages,
@@ -36,8 +36,8 @@ from hfcomp.data.image_columns import (
     scored_columns,
     training_column,
 )
-from hfcomp.data.image_hashes import file_key, hash_images, like_another, looks_alike
-from hfcomp.data.image_names import COCO, SANDBOX, Name, photograph_name
+from hfcomp.data.overlap.image_hashes import file_key, hash_images, like_another, looks_alike
+from hfcomp.data.overlap.image_names import COCO, SANDBOX, Name, photograph_name
 
 COLUMNS = ("image", "negative_image")
 WAYS = ("name", "file", "pixels", "look")

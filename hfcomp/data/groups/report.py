@@ -11,7 +11,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class GroupReport:
-    """What an epoch of [`hfcomp.data.groups.GroupOrder`] is made of.
+    """What an epoch of [`hfcomp.data.groups.order.GroupOrder`] is made of.
 
     Attributes:
         groups: number of groups that batches are made of.

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from tqdm.auto import tqdm
 
-from hfcomp.data.hash_store import FILE, GRID, RECORD, SIDE, HashStore, digest
 from hfcomp.data.images import decode_image
+from hfcomp.data.overlap.hash_store import FILE, GRID, RECORD, SIDE, HashStore, digest
 from hfcomp.data.urls import is_url
 
 MOST_BITS = 56

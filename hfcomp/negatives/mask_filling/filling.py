@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.negatives.mask_words import PARTS, fit_case, lemmas_of, maskable_tokens, objection
-from hfcomp.negatives.masked_model import DEFAULT_MODEL, MaskedModel
+from hfcomp.negatives.mask_filling.model import DEFAULT_MODEL, MaskedModel
+from hfcomp.negatives.mask_filling.words import PARTS, fit_case, lemmas_of, maskable_tokens, objection
 from hfcomp.negatives.negative import Negative, caption_rng
 from hfcomp.negatives.surface import fit_article
 
@@ -94,7 +94,7 @@ class MaskFiller:
 
     Attributes:
         name: The model's id, with the commit where the Hub gave one.
-        rejected: Proposals dropped so far, by reason (`hfcomp.negatives.mask_words.REJECTIONS`).
+        rejected: Proposals dropped so far, by reason (`hfcomp.negatives.mask_filling.words.REJECTIONS`).
 
     Raises:
         OSError: The model cannot be found.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hfcomp.data.chains import chain_of, draw_negatives
+from hfcomp.data.concepts.chains import chain_of, draw_negatives
 
 COLUMNS = ("level_3", "level_2", "level_1")
 ROWS = [

@@ -1,0 +1,28 @@
+"""The guard against overlap: which rows of a training set show images that an evaluation scores.
+
+* `guard`: the comparison, by name, file, pixels and looks.
+* `image_columns`, `image_names`: what images a data set holds, and by what name each is known for sure.
+* `image_hashes`, `hash_store`: hashes that identify photographs however they were saved, kept on disk.
+"""
+
+from hfcomp.data.overlap.guard import (
+    COLUMNS,
+    FIX,
+    Overlap,
+    ScoredImages,
+    find_overlap,
+    known_names,
+    without_known_images,
+    without_overlap,
+)
+
+__all__ = [
+    "COLUMNS",
+    "FIX",
+    "Overlap",
+    "ScoredImages",
+    "find_overlap",
+    "known_names",
+    "without_known_images",
+    "without_overlap",
+]
