@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCardData
+
+from hfcomp.writing import write_bytes, write_text
 
 USE = """```python
 from transformers import AutoModel, AutoProcessor
@@ -55,9 +56,8 @@ def write_model_card(
     rest += [f"Trained with hfcomp {facts['hfcomp_version']}; the recipe:", fenced(values, "yaml")]
     for place in (folder, folder / method_folder):
         picture = _figure(folder / FIGURE, place)
-        (place / "README.md").write_text(
-            "\n\n".join([f"---\n{data}\n---", _with_figure(report, picture), *rest]) + "\n", encoding="utf-8"
-        )
+        parts = [f"---\n{data}\n---", _with_figure(report, picture), *rest]
+        write_text(place / "README.md", "\n\n".join(parts) + "\n")
 
 
 def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCardData:
@@ -160,7 +160,7 @@ def _figure(drawn: Path, place: Path) -> bool:
     own = place / FIGURE
     if drawn.is_file():
         if own != drawn:
-            shutil.copyfile(drawn, own)
+            write_bytes(own, drawn.read_bytes())
         return True
     own.unlink(missing_ok=True)
     return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hfcomp.analysis.attention import Box, TokenCosines, attention, best_token, difference
+from hfcomp.writing import replacing
 
 QUANTITIES = ("attention", "cosine")
 COLORS, CHANGE_COLORS = "viridis", "PRGn"  # read alike with any colour vision; green is more, as in the paper
@@ -111,11 +111,9 @@ def draw_attention(
     _draw(figure, image, phrases, found, maps, quantity)
     caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.part")
     # the layout leaves no room for a long name above panels that are narrower than their place
-    figure.savefig(partial, dpi=150, format="png", bbox_inches="tight", pad_inches=0.06)
-    os.replace(partial, path)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=150, format="png", bbox_inches="tight", pad_inches=0.06)
     return path
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from hfcomp.writing import replacing
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes differ too.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -96,10 +97,8 @@ def new_figure(path: Path, size: tuple[float, float]) -> Any:
 
 def save_figure(figure: Any, path: Path) -> Path:
     """Writes a PNG, whole or not at all, into a folder that is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.part")
-    figure.savefig(partial, dpi=150, format="png")
-    os.replace(partial, path)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
     return path
 
 

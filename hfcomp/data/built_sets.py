@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from hfcomp.data.checksums import file_hash, read_checked
+from hfcomp.checksums import file_hash, read_checked
 
 MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"

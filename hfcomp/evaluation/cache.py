@@ -26,6 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from hfcomp.evaluation.cache_files import (
+    DAY,
     FINGERPRINT,
     LIMIT_VARIABLE,
     default_limit,
@@ -33,11 +34,10 @@ from hfcomp.evaluation.cache_files import (
     holds,
     mark_used,
     remove,
-    remove_partial_files,
     size_text,
     vector_files,
-    write_whole,
 )
+from hfcomp.writing import remove_unfinished, write_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class EmbeddingCache:
         if name not in self._stores:
             store = VectorStore(None if self.folder is None else self.folder / name, cache=self)
             if store.folder is not None:
-                remove_partial_files(store.folder)
+                remove_unfinished(store.folder, older_than=DAY)
                 self._describe(store.folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
             self._stores[name] = store
         return self._stores[name]
@@ -123,7 +123,7 @@ class EmbeddingCache:
         if self._unwritable:
             return
         try:
-            write_whole(path, content)
+            write_bytes(path, content)
         except OSError as error:
             self._unwritable = f"{self.folder} cannot be written to ({error.strerror or error})"
             logger.warning(f"{self._unwritable}: embeddings are kept in memory only.")

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,8 @@ from typing import Any
 
 from huggingface_hub.constants import HF_HOME
 from safetensors import SafetensorError, safe_open
+
+from hfcomp.writing import remove_unfinished
 
 DEFAULT_LIMIT = "20GB"
 LIMIT_VARIABLE = "HFCOMP_CACHE_LIMIT"
@@ -27,7 +27,6 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 # only what the cache itself has written is ever removed, whatever folder a user names
 _FOLDER = re.compile(r"[0-9a-f]{16}")
 _FILE = re.compile(r"[0-9a-f]{32}\.(safetensors|json)")
-_PARTIAL = re.compile(r"\.([0-9a-f]{32}\.(safetensors|json)|fingerprint\.json)\.[0-9a-f]+")
 
 
 def default_folder() -> Path:
@@ -157,19 +156,11 @@ def clear(models: Iterable[CachedModel]) -> int:
         for file in model.files:
             file.path.unlink(missing_ok=True)
             freed += file.size
-        for file in _files(model.folder, _PARTIAL):
-            file.path.unlink(missing_ok=True)
+        remove_unfinished(model.folder)
         (model.folder / FINGERPRINT).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # a user's own file lies in it
             model.folder.rmdir()
     return freed
-
-
-def remove_partial_files(folder: Path) -> None:
-    """Removes what killed processes left half-written, a day after."""
-    for file in _files(folder, _PARTIAL):
-        if file.used < time.time() - DAY:
-            remove(file.path)
 
 
 def remove(path: Path) -> bool:
@@ -193,23 +184,6 @@ def holds(path: Path, content: bytes) -> bool:
         return path.read_bytes() == content
     except OSError:
         return False
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all.
-
-    Raises:
-        OSError: where it cannot be written; nothing is left then.
-    """
-    # not by the process's id, which several containers with one folder share
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        os.replace(partial, path)
-    except OSError:
-        remove(partial)
-        raise
 
 
 def _folders(folder: Path) -> list[Path]:

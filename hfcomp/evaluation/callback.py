@@ -22,11 +22,11 @@ from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import checked, run_benchmark
 from hfcomp.evaluation.remarks import remarks
-from hfcomp.evaluation.results import write_items
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, Folders, Items, Unavailable
 from hfcomp.evaluation.statistics.summary import plain_mean
 from hfcomp.modeling import load_processor
+from hfcomp.writing import write_parquet
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +244,7 @@ class EvaluateBenchmarks(TrainerCallback):
         if main and self.save_items and trainer.is_in_train:
             step = trainer.state.global_step
             table = pd.concat(tables, ignore_index=True).assign(model=f"step {step}")
-            write_items(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet", table)
+            write_parquet(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet", table)
         values = gather_objects(values)[0]
         self._headlines = [key for key in values if "/" not in key and not key.endswith("_ties")]
         return values

@@ -38,9 +38,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 import math
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,8 +48,9 @@ import numpy as np
 import pandas as pd
 
 import hfcomp
-from hfcomp.data.checksums import read_checked, with_checksum
+from hfcomp.checksums import read_checked
 from hfcomp.evaluation.statistics.summary import summarize
+from hfcomp.writing import write_json
 
 __all__ = [
     "RESULTS_SCHEMA_VERSION",
@@ -62,9 +61,7 @@ __all__ = [
     "summarize",
     "versions",
     "weights_hash",
-    "write_items",
     "write_results",
-    "write_text",
 ]
 
 RESULTS_SCHEMA_VERSION = 4
@@ -143,8 +140,7 @@ def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     """
     whole = {"schema_version": RESULTS_SCHEMA_VERSION, "versions": results.get("versions") or versions()}
     whole |= {key: value for key, value in results.items() if key not in whole}
-    text = json.dumps(with_checksum(_for_json(whole)), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, text + "\n")
+    write_json(path, _for_json(whole))
 
 
 def read_results(path: Path, how_to_fix: str = "Evaluate again, or put the file back from a copy.") -> Any:
@@ -182,25 +178,6 @@ def read_items(path: Path, expected: str | None) -> pd.DataFrame:
             f"{expected}, found {found}. Evaluate again, or put the file back from a copy."
         )
     return items
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Writes a file of text, whole or not at all."""
-    path, partial = _places(path)
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
-
-
-def write_items(path: str | Path, items: pd.DataFrame) -> None:
-    """Writes the table of items as Parquet, whole or not at all."""
-    path, partial = _places(path)
-    items.to_parquet(partial, index=False)
-    os.replace(partial, path)
-
-
-def _places(path: str | Path) -> tuple[Path, Path]:
-    path = Path(path)
-    return path, path.with_name(f"{path.name}.part")
 
 
 def _for_json(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from hfcomp.data.archives import COUNT, check_archive, numbered_archives
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import PooledImages, files_of
 from hfcomp.evaluation.spec import Benchmark, Data, Folders, Items, Origin, Unavailable
+from hfcomp.writing import replacing
 
 LONGEST_REASON = 120
 _COMMIT = re.compile(r"@([0-9a-f]{40})")
@@ -287,12 +287,9 @@ def downloaded(web: str, names: Sequence[str]) -> Path:
         raise Unavailable(unreachable(web, error), "") from error
     first = Path(next(iter(found.values())))
     folder = first.parent / f"hfcomp-{first.name[:16]}"
-    folder.mkdir(exist_ok=True)
     for name, file in found.items():
-        link = folder / f".{name}.{os.getpid()}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(file)
-        os.replace(link, folder / name)
+        with replacing(folder / name) as link:
+            link.symlink_to(file)
     return folder
 
 

@@ -20,6 +20,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.build_source import check_device
 from hfcomp.experiments.model_names import named_models
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, terminal_table
+from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 1
 HEADER = ["phrase", "model", "pooled\ncosine", "best\ntoken", "its row,\ncolumn", "its\nattention", "entropy,\n%"]
@@ -170,6 +171,5 @@ def _write_values(
             "box": changes["cosine"][1],
             **{kind: values.tolist() for kind, (values, _) in changes.items()},
         }
-    options.values.parent.mkdir(parents=True, exist_ok=True)
-    options.values.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    write_text(options.values, json.dumps(content) + "\n")
     print(f"values written to {options.values}")

@@ -10,6 +10,7 @@ from accelerate import PartialState
 from transformers import CLIPConfig, set_seed
 
 from hfcomp.sandbox.bases import base_folder
+from hfcomp.writing import replacing_folder
 
 
 def make_base(folder: Path, write: Callable[[Path], None]) -> None:
@@ -25,7 +26,8 @@ def make_base(folder: Path, write: Callable[[Path], None]) -> None:
     state = PartialState()
     try:
         if state.is_main_process and not (folder / "config.json").is_file():
-            _write_whole(folder, write)
+            with replacing_folder(folder) as part:
+                write(part)
     finally:
         state.wait_for_everyone()  # an error of the main process must not leave the others waiting
     if not (folder / "config.json").is_file():
@@ -35,15 +37,6 @@ def make_base(folder: Path, write: Callable[[Path], None]) -> None:
         )
 
 
-def _write_whole(folder: Path, write: Callable[[Path], None]) -> None:
-    """The folder appears when it is complete."""
-    unfinished = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    write(unfinished)
-    shutil.rmtree(folder, ignore_errors=True)
-    unfinished.rename(folder)
-
-
 def copy_sandbox_base(folder: Path, architecture: str) -> None:
     """Copies a base model of the sandbox out of the package.
 
@@ -51,7 +44,7 @@ def copy_sandbox_base(folder: Path, architecture: str) -> None:
         folder: where it goes.
         architecture: `clip` or `siglip`.
     """
-    shutil.copytree(base_folder(architecture), folder)
+    shutil.copytree(base_folder(architecture), folder, dirs_exist_ok=True)
 
 
 def check_vocabulary(vocabulary: str | None) -> None:

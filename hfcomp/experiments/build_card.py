@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
+from hfcomp.checksums import file_hash
 from hfcomp.experiments.sheets import Sheet, markdown_table
-from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, file_hash, write_durably
+from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
 from hfcomp.hub import fenced, is_on_hub
+from hfcomp.writing import write_text
 
 CARD = "README.md"
 UNKNOWN = "unknown"
@@ -180,7 +182,7 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
         f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
         fenced(stages, "yaml"),
     ]
-    write_durably(folder / CARD, ("\n\n".join(text) + "\n").encode("utf-8"))
+    write_text(folder / CARD, "\n\n".join(text) + "\n")
 
 
 def _config(content: str) -> dict[str, Any]:

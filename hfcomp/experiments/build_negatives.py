@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Features
 
+from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.build_source import Tell, model_facts, output_features, read_captioned_rows
-from hfcomp.generation.manifest import file_hash
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 from hfcomp.generation.text_negatives import cached_parser, check_kinds, make_captions, make_negatives, needs_parser
 from hfcomp.hub import without_local_paths

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import textwrap
 from pathlib import Path
 from typing import Any
 
 from hfcomp.experiments.embedding_distances import PAIRS
+from hfcomp.writing import replacing
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes and dashes differ too.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#CC79A7", "#E69F00", "#009E73")
@@ -54,9 +54,8 @@ def draw_paths(path: Path, variants: dict[str, Any], caption: str) -> bool:
     wrapped = [part for line in caption.splitlines() for part in textwrap.wrap(line, int(CAPTION_LETTERS * size[0]))]
     text = "\n".join(wrapped).replace("$", r"\$")  # no formula
     figure.supxlabel(text, fontsize=9, color="#444444", x=0.01, ha="left")
-    partial = path.with_name(f"{path.name}.part")
-    figure.savefig(partial, dpi=150, format="png")
-    os.replace(partial, path)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
     return True
 
 

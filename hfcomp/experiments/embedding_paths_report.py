@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hfcomp.experiments.embedding_paths_figure import draw_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.sheets import Sheet, escaped, markdown_table
 from hfcomp.experiments.sweep_results import SweepPlan
+from hfcomp.writing import write_bytes
 
 SCHEMA_VERSION = 1
 FIGURE = "embeddings.png"
@@ -110,6 +110,4 @@ def _write_image(path: Path, rows: HeldOutRows, row: int) -> None:
     size = tuple(max(1, round(share * side)) for side in image.size)
     content = io.BytesIO()
     image.resize(size, Image.Resampling.NEAREST if share > 1 else Image.Resampling.LANCZOS).save(content, "PNG")
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_bytes(content.getvalue())
-    os.replace(partial, path)
+    write_bytes(path, content.getvalue())

@@ -26,6 +26,7 @@ from hfcomp.experiments.sheets import (
     terminal_table,
     ties,
 )
+from hfcomp.writing import write_parquet, write_text
 
 if TYPE_CHECKING:
     from hfcomp.evaluation.statistics.summary import Averages
@@ -256,7 +257,7 @@ def write_evaluation(folder: Path, items: pd.DataFrame, report: EvaluationReport
         report: of the same items.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files.write_items(folder / ITEMS_FILE, items)
+    write_parquet(folder / ITEMS_FILE, items)
     write_report(folder, report, figure=draw_evaluation(folder / FIGURE_FILE, report.lines))
 
 
@@ -286,4 +287,4 @@ def write_report(folder: Path, report: EvaluationReport, *, figure: bool = False
     }
     files.write_results(folder / RESULTS_FILE, facts)
     text = evaluation_markdown(replace(report, versions=versions), figure=figure)
-    files.write_text(folder / REPORT_FILE, text)
+    write_text(folder / REPORT_FILE, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from hfcomp.experiments.comparison import (
     of_aspect,
     subsets_of,
 )
+from hfcomp.writing import replacing
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes differ too. The two InfoNCE controls are blue.
 STYLES = {
@@ -126,9 +126,8 @@ def draw_panels(path: Path, panels: Sequence[Panel], styles: Styles) -> bool:
         place.set_ylim(rows - 0.5, -0.5)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, columnspacing=1.4)
-    partial = path.with_name(f"{path.name}.part")
-    figure.savefig(partial, dpi=150, format="png")
-    os.replace(partial, path)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
     return True
 
 

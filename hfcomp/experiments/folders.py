@@ -11,14 +11,14 @@ from typing import Any
 import yaml
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from hfcomp import __version__
 from hfcomp.reading import read_yaml
+from hfcomp.writing import remove_unfinished, try_lock, write_text
 
 CONFIG_FILE = "config.yaml"
 FINISHED_FILE = "finished"
-LOCK_FILE = ".lock"
 # Seconds in which the data-loading workers of a killed run end; until then they hold its lock.
 PATIENCE = 10
 # Fields that do not change what is trained: a run may go on with other values of these. Stored outcomes know the
@@ -70,7 +70,8 @@ def run_folder(
     given["output_dir"] = str(chosen)
     try:
         if state.is_main_process:
-            write_atomically(chosen / CONFIG_FILE, yaml.safe_dump(given, sort_keys=True))
+            remove_unfinished(chosen, "**/*")
+            write_text(chosen / CONFIG_FILE, yaml.safe_dump(given, sort_keys=True))
         yield chosen
     finally:
         if lock is not None:
@@ -79,14 +80,7 @@ def run_folder(
 
 def finish(folder: Path) -> None:
     """Marks a run as finished; written last of all, so that a run killed before goes on."""
-    write_atomically(folder / FINISHED_FILE, f"hfcomp {__version__}\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file that is there whole or not at all, also when the process is killed."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_text(text)
-    os.replace(partial, path)
+    write_text(folder / FINISHED_FILE, f"hfcomp {__version__}\n")
 
 
 def _numbered(wanted: Path) -> Iterator[Path]:
@@ -107,7 +101,7 @@ def _unfinished(
         if changed:
             say(f"{path} holds {kind} run of other values ({changed}); it is left alone")
             continue
-        lock = _lock(path) or _lock_of_survivors(path, say)
+        lock = try_lock(path) or _lock_of_survivors(path, say)
         if lock is None:
             say(f"{path} is in use by another process; it is left alone")
         elif _kind(path, wants_more) is None:  # it ended while its lock was waited for
@@ -132,8 +126,7 @@ def _free(wanted: Path) -> tuple[Path, FileLock]:
     for path in _numbered(wanted):
         if (path / CONFIG_FILE).exists():
             continue
-        path.mkdir(parents=True, exist_ok=True)
-        lock = _lock(path)
+        lock = try_lock(path)
         if lock is None:
             continue
         if not (path / CONFIG_FILE).exists():
@@ -142,18 +135,9 @@ def _free(wanted: Path) -> tuple[Path, FileLock]:
     raise FileExistsError(f"{wanted} and its 9,998 numbered neighbours are taken. Choose another --output_dir.")
 
 
-def _lock(folder: Path, seconds: float = 0) -> FileLock | None:
-    lock = FileLock(folder / LOCK_FILE)
-    try:
-        lock.acquire(timeout=seconds)
-    except Timeout:
-        return None
-    return lock
-
-
 def _lock_of_survivors(folder: Path, say: Say) -> FileLock | None:
     say(f"{folder} is in use; a run that was killed gives it free within {PATIENCE} seconds")
-    return _lock(folder, PATIENCE)
+    return try_lock(folder, PATIENCE)
 
 
 def _changed_values(folder: Path, given: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hfcomp import __version__
-from hfcomp.data.checksums import CHECKSUM, with_checksum
+from hfcomp.checksums import CHECKSUM, with_checksum
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
@@ -22,6 +21,7 @@ from hfcomp.evaluation.results import items_hash
 from hfcomp.experiments.evaluate import Evaluation
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
+from hfcomp.writing import write_parquet
 
 FOLDER = "evaluation"
 STAMP = b"hfcomp"
@@ -109,10 +109,7 @@ def _hash(table: pd.DataFrame, notes: list[str]) -> str:
 
 def store(path: Path, table: pd.DataFrame, stamp: dict[str, Any]) -> None:
     """Writes outcomes and what they are of, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     columns = pa.Table.from_pandas(table, preserve_index=False)
     written = json.dumps({**stamp, WRITTEN: _hash(table, stamp.get("notes", []))}).encode()
     columns = columns.replace_schema_metadata({**columns.schema.metadata, STAMP: written})
-    partial = path.with_name(f"{path.name}.part")
-    pq.write_table(columns, partial)
-    os.replace(partial, path)
+    write_parquet(path, columns)

@@ -15,8 +15,8 @@ from datasets import Dataset, IterableDataset, ReadInstruction
 from hfcomp.data.overlap import FIX, Overlap, ScoredImages, find_overlap, known_names, without_known_images
 from hfcomp.distributed import on_main_process
 from hfcomp.experiments.experiment_config import ALLOW, EXCLUDE, REFUSE, SANDBOX, ExperimentConfig
-from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.session import Session
+from hfcomp.writing import write_text
 
 FILE = "overlap.json"
 UNSURE_FIX = (
@@ -213,7 +213,7 @@ def check_same_rows(folder: Path, session: Session) -> None:
             )
     session.state.wait_for_everyone()  # nobody reads what the main process writes now
     if session.state.is_main_process:
-        write_atomically(path, json.dumps({**before, **session.overlaps}, indent=1))
+        write_text(path, json.dumps({**before, **session.overlaps}, indent=1))
 
 
 def _left_out(facts: dict[str, Any]) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -17,13 +17,13 @@ from torch import nn
 from transformers import CLIPModel, SiglipModel, set_seed
 
 from hfcomp.evaluation.results import versions, weights_hash
-from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.stages import StageSummary, train_stage
 from hfcomp.modeling import load_backbone
 from hfcomp.sandbox import pretraining_set, sandbox_clip_config, sandbox_processor
 from hfcomp.sandbox.bases import ARCHITECTURES, FACTS_FILE
 from hfcomp.sandbox.processor import sandbox_siglip_config, sandbox_siglip_processor
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.writing import replacing_folder, write_text
 
 
 @dataclass(frozen=True)
@@ -102,35 +102,29 @@ def make_base(architecture: str, folder: Path, *, seed: int, phases: Sequence[Ph
         phases: of the training, at least one.
         command: that makes it again, for `base.json`.
     """
-    work = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(work, ignore_errors=True)
-    model, processor = fresh_model(architecture, work / "fresh", seed=seed)
-    costs = []
-    for number, phase in enumerate(phases):
-        rows = pretraining_set(phase.rows, seed, places=phase.places)
-        place, name = work / f"phase-{number}", f"{architecture}, phase {number + 1} of {len(phases)}"
-        arguments = phase.arguments(seed)
-        costs.append(_train(name, model, processor, rows, place, arguments))
-        model = load_backbone(place)
-    made = work / "base"
-    model.half().save_pretrained(made)
-    processor.save_pretrained(made)
-    facts = {
-        "command": command,
-        "architecture": architecture,
-        "seed": seed,
-        "batch_size": BATCH_SIZE,
-        "position_scale": POSITION_SCALE,
-        "phases": [vars(phase) for phase in phases],
-        "seconds": sum(cost.seconds for cost in costs),
-        "loss": costs[-1].loss,
-        "weights": weights_hash(made),
-        "versions": {name: versions()[name] for name in ("hfcomp", "python", "torch", "transformers", "datasets")},
-    }
-    write_atomically(made / FACTS_FILE, json.dumps(facts, indent=2) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    made.rename(folder)
-    shutil.rmtree(work)
+    with replacing_folder(folder) as made, TemporaryDirectory() as work:
+        model, processor = fresh_model(architecture, Path(work) / "fresh", seed=seed)
+        costs = []
+        for number, phase in enumerate(phases):
+            rows = pretraining_set(phase.rows, seed, places=phase.places)
+            place, name = Path(work) / f"phase-{number}", f"{architecture}, phase {number + 1} of {len(phases)}"
+            costs.append(_train(name, model, processor, rows, place, phase.arguments(seed)))
+            model = load_backbone(place)
+        model.half().save_pretrained(made)
+        processor.save_pretrained(made)
+        facts = {
+            "command": command,
+            "architecture": architecture,
+            "seed": seed,
+            "batch_size": BATCH_SIZE,
+            "position_scale": POSITION_SCALE,
+            "phases": [vars(phase) for phase in phases],
+            "seconds": sum(cost.seconds for cost in costs),
+            "loss": costs[-1].loss,
+            "weights": weights_hash(made),
+            "versions": {name: versions()[name] for name in ("hfcomp", "python", "torch", "transformers", "datasets")},
+        }
+        write_text(made / FACTS_FILE, json.dumps(facts, indent=2) + "\n")
     return folder
 
 

@@ -16,12 +16,12 @@ from hfcomp import __version__
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.search_file import SearchPlan
 from hfcomp.experiments.search_goal import Score
 from hfcomp.experiments.search_store import Trial
 from hfcomp.experiments.sheets import Sheet, heading, markdown_table, terminal_table
+from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 1
 BEST_FILE = "best.yaml"
@@ -72,8 +72,8 @@ def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> No
         notes: what was told of data and evaluation.
     """
     if report.best is not None:
-        write_atomically(folder / BEST_FILE, _recipe(report))
-    write_atomically(folder / "trials.csv", _table(report).to_csv(index=False))
+        write_text(folder / BEST_FILE, _recipe(report))
+    write_text(folder / "trials.csv", _table(report).to_csv(index=False))
     contents = {
         "search_schema_version": SCHEMA_VERSION,
         "hfcomp_version": __version__,
@@ -91,7 +91,7 @@ def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> No
     parts += ["## Ranges", "", *markdown_table(_ranges(report)), "", "## Trials, the best first", ""]
     parts += [*markdown_table(_sheet(report, short=False)), ""]
     parts += ["## Data", "", *(f"- {note}" for note in notes), ""] if notes else []
-    write_atomically(folder / "report.md", "\n".join(parts))
+    write_text(folder / "report.md", "\n".join(parts))
 
 
 def trials_written(folder: Path) -> int:

@@ -14,13 +14,13 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers import AutoProcessor, TrainerCallback
 
-from hfcomp.data.checksums import file_hash, read_checked, with_checksum
+from hfcomp.checksums import file_hash, read_checked
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import world_size
-from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.memory import RESIDENT_SO_FAR, PeakMemory
 from hfcomp.experiments.progress import show_progress
 from hfcomp.trainers.row_report import missing_negative_images
+from hfcomp.writing import write_json, write_text
 
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
@@ -159,9 +159,9 @@ def train_stage(
     trainer.save_model()
     result = _summarize(name, trainer, memory)
     if trainer.is_world_process_zero():
-        write_atomically(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
+        write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
         written = {**asdict(result), HISTORY_HASH: file_hash(folder / HISTORY_FILE)}
-        write_atomically(summary, json.dumps(with_checksum(written), indent=2))
+        write_json(summary, written)
     trainer.accelerator.wait_for_everyone()
     return result
 

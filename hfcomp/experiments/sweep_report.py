@@ -18,11 +18,11 @@ from rich.text import Text
 
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.comparison import MEANINGS, adjusted, p_value, percent, points, with_p
-from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.sheets import escaped, markdown_table
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.experiments.tables import SHORT_METRICS, Sheet, terminal_table
+from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 2
 TERMINAL_WIDTH = 80
@@ -71,7 +71,7 @@ def write_sweep(
     parts += further
     if facts["notes"]:
         parts += ["## Data", "", *(f"- {note}" for note in facts["notes"]), ""]
-    write_atomically(folder / "report.md", "\n".join(parts))
+    write_text(folder / "report.md", "\n".join(parts))
 
 
 def print_sweep(plan: SweepPlan, results: dict[str, Any], facts: dict[str, Any], folder: Path) -> None:

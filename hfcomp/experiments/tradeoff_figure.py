@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, TradeoffPlan, curve
+from hfcomp.writing import replacing
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes differ too.
 STYLES = {"plain": ("#56B4E9", "s"), "HN1": ("#D55E00", "o"), "HN2": ("#009E73", "D"), "HN3": ("#CC79A7", "^")}
@@ -46,9 +46,8 @@ def draw_tradeoff(path: Path, plan: TradeoffPlan, results: dict[str, ConceptResu
     for axes in places[: len(results)]:
         labels |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(labels.values(), labels, loc="outside upper center", ncols=len(labels), frameon=False)
-    partial = path.with_name(f"{path.name}.part")
-    figure.savefig(partial, dpi=150, format="png")
-    os.replace(partial, path)
+    with replacing(path) as part:
+        figure.savefig(part, dpi=150, format="png")
     return True
 
 

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.comparison import percent, points, with_interval, with_p
-from hfcomp.experiments.folders import write_atomically
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, escaped, markdown_table, terminal_table
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tradeoff_figure import draw_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, Finding, findings
 from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, Point, TradeoffPlan, final_differences, runs_of
+from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
 FIGURE = "figure.png"
@@ -68,7 +68,7 @@ def write_tradeoff(
         parts += [f"## {escaped(sheet.title)}", "", *markdown_table(sheet), ""]
     if facts["notes"]:
         parts += ["## Data", "", *(f"- {escaped(note)}" for note in facts["notes"]), ""]
-    write_atomically(folder / "report.md", "\n".join(parts))
+    write_text(folder / "report.md", "\n".join(parts))
 
 
 def print_tradeoff(

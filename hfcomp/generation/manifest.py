@@ -13,13 +13,13 @@ Nothing here holds a time, a path outside the folder or a number of processes: t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hfcomp.checksums import file_hash, read_checked
 from hfcomp.data.built_sets import (
     BUILD_ANEW,
     DATA,
@@ -29,11 +29,9 @@ from hfcomp.data.built_sets import (
     UNFINISHED,
     lost_manifest,
 )
-from hfcomp.data.checksums import file_hash, read_checked, with_checksum
+from hfcomp.writing import LOCK_FILE, remove_unfinished, write_json, write_text
 
 STATE = UNFINISHED
-LOCK = ".lock"
-PART = ".part"
 SCHEMA_VERSION = 2
 
 Plan = dict[str, Any]
@@ -43,33 +41,6 @@ Record = dict[str, Any]
 def shard_file(index: int, shards: int) -> str:
     """The name of a shard's file inside the folder, as the Hub counts them."""
     return f"{DATA}/train-{index:05d}-of-{shards:05d}.parquet"
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all, also when the process is killed or the machine stops."""
-    part = part_of(path)
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    put_in_place(part, path)
-
-
-def part_of(path: Path) -> Path:
-    """Where a file is written before it is put in its place; another process has another name for it."""
-    return path.with_name(f"{path.name}.{os.getpid()}{PART}")
-
-
-def put_in_place(part: Path, path: Path) -> None:
-    """Gives a file that is on disk its name, and waits until the name is on disk too."""
-    os.replace(part, path)
-    if os.name == "nt":  # no folder can be opened there
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
@@ -103,10 +74,9 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
             f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
             "output folder, or delete this one."
         )
-    for part in [part for place in (folder, folder / DATA, folder / STATE) for part in place.glob(f"*{PART}")]:
-        part.unlink(missing_ok=True)  # a worker of the killed process may just be ending
-    (folder / STATE).mkdir(exist_ok=True)
-    write_durably(folder / STATE / PLAN, _json(plan))  # before anything else: it says whose the folder is
+    for place in (folder, folder / DATA, folder / STATE):
+        remove_unfinished(place)
+    write_json(folder / STATE / PLAN, plan, sort_keys=True)  # before anything else: it says whose the folder is
     (folder / DATA).mkdir(exist_ok=True)
     records = _records_of_manifest(folder, manifest) if manifest else {}
     records |= {index: one for index in range(shards) if (one := _read_record(record_file(folder, index)))}
@@ -125,7 +95,7 @@ def record_file(folder: Path, index: int) -> Path:
 
 def write_record(folder: Path, index: int, record: Record) -> None:
     """Notes that a shard is finished; its file is in its place by then."""
-    write_durably(record_file(folder, index), _json(record))
+    write_json(record_file(folder, index), record, sort_keys=True)
 
 
 def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
@@ -141,7 +111,7 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
     """
     lines = [line for record in records for line in record["set_aside_rows"]]
     text = "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in lines)
-    write_durably(folder / SET_ASIDE_FILE, text.encode("utf-8"))
+    write_text(folder / SET_ASIDE_FILE, text)
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "plan": plan,
@@ -151,7 +121,7 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         "set_aside": totals(record["set_aside"] for record in records),
         "shards": [{key: value for key, value in one.items() if key != "set_aside_rows"} for one in records],
     }
-    write_durably(folder / MANIFEST, _json(manifest))
+    write_json(folder / MANIFEST, manifest, sort_keys=True)
     shutil.rmtree(folder / STATE)
     return manifest
 
@@ -185,7 +155,7 @@ def _check_free(folder: Path) -> None:
         raise ValueError(lost_manifest(folder))
     if (folder / STATE).is_dir() and any((folder / STATE).glob("[0-9]*.json")):
         raise ValueError(f"{folder / STATE / PLAN} is missing: whose records lie beside it is unknown. {BUILD_ANEW}")
-    there = sorted(path.name for path in folder.iterdir() if path.name != LOCK)
+    there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / STATE).iterdir()] if there == [STATE] else there
     other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
     if other:
@@ -212,10 +182,6 @@ def _records_of_manifest(folder: Path, manifest: Record) -> dict[int, Record]:
 def _is_whole(folder: Path, index: int, shards: int, record: Record) -> bool:
     path = folder / shard_file(index, shards)
     return path.is_file() and file_hash(path) == record["sha256"]
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(with_checksum(value), ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode("utf-8")
 
 
 def _read(path: Path) -> Any:

@@ -21,12 +21,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset, Features, Image
-from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from hfcomp import __version__
-from hfcomp.generation.manifest import LOCK, Plan, Record, close_build, open_build
+from hfcomp.generation.manifest import Plan, Record, close_build, open_build
 from hfcomp.generation.shards import COUNTS, RESERVED, ROW, SET_ASIDE, Batch, Job, ShardMaker, Stage, StageError
+from hfcomp.writing import locked
 
 __all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
 
@@ -97,10 +97,9 @@ def run_stages(
 
     _check(dataset, stages, features, reads, rows_per_shard, num_workers)
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     dataset = undecoded(dataset)
     job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard, current_access())
-    with _lock(folder):
+    with locked(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)
         kept = len(records)
@@ -189,20 +188,6 @@ def _plan(job: Job) -> Plan:
         "columns": job.features.to_dict(),
     }
     return json.loads(json.dumps(plan))  # as it reads back
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """The lock is the kernel's: a killed process holds none."""
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"{folder}: another process is building there. Wait for it, or choose another.") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _made(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:

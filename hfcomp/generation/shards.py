@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from datasets import Dataset, Features
 from datasets import Image as ImageFeature
 
+from hfcomp.checksums import file_hash
 from hfcomp.data.images import open_image
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
-from hfcomp.generation.manifest import Record, file_hash, part_of, put_in_place, shard_file, write_record
+from hfcomp.generation.manifest import Record, shard_file, write_record
+from hfcomp.writing import write_parquet
 
 ROW = "_row"
 SET_ASIDE = "_set_aside"
@@ -150,7 +150,8 @@ class ShardMaker:
             batch = self._apply(stage, function, batch, index, tally)
         table = self._table(batch, source, numbers, index)
         path = self.job.folder / shard_file(index, self.job.shards)
-        _write(table, path, grouped=any(isinstance(one, ImageFeature) for one in self.job.features.values()))
+        has_images = any(isinstance(one, ImageFeature) for one in self.job.features.values())
+        write_parquet(path, table, rows_per_group=ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP)
         record = {
             "file": shard_file(index, self.job.shards),
             "sha256": file_hash(path),
@@ -292,19 +293,3 @@ def _check_batch(batch: Batch, where: str) -> None:
     other = {name: length for name, length in lengths.items() if length != lengths[ROW]}
     if other:
         raise StageError(f"{where}: columns of unequal length came back: {json.dumps({ROW: lengths[ROW], **other})}.")
-
-
-def _write(table: pa.Table, path: Path, *, grouped: bool) -> None:
-    part = part_of(path)
-    rows = ROWS_PER_GROUP_WITH_IMAGES if grouped else ROWS_PER_GROUP
-    try:
-        with part.open("wb") as file:
-            with pq.ParquetWriter(file, table.schema) as writer:
-                if len(table):  # `datasets` does not read a file whose first group is empty, but one without groups
-                    writer.write_table(table, row_group_size=rows)
-            file.flush()
-            os.fsync(file.fileno())
-        put_in_place(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise

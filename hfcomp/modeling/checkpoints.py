@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
+from hfcomp.writing import replacing
 
 if TYPE_CHECKING:
     from hfcomp.modeling.encoder import DualEncoder
@@ -46,7 +46,8 @@ def save(encoder: DualEncoder, folder: str | Path, **kwargs: Any) -> None:
     encoder.backbone.save_pretrained(folder, **kwargs)
     state = extra_state(encoder)
     if state and kwargs.get("is_main_process", True):
-        save_file(state, Path(folder) / OBJECTIVE_STATE_FILE, metadata={"format": "pt"})
+        with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
+            save_file(state, part, metadata={"format": "pt"})
         _record_unfrozen(encoder, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
 
 
@@ -71,9 +72,8 @@ def _record_unfrozen(encoder: DualEncoder, folder: Path, names: list[str]) -> No
     path = (folder if adapter == "default" else folder / adapter) / ADAPTER_FILE
     if names and path.is_file():
         # the tensors may be views of the file: it is replaced, not written over
-        new = path.with_name(f"{path.name}.new")
-        save_file(load_file(path), new, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
-        os.replace(new, path)
+        with replacing(path) as part:
+            save_file(load_file(path), part, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
 
 
 def load(encoder: DualEncoder, folder: str | Path) -> None:

@@ -21,6 +21,7 @@ from transformers import (
 
 from hfcomp.sandbox.captions import words
 from hfcomp.sandbox.rendering import CELL, SIDE
+from hfcomp.writing import write_bytes
 
 MAX_TOKENS = 36
 # Pixels reach the model as (value - 60) / 60: dark backgrounds below zero, bright objects well above.
@@ -77,9 +78,8 @@ def sandbox_siglip_processor(folder: str | Path) -> SiglipProcessor:
     Returns:
         A processor that saves, loads and pushes like any other.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
     file = Path(folder) / "spiece.model"
-    file.write_bytes(_sentencepiece_model())
+    write_bytes(file, _sentencepiece_model())
     tokenizer = SiglipTokenizer(str(file), model_max_length=MAX_TOKENS)
     image_processor = SiglipImageProcessorPil(
         size={"height": SIDE, "width": SIDE}, image_mean=[PIXEL_CENTRE] * 3, image_std=[PIXEL_CENTRE] * 3

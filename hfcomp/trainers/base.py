@@ -29,6 +29,7 @@ from hfcomp.trainers.model_checks import align_special_tokens, check_processes, 
 from hfcomp.trainers.moved_share import MovedShare
 from hfcomp.trainers.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
+from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
 
@@ -349,7 +350,7 @@ class CompositionalTrainer(Trainer):
         step = self.state.global_step - batches_ago // self.args.gradient_accumulation_steps
         path = Path(self.args.output_dir) / "nonfinite_batch.json"
         if self.args.should_save:
-            path.write_text(json.dumps({"step": step, "loss": str(loss), "rows": rows}))
+            write_text(path, json.dumps({"step": step, "loss": str(loss), "rows": rows}))
         raise FloatingPointError(
             f"the loss is {loss} at step {step}; the rows of that batch are in {path}. Nothing was saved after it. "
             "Fix or remove these rows and resume from the last checkpoint; for another learning rate or precision "

@@ -14,6 +14,7 @@ from torch import nn
 
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.modeling import encode_texts
+from hfcomp.writing import write_text
 
 # Raised when the same model and text would give other features.
 VERSION = 1
@@ -57,7 +58,7 @@ class FrozenText:
 
     def sign(self, folder: str | Path) -> None:
         """Writes into a checkpoint which copy its run has. The copy has to be on the CPU."""
-        (Path(folder) / PROBE_FILE).write_text(json.dumps(self.encode([PROBE])[0].tolist()))
+        write_text(Path(folder) / PROBE_FILE, json.dumps(self.encode([PROBE])[0].tolist()))
 
     def check(self, folder: str | Path) -> None:
         """Compares this copy with that of a checkpoint's run; one that tells nothing of it passes.

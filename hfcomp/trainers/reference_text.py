@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, gather_objects, rank, world_size
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.frozen_text import FrozenText
+from hfcomp.writing import host, remove_unfinished, replacing
 
 logger = logging.get_logger(__name__)
 
@@ -98,23 +98,18 @@ class ReferenceText:
 
     def _write(self, path: Path, features: Iterator[NDArray[np.float32]], rows: int) -> OSError | None:
         """Writes a file that is there whole or not at all."""
-        partial = path.with_suffix(f".{rank()}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            for left in path.parent.glob(f"*.{rank()}.part"):  # by a process that was killed
-                left.unlink()
+            remove_unfinished(path.parent, f"*.{host()}-*")
             # not by a memory map, which kills the process when the disk is full
-            with partial.open("wb") as stream:
-                for number, part in enumerate(features):
+            with replacing(path) as part, part.open("wb") as stream:
+                for number, found in enumerate(features):
                     if number == 0:
-                        shape = (rows, 1 + self.args.num_negatives, part.shape[1])
+                        shape = (rows, 1 + self.args.num_negatives, found.shape[1])
                         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                         np.lib.format.write_array_header_1_0(stream, header)
                         _tell(path, shape)
-                    stream.write(part.astype("<f4").tobytes())
-            os.replace(partial, path)
+                    stream.write(found.astype("<f4").tobytes())
         except OSError as error:
-            partial.unlink(missing_ok=True)
             return error
         return None
 

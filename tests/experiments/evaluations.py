@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hfcomp.evaluation.results import write_items
 from hfcomp.evaluation.spec import Average
 from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, write_report
+from hfcomp.writing import write_parquet
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))
@@ -74,5 +74,5 @@ def benchmark_facts(**changes: Any) -> dict[str, Any]:
 def stored(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
     """A folder as `hfcomp evaluate` leaves it, but for the figure."""
     write_report(folder, report_of(*tables, **changes))
-    write_items(folder / "items.parquet", pd.concat(tables, ignore_index=True))
+    write_parquet(folder / "items.parquet", pd.concat(tables, ignore_index=True))
     return folder

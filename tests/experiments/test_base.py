@@ -59,7 +59,6 @@ def test_the_auto_classes_load_it_whole(tmp_path, vocabulary):
 
 def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path):
     def killed(folder: Path) -> None:
-        folder.mkdir()
         (folder / "config.json").write_text("{")
         raise KeyboardInterrupt
 

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.evaluation.results import items_hash, read_results, write_items, write_results
+from hfcomp.evaluation.results import items_hash, read_results, write_results
 from hfcomp.experiments.compare import compare, main
 from hfcomp.experiments.stored import read_evaluation, read_stored
+from hfcomp.writing import write_parquet
 from tests.experiments.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 
 
@@ -213,7 +214,7 @@ def test_mistakes_name_the_file_and_the_way_out(folders, tmp_path):
     twice = stored(tmp_path / "twice", crepe("x", 0.5))
     items = pd.read_parquet(twice / "items.parquet")
     items = pd.concat([items, items.iloc[:1]])
-    write_items(twice / "items.parquet", items)
+    write_parquet(twice / "items.parquet", items)
     results = {**read_results(twice / "results.json"), "data": {"items": items_hash(items)}}
     write_results(twice / "results.json", results)
     refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is there twice", base, twice)

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.evaluation.results import write_items, write_results
+from hfcomp.evaluation.results import write_results
 from hfcomp.experiments.evaluation_figure import draw_evaluation
 from hfcomp.experiments.evaluation_report import (
     evaluation_markdown,
@@ -23,6 +23,7 @@ from hfcomp.experiments.evaluation_report import (
 )
 from hfcomp.experiments.evaluation_tables import MOST_SUBSETS
 from hfcomp.experiments.stored import read_evaluation
+from hfcomp.writing import write_parquet
 from tests.experiments.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 
 LONG = (
@@ -214,7 +215,7 @@ def test_folders_that_hold_no_evaluation_are_refused_with_a_way_out(tmp_path):
             read_evaluation(tmp_path)
 
     refused(r"found no items\.parquet.*hfcomp evaluate")
-    write_items(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="tie"))
+    write_parquet(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="tie"))
     refused(r"found no results\.json")
     (tmp_path / "results.json").write_text("{")
     refused(r"results\.json: no JSON")

@@ -21,12 +21,13 @@ from safetensors.torch import load_file, save_file
 
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments import folders, outcomes, program, report
-from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, LOCK_FILE, run_folder
+from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.experiments.outcomes import evaluate_models
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.writing import LOCK_FILE
 from tests import tiny
 
 FIELDS = (

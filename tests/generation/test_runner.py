@@ -16,8 +16,9 @@ from datasets import Dataset, Features, Image, Value, load_dataset
 from filelock import FileLock
 
 from hfcomp.generation import runner, shards
-from hfcomp.generation.manifest import LOCK, MANIFEST, SET_ASIDE_FILE, STATE
+from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, STATE
 from hfcomp.generation.runner import ROW, Stage, StageError, run_stages
+from hfcomp.writing import LOCK_FILE
 from tests.generation import builds
 
 
@@ -244,11 +245,11 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match=r"holds files of something else \(thesis.tex\)"):
         build(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "thesis.tex"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK_FILE, "thesis.tex"]
 
 
 def test_two_builds_in_one_folder_are_refused(tmp_path):
-    with FileLock(tmp_path / LOCK), pytest.raises(ValueError, match="another process is building there"):
+    with FileLock(tmp_path / LOCK_FILE), pytest.raises(ValueError, match="is in use by another process"):
         build(tmp_path)
 
 

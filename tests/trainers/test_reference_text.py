@@ -21,6 +21,7 @@ from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.trainers.info_nce import InfoNCEConfig
 from hfcomp.trainers.reference_text import FOLDER, ReferenceText, WithReferenceText
+from hfcomp.writing import host
 from tests import tolerances
 from tests.trainers.runs import build, with_row
 
@@ -189,7 +190,7 @@ def test_a_file_that_a_machine_lacks_is_made_by_all(clip, pairs, tmp_path, encod
 def test_a_file_is_there_whole_or_not_at_all(clip, pairs, tmp_path, monkeypatch):
     found, rows = reference(clip, tmp_path), TrainingRows(pairs, COLUMNS)
     (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / "killed.0.part").write_bytes(b"half")
+    (tmp_path / FOLDER / f"killed.npy.{host()}-1-0123abcd.part").write_bytes(b"half")
 
     def full(*args):
         raise OSError(28, "No space left on device")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,8 @@ import numpy as np
 import PIL
 from huggingface_hub.constants import HF_HOME
 from numpy.typing import NDArray
+
+from hfcomp.writing import write_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -88,11 +88,8 @@ class HashStore:
         if self.folder is None or not self._pending:
             return
         content = np.stack(self._pending)
-        partial = self.folder / f".{uuid.uuid4().hex}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            partial.write_bytes(content.tobytes())
-            os.replace(partial, self.folder / f"{digest(content.tobytes()).hex()}.npy")
+            write_bytes(self.folder / f"{digest(content.tobytes()).hex()}.npy", content.tobytes())
         except OSError as error:
             logger.warning(f"hashes of images cannot be kept for later runs: {error}")
             self.folder = None

@@ -1,0 +1,196 @@
+"""Files and folders that are on disk whole or not at all, and locks on the folders that they go to.
+
+A file is written beside its place under a temporary name, forced to disk, and renamed. A process that is killed leaves
+the temporary file behind, never half a file; `remove_unfinished` clears such files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from hfcomp.checksums import with_checksum
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+LOCK_FILE = ".lock"
+PART = ".part"
+_PART_NAME = re.compile(rf".+\.[\w-]+-\d+-[0-9a-f]{{8}}{re.escape(PART)}")
+
+
+def host() -> str:
+    """The name of this machine, as it stands in temporary names."""
+    return re.sub(r"\W+", "-", platform.node())[:30] or "host"
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Gives a temporary path to write a file to, which takes its place when the block ends without an error.
+
+    The file and its folder are forced to disk. After an error nothing is left, and an earlier file stays as it is.
+
+    Args:
+        path: of the file; its folder is made where it is missing.
+
+    Raises:
+        OSError: naming the file, where it cannot be written.
+    """
+    path = Path(path)
+    part = _part(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        _sync(part)
+        os.replace(part, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        _remove(part)
+        if error.errno is None or error.filename not in (None, str(part)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # such as a full disk
+    except BaseException:
+        _remove(part)
+        raise
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """As `replacing`, of a folder with its files; the earlier folder is removed just before the new one is renamed."""
+    part = _part(folder)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        for path in part.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+        _sync_folder(folder.parent)
+    except BaseException:
+        _remove(part)
+        raise
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Writes a file, see `replacing`."""
+    with replacing(path) as part, part.open("wb") as file:
+        file.write(content)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a file of text in UTF-8, see `replacing`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool = False) -> None:
+    """Writes a JSON file with the checksum of its content, for `hfcomp.checksums.read_checked`; see `replacing`.
+
+    Raises:
+        TypeError: for a value that JSON does not have.
+    """
+    text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False, sort_keys=sort_keys)
+    write_text(path, f"{text}\n")
+
+
+def write_parquet(path: str | Path, table: pa.Table | pd.DataFrame, *, rows_per_group: int | None = None) -> None:
+    """Writes a Parquet file, without the index of a data frame; see `replacing`."""
+    import pyarrow as pa  # a quarter of a second, which a command that writes no table does without
+    import pyarrow.parquet as pq
+
+    rows = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
+    with replacing(path) as part, pq.ParquetWriter(part, rows.schema) as writer:
+        if len(rows):  # `datasets` does not read a file whose first group is empty, but one without groups
+            writer.write_table(rows, row_group_size=rows_per_group)
+
+
+def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0) -> None:
+    """Removes what killed processes left half-written.
+
+    Args:
+        folder: whose lock the caller holds, unless it asks for old files only.
+        names: a pattern of temporary names, `**/*` in all sub-folders too.
+        older_than: seconds since they were written to.
+    """
+    for path in sorted(folder.glob(f"{names}{PART}")):  # before anything goes
+        if not _PART_NAME.fullmatch(path.name):
+            continue
+        with suppress(OSError):  # another process was faster
+            if not older_than or path.stat().st_mtime < time.time() - older_than:
+                _remove(path)
+
+
+def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
+    """The lock of a folder, or None where another process holds it; a killed process holds none.
+
+    Args:
+        folder: is made where it is missing.
+        seconds: to wait for it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK_FILE)  # the kernel's
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout:
+        return None
+    return lock
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of an output folder, and removes what a killed process left half-written in it.
+
+    Raises:
+        ValueError: where another process holds it.
+    """
+    lock = try_lock(folder)
+    if lock is None:
+        raise ValueError(f"{folder} is in use by another process. Wait until it ends, or choose another folder.")
+    try:
+        remove_unfinished(folder)
+        yield
+    finally:
+        lock.release()
+
+
+def _part(path: Path) -> Path:
+    # several containers with one folder may share host name and process ids: hence the random end
+    return path.with_name(f"{path.name}.{host()}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
+
+
+def _remove(path: Path) -> None:
+    """Removes a file or folder as far as that is possible: the folder may be read-only, or another process faster."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+" if os.name == "nt" else "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Forces names to disk; Windows opens no folder."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no such call for folders
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
