@@ -157,7 +157,7 @@ def read_results(path: Path, how_to_fix: str = "Evaluate again, or put the file 
 
 
 def read_items(path: Path, expected: str | None) -> pd.DataFrame:
-    """The table that `write_items` wrote.
+    """The table of items that was written.
 
     Args:
         path: of the file.

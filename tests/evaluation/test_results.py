@@ -16,10 +16,10 @@ from hfcomp.evaluation.results import (
     summarize,
     versions,
     weights_hash,
-    write_items,
     write_results,
 )
 from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test, smallest_difference
+from hfcomp.writing import write_parquet
 
 MODELS = ["base", "plain", "method"]
 
@@ -137,7 +137,7 @@ def test_results_are_json_that_any_reader_parses(tmp_path):
 
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, items, monkeypatch):
     write_results(tmp_path / "results.json", {"results": [1]})
-    write_items(tmp_path / "items.parquet", items)
+    write_parquet(tmp_path / "items.parquet", items)
     with pytest.raises(TypeError):
         write_results(tmp_path / "results.json", {"results": [object()]})
 
@@ -147,13 +147,13 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, items, monkeypa
 
     monkeypatch.setattr(pd.DataFrame, "to_parquet", cut_short)
     with pytest.raises(OSError, match="disk full"):
-        write_items(tmp_path / "items.parquet", items)
+        write_parquet(tmp_path / "items.parquet", items)
     assert json.loads((tmp_path / "results.json").read_text())["results"] == [1]
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "items.parquet"), items)
 
 
 def test_the_hash_of_items_is_of_their_content(tmp_path, items):
-    write_items(tmp_path / "items.parquet", items)
+    write_parquet(tmp_path / "items.parquet", items)
     own = items_hash(items)
     assert items_hash(pd.read_parquet(tmp_path / "items.parquet")) == own
     assert items_hash(items.sample(frac=1, random_state=1)[sorted(items.columns)]) == own
