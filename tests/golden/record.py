@@ -83,16 +83,17 @@ def _comparable(value: Any, places: dict[str, str], key: str = "") -> Any:
 
 
 def check(name: str, found: Any, *, write: bool) -> None:
-    """Compares with the file of that name, or writes it.
+    """Compares with the file of that name, or writes it anew.
 
     Raises:
         AssertionError: naming the first places that differ, with both values.
     """
     path = FOLDER / f"{name}.json"
+    golden = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     if write:
-        path.write_text(_text(_rounded(found)) + "\n", encoding="utf-8")
+        path.write_text(_text(written(golden, found)) + "\n", encoding="utf-8")
         return
-    lines = list(differences(json.loads(path.read_text(encoding="utf-8")), found))
+    lines = list(differences(golden, found))
     if len(lines) > MOST_LINES:
         lines[MOST_LINES - 1 :] = [f"... and {len(lines) - MOST_LINES + 1} more"]
     if lines:
@@ -139,12 +140,18 @@ def _short(values: dict[Any, Any], key: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_rounded(inner) for inner in value]
-    return float(f"{value:.10g}") if isinstance(value, float) else value
+def written(golden: Any, found: Any, path: str = "") -> Any:
+    """What was found, in 10 digits; a number within its tolerance stays as it was, and a diff does not show it."""
+    if isinstance(found, dict):
+        before = golden if isinstance(golden, dict) else {}
+        return {key: written(before.get(key), inner, f"{path}/{key}") for key, inner in found.items()}
+    if isinstance(found, list):
+        before = golden if isinstance(golden, list) and len(golden) == len(found) else [None] * len(found)
+        pairs = enumerate(zip(before, found, strict=True))
+        return [written(one, inner, f"{path}/{index}") for index, (one, inner) in pairs]
+    if isinstance(found, float):
+        return golden if _same(golden, found, path) else float(f"{found:.10g}")
+    return found
 
 
 def _text(value: Any, depth: int = 0) -> str:

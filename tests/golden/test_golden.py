@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,15 +29,11 @@ def root(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-
-
-def run(root: Path, name: str, command: str, words: str | Sequence[str]) -> Path:
-    """The folder that a command wrote."""
-    listed = words.split() if isinstance(words, str) else words
-    cli.main([*command.split(), *listed, "--output_dir", str(root / name)])
+def run(root: Path, name: str, command: str) -> Path:
+    """The folder that a command wrote, without figures, which take as long as a tiny model's training."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "matplotlib.figure", None)
+        cli.main([*command.split(), "--output_dir", str(root / name)])
     return root / name
 
 
@@ -51,9 +46,7 @@ def written(root: Path, name: str, **values: object) -> str:
 @pytest.fixture(scope="module")
 def main_job(root) -> Path:
     size = "--dataset_rows 96 --batch_size 16 --max_steps 6 --evaluation_items 6 --learning_rate 1e-3 --seed 1"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(sys.modules, "matplotlib.figure", None)
-        return run(root, "main", "train slipform", f"{size} {TRAINING}")
+    return run(root, "main", f"train slipform {size} {TRAINING}")
 
 
 def test_the_main_job_with_all_controls(main_job, root):
@@ -75,7 +68,7 @@ def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
     size = "--dataset_rows 48 --batch_size 16 --max_steps 4 --learning_rate 1e-3"
     data = f"--evaluation_data sugarcrepe={root / 'data/sugarcrepe'} val2017={root / 'data/val2017'}"
     scored = f"--evaluation benchmarks --evaluation_benchmarks sugarcrepe --primary SugarCrepe:* {data}"
-    folder = run(root, "sweep", "train slipform", f"--report {sweep} {size} {TRAINING} {scored}")
+    folder = run(root, "sweep", f"train slipform --report {sweep} {size} {TRAINING} {scored}")
     check("sweep", contents(folder, root), write=WRITE)
 
 
@@ -95,7 +88,7 @@ def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
         embeddings={"variants": ["negatives", "all"], "rows": 12, "checkpoints": 2, "examples": 1},
     )
     size = "--dataset_rows 48 --batch_size 16 --max_steps 4 --learning_rate 1e-3 --evaluation_items 4"
-    folder = run(root, "followed", "train ahnpl", f"--report {sweep} {size} {TRAINING}")
+    folder = run(root, "followed", f"train ahnpl --report {sweep} {size} {TRAINING}")
     check("followed", contents(folder, root), write=WRITE)
 
 
@@ -111,7 +104,7 @@ def test_the_study_of_concepts(root):
         further=["sandbox lone objects"],
     )
     size = "--dataset_rows 96 --batch_size 8 --num_train_epochs 1 --evaluation_items 8 --learning_rate 1e-3"
-    folder = run(root, "tradeoff", "train hard_negatives", f"--report {study} {size} {TRAINING}")
+    folder = run(root, "tradeoff", f"train hard_negatives --report {study} {size} {TRAINING}")
     check("tradeoff", contents(folder, root), write=WRITE)
 
 
@@ -130,7 +123,7 @@ def test_a_search_on_a_set_of_ones_own(root):
     )
     size = f"--dataset {root / 'data/pairs'} --max_steps 3 --fresh_model sandbox"
     scored = "--evaluation own --evaluation_split test"
-    folder = run(root, "search", "train slipform", f"--search {search} {size} {TRAINING} {scored}")
+    folder = run(root, "search", f"train slipform --search {search} {size} {TRAINING} {scored}")
     check("search", contents(folder, root), write=WRITE)
 
 
@@ -140,12 +133,8 @@ def evaluations(main_job, root) -> list[Path]:
     words = f"--data_dir {root / 'data'} --benchmarks sugarcrepe,flickr8k,magic --device cpu --no_cache"
     models = {name: main_job / name for name in ("base", "method", "controls/plain")}
     two = f"base={models['base']} Slipform={models['method']} --blind shorter"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(sys.modules, "matplotlib.figure", None)
-        return [
-            run(root, "evaluation", "evaluate", f"{two} {words}"),
-            run(root, "other", "evaluate", f"plain={models['controls/plain']} {words}"),
-        ]
+    one = f"plain={models['controls/plain']}"
+    return [run(root, "evaluation", f"evaluate {two} {words}"), run(root, "other", f"evaluate {one} {words}")]
 
 
 def test_models_on_benchmarks(evaluations, root):
@@ -154,6 +143,6 @@ def test_models_on_benchmarks(evaluations, root):
 
 def test_stored_results_against_each_other(evaluations, root):
     one, other = evaluations
-    folder = run(root, "comparison", "compare", f"{one}:base {one}:Slipform {other} --reference plain")
+    folder = run(root, "comparison", f"compare {one}:base {one}:Slipform {other} --reference plain")
     report = (folder / "report.md").read_text(encoding="utf-8").partition("\n## Models")[0]
     check("compare", {**contents(folder, root), "report.md": report.splitlines()}, write=WRITE)
