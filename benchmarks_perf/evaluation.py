@@ -31,13 +31,13 @@ NEAR = 1e-5
 def read_items(data: Path, number: int):
     """The benchmark and its items whose photograph is there, at most `number` of them, evenly taken."""
     from hfcomp.evaluation.benchmarks import find_benchmarks
-    from hfcomp.evaluation.engine import checked
+    from hfcomp.evaluation.engine import validate
     from hfcomp.evaluation.sources import load_items
     from hfcomp.evaluation.spec import Folders
 
     (benchmark,) = find_benchmarks(["sugarcrepe"])
     folders = Folders(own={"sugarcrepe": data / "sugarcrepe", "val2017": data / "coco" / "open_256"})
-    items = checked(benchmark, load_items(benchmark, folders))
+    items = validate(benchmark, load_items(benchmark, folders))
     if number:
         from dataclasses import replace
 

@@ -10,7 +10,7 @@ import pytest
 
 from hfcomp import CompositionalConfig
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
 from tests import tiny
@@ -74,7 +74,7 @@ def test_the_blocks_of_the_page_on_benchmarks_run(clip, tmp_path, capsys):
     names: dict = {}
     exec(own, names)
     mine = names["MINE"]
-    items = checked(mine, load_items(mine, Folders(own={"mine": folder})))
+    items = validate(mine, load_items(mine, Folders(own={"mine": folder})))
     report = run_benchmark(mine, items, Embedder(clip, device="cpu"))
     assert set(report.items["subset"]) == {"a", "b"} and len(report.items) == 8
 

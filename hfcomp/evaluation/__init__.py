@@ -1,1 +1,5 @@
-"""Evaluation of any dual encoder: embeddings once, outcomes per item, intervals that draw whole images."""
+"""Evaluation of any dual encoder: embeddings once, outcomes per item, image-clustered bootstrap intervals."""
+
+from hfcomp.evaluation.benchmarks.own import own_benchmark
+
+__all__ = ["own_benchmark"]

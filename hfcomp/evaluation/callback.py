@@ -20,10 +20,10 @@ from hfcomp.distributed import fail_together, first_process_first, gather_object
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Average, Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.statistics.summary import plain_mean
 from hfcomp.modeling import load_processor
 from hfcomp.writing import write_parquet
@@ -347,11 +347,11 @@ def _folders(given: str | Path | Mapping[str, str | Path] | None) -> Folders:
     return Folders(root, own)
 
 
-def _loaded(benchmark: Benchmark, folders: Folders) -> Items:
+def _loaded(benchmark: Benchmark, folders: Folders) -> BenchmarkData:
     try:
-        return checked(benchmark, load_items(benchmark, folders))
+        return validate(benchmark, load_items(benchmark, folders))
     except Unavailable as error:
-        raise Unavailable(f"{benchmark.name}: {error.reason}", error.way_out) from error
+        raise Unavailable(f"{benchmark.name}: {error.reason}", error.how_to_fix) from error
 
 
 @contextmanager

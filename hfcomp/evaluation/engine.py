@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.spec import ASPECTS, Benchmark, Items, Measured
+from hfcomp.evaluation.spec import ASPECTS, Benchmark, BenchmarkData, Measured
 from hfcomp.evaluation.statistics.summary import STRATUM
 
 ROWS_AT_A_TIME = 1024
@@ -60,13 +60,13 @@ class Report:
 
 
 def run_benchmark(
-    benchmark: Benchmark, items: Items, encoder: Encoder, *, progress: bool = False, score: bool = True
+    benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False, score: bool = True
 ) -> Report:
     """Encodes what a benchmark needs and scores its items.
 
     Args:
         benchmark: what is scored, and how.
-        items: of `checked`.
+        items: of `validate`.
         encoder: the model.
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
@@ -80,7 +80,7 @@ def run_benchmark(
     return Report(pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(), **embedded.counts)
 
 
-def checked(benchmark: Benchmark, items: Items) -> Items:
+def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     """The items that can be scored: rows without an image or with an empty caption are left out and counted.
 
     So are those that a reader gave a reason in the column `left_out`.
@@ -107,7 +107,7 @@ def checked(benchmark: Benchmark, items: Items) -> Items:
     if LEFT_OUT in rows.column_names:
         given = np.array([value or "" for value in rows[LEFT_OUT][:]], dtype=object)
         reason = np.where(given != "", given, reason)
-    kept = _kept(_named(items), np.flatnonzero(reason == ""))
+    kept = select_rows(_named(items), np.flatnonzero(reason == ""))
     left_out = dict(items.left_out)
     for name in reason[reason != ""]:
         left_out[name] = left_out.get(name, 0) + 1
@@ -119,14 +119,28 @@ def checked(benchmark: Benchmark, items: Items) -> Items:
     return kept
 
 
-def embed(benchmark: Benchmark, items: Items, encoder: Encoder, *, progress: bool = False) -> EmbeddedItems:
+def select_rows(items: BenchmarkData, rows: NDArray[np.intp]) -> BenchmarkData:
+    """Some of the rows, with their images.
+
+    Args:
+        items: the data.
+        rows: their numbers, ascending.
+    """
+    if len(rows) == len(items.rows):
+        return items
+    images = {name: PooledImages(cells, rows) for name, cells in items.images.items()}
+    return replace(items, rows=items.rows.select(rows), images=images)
+
+
+def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False) -> EmbeddedItems:
     """The vectors of everything that a benchmark's protocol reads."""
     protocol = benchmark.protocol
     images = {}
     for column in protocol.images:
         images[column] = encoder.index_images(_cells(items, column), column=column, progress=progress)
     texts = TextTable()
-    columns = {column: texts.add(items.rows[column][:]) for column in protocol.texts}
+    optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
+    columns = {column: texts.add(items.rows[column][:]) for column in (*protocol.texts, *optional)}
     prompts = texts.add(protocol.prompts(items)).index
     vectors = encoder.index_texts(texts.distinct, progress=progress)
     train = None
@@ -197,7 +211,7 @@ class EmbeddedItems:
         train: of the images that a probe is fitted on.
     """
 
-    items: Items
+    items: BenchmarkData
     images: dict[str, Indexed]
     columns: dict[str, TextColumn]
     text_vectors: Indexed
@@ -233,7 +247,7 @@ class EmbeddedItems:
         vectors[index >= 0] = found.vectors[index[index >= 0]]
         return vectors
 
-    def text(self, column: str, rows: slice) -> NDArray[np.float32]:
+    def text(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
         """`[b, D]` of a column of texts, of a column of lists the first text that is not empty."""
         found = self.columns[column]
         if found.offsets is None:
@@ -249,7 +263,7 @@ class EmbeddedItems:
         return self.text_vectors.take(np.where(mask, index, 0)), mask
 
 
-def _table(benchmark: Benchmark, items: Items, measured: Measured) -> pd.DataFrame:
+def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd.DataFrame:
     rows = slice(None) if measured.rows is None else measured.rows
     names = {
         column: np.asarray(items.rows[column][:], dtype=object)[rows] for column in ("subset", "item", "image_id")
@@ -259,9 +273,9 @@ def _table(benchmark: Benchmark, items: Items, measured: Measured) -> pd.DataFra
     return pd.DataFrame(
         {
             "benchmark": benchmark.title,
-            "subset": names["subset"],
+            "subset": names["subset"] if measured.subset is None else measured.subset,
             "metric": measured.metric,
-            "aspect": ASPECTS[benchmark.suite],
+            "aspect": measured.aspect or ASPECTS[benchmark.suite],
             "chance": np.broadcast_to(np.asarray(measured.chance, dtype=np.float64), len(measured.value)),
             "item": names["item"],
             "image_id": names["image_id"],
@@ -272,7 +286,7 @@ def _table(benchmark: Benchmark, items: Items, measured: Measured) -> pd.DataFra
     )
 
 
-def _cells(items: Items, column: str) -> Sequence[Any]:
+def _cells(items: BenchmarkData, column: str) -> Sequence[Any]:
     return items.images[column] if column in items.images else items.rows[column]
 
 
@@ -287,20 +301,14 @@ def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
 
 
 def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
-    if not {"caption", "negative_captions"} <= set(benchmark.protocol.texts):
+    read = {*benchmark.protocol.texts, *benchmark.protocol.optional_texts}
+    if not {"caption", "negative_captions"} <= read & set(rows.column_names):
         return 0
     pairs = zip(rows["caption"][:], rows["negative_captions"][:], strict=True)
     return sum(caption in negatives for caption, negatives in pairs)
 
 
-def _kept(items: Items, rows: NDArray[np.intp]) -> Items:
-    if len(rows) == len(items.rows):
-        return items
-    images = {name: PooledImages(cells, rows) for name, cells in items.images.items()}
-    return replace(items, rows=items.rows.select(rows), images=images)
-
-
-def _named(items: Items) -> Items:
+def _named(items: BenchmarkData) -> BenchmarkData:
     """Items whose rows have `item`, `subset` and `image_id`, as texts."""
     rows = items.rows
     number = [str(row) for row in range(len(rows))]
@@ -336,7 +344,7 @@ def _photographs(cells: Sequence[Any]) -> list[str | None]:
     return [name if name in alone else mark for name, mark in zip(names, marks, strict=True)]
 
 
-def _check_names(benchmark: Benchmark, items: Items) -> None:
+def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
     names = pd.Series(
         [f"{subset}/{item}" for subset, item in zip(items.rows["subset"][:], items.rows["item"][:], strict=True)]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hfcomp.evaluation.spec import Benchmark, Items
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData
 
 
 def cut_remark(truncated: int, merged: int, tower: str = "the text tower") -> str:
@@ -19,7 +19,7 @@ def cut_remark(truncated: int, merged: int, tower: str = "the text tower") -> st
     return f"{truncated:,} texts are longer than {tower} and were cut{equal}"
 
 
-def remarks(benchmark: Benchmark, items: Items) -> Iterator[str]:
+def remarks(benchmark: Benchmark, items: BenchmarkData) -> Iterator[str]:
     """What a reader has to know about a benchmark's items: which are not scored, in part or at all, or cannot be."""
     yield from (f"{benchmark.name}: {note}" for note in (*items.notes, *benchmark.protocol.notes(items)))
     total = len(items.rows) + sum(items.left_out.values())

@@ -14,9 +14,9 @@ from hfcomp.data.overlap.image_names import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.cells import Crop, PooledImages, is_missing
-from hfcomp.evaluation.engine import checked
+from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, Folders, Items
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders
 
 COCO_POOLS = (COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014)
 _COCO_FILE = re.compile(r"0{6}\d{6}\.jpg")
@@ -40,15 +40,15 @@ def benchmark_images(
     root = None if folders is None or isinstance(folders, Mapping) else Path(folders)
     places = Folders(root, own)
     chosen = find_benchmarks(benchmarks)
-    return [images for one in chosen for images in scored_images(one, checked(one, load_items(one, places)))]
+    return [images for one in chosen for images in scored_images(one, validate(one, load_items(one, places)))]
 
 
-def scored_images(benchmark: Benchmark, items: Items) -> list[ScoredImages]:
+def scored_images(benchmark: Benchmark, items: BenchmarkData) -> list[ScoredImages]:
     """The columns of images that a benchmark scores; of a part of an image, the whole.
 
     Args:
         benchmark: says the columns.
-        items: of `hfcomp.evaluation.engine.checked`.
+        items: of `hfcomp.evaluation.engine.validate`.
     """
     found = []
     for column in benchmark.protocol.images:

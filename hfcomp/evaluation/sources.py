@@ -17,14 +17,14 @@ from huggingface_hub.errors import GatedRepoError
 from hfcomp.data.archives import COUNT, check_archive, numbered_archives
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import PooledImages, files_of
-from hfcomp.evaluation.spec import Benchmark, Data, Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
 from hfcomp.writing import replacing
 
 LONGEST_REASON = 120
 _COMMIT = re.compile(r"@([0-9a-f]{40})")
 
 
-def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Items:
+def load_items(benchmark: Benchmark, folders: Folders | None = None) -> BenchmarkData:
     """A benchmark's items, from its folder if there is one, else from the Hub or its authors' repository.
 
     Args:
@@ -52,7 +52,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Items:
             return form.remote(folders)
         except Unavailable as error:
             reasons.append(error.reason)
-            ways.append(error.way_out)
+            ways.append(error.how_to_fix)
     ways.append(f"Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}.")
     said = " ".join(dict.fromkeys(filter(None, reasons)))
     raise Unavailable(said or "Not on the Hub in a form that can be read.", " ".join(filter(None, ways)))
@@ -145,7 +145,7 @@ class HubData:
         """In words."""
         return f"the files of {self.repo} on the Hub ({self.files})"
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds such files."""
         if not folder.is_dir() or next(folder.rglob(self.files), None) is None:
             return None
@@ -163,7 +163,7 @@ class HubData:
         for path in archives:
             check_archive(path)
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub."""
         origin, parts = None, {}
         for name, options in self.subsets.items():
@@ -178,14 +178,14 @@ class HubData:
         train: Dataset | None,
         folders: Folders,
         folder: Path | None,
-    ) -> Items:
+    ) -> BenchmarkData:
         shaped = [self._shaped(rows, origin) for rows in parts.values()]
         if len(parts) > 1:
             named = zip(shaped, parts, strict=True)
             shaped = [rows.add_column("subset", [name] * len(rows)) for rows, name in named]
         rows = shaped[0] if len(shaped) == 1 else concatenate_datasets(shaped)
-        fitted = None if train is None else Items(self._shaped(train, origin), origin)
-        return with_images(Items(rows, origin, train=fitted), self.pool, folders, folder)
+        fitted = None if train is None else BenchmarkData(self._shaped(train, origin), origin)
+        return with_images(BenchmarkData(rows, origin, train=fitted), self.pool, folders, folder)
 
     def _shaped(self, rows: Dataset, origin: Origin) -> Dataset:
         require(rows, self.columns.values(), origin.place)
@@ -203,35 +203,35 @@ class RawFiles:
     """A benchmark's own files as its authors give them.
 
     Attributes:
-        marks: files or folders, all of which have to be there.
+        required_files: files or folders, all of which have to be there.
         read: a folder's rows, by the names of the column contract; an image is a file name of `pool`, else a path.
         layout: in words, for errors.
         pool: where images lie.
-        web: address of the folder that holds `marks`, at a commit, where the authors' repository has them.
+        web: address of the folder that holds `required_files`, at a commit, where the authors' repository has them.
     """
 
-    marks: tuple[str, ...]
+    required_files: tuple[str, ...]
     read: Callable[[Path], Sequence[Mapping[str, Any]]]
     layout: str
     pool: Pool | None = None
     web: str | None = None
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds these files."""
-        if not all((folder / name).exists() for name in self.marks):
+        if not all((folder / name).exists() for name in self.required_files):
             return None
         return self._items(folder, Origin(str(folder)), folders)
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the authors' repository, images from their pool."""
         if self.web is None:
             raise Unavailable("", "")
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
-        return self._items(downloaded(self.web, self.marks), Origin(self.web, commit), folders)
+        return self._items(downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 
-    def _items(self, folder: Path, origin: Origin, folders: Folders) -> Items:
+    def _items(self, folder: Path, origin: Origin, folders: Folders) -> BenchmarkData:
         rows = Dataset.from_list([dict(row) for row in self.read(folder)])
-        return with_images(Items(rows, origin), self.pool, folders, folder)
+        return with_images(BenchmarkData(rows, origin), self.pool, folders, folder)
 
 
 @dataclass(frozen=True)
@@ -244,24 +244,24 @@ class Adapted:
     """
 
     data: Data
-    adapt: Callable[[Items, Folders, Path | None], Items]
+    adapt: Callable[[BenchmarkData, Folders, Path | None], BenchmarkData]
 
     @property
     def layout(self) -> str:
         """In words."""
         return self.data.layout
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds the form."""
         items = self.data.local(folder, folders)
         return None if items is None else self.adapt(items, folders, folder)
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """The items from where the form has them."""
         return self.adapt(self.data.remote(folders), folders, None)
 
 
-def with_images(items: Items, pool: Pool | None, folders: Folders, beside: Path | None) -> Items:
+def with_images(items: BenchmarkData, pool: Pool | None, folders: Folders, beside: Path | None) -> BenchmarkData:
     """Items whose column `image` names files of a pool, with those files' cells in its place."""
     if pool is None:
         return items

@@ -22,17 +22,17 @@ ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
 
 
 class Unavailable(Exception):
-    """The data of a benchmark cannot be had here: it is skipped and shown with the reason and the way to get it.
+    """The data of a benchmark is unavailable here: it is skipped and shown with the reason and how to get it.
 
     Args:
         reason: what was found, such as "gated: your token has no access".
-        way_out: what to do about it.
+        how_to_fix: what to do about it.
     """
 
-    def __init__(self, reason: str, way_out: str) -> None:
-        super().__init__(f"{reason} {way_out}")
+    def __init__(self, reason: str, how_to_fix: str) -> None:
+        super().__init__(f"{reason} {how_to_fix}")
         self.reason = reason
-        self.way_out = way_out
+        self.how_to_fix = how_to_fix
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Items:
+class BenchmarkData:
     """The rows of a benchmark, read and checked, images undecoded.
 
     Attributes:
@@ -66,6 +66,7 @@ class Items:
         texts_alone: rows without an image of which only the texts are scored.
         classes: names for zero-shot classification and probes, by label.
         templates: prompts with `{c}` for the class.
+        prompts: for classification by several attributes: attribute to class to its prompts.
         train: rows that a probe is fitted on.
     """
 
@@ -75,7 +76,8 @@ class Items:
     left_out: Mapping[str, int] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()
-    train: Items | None = None
+    prompts: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    train: BenchmarkData | None = None
     unsolvable: int = 0
     texts_alone: int = 0
     notes: tuple[str, ...] = ()
@@ -113,18 +115,18 @@ class Data(Protocol):
 
     layout: str
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds this form, else `None`; images may lie in other `folders`.
 
         Raises:
             ValueError: when the folder holds this form and something in it is wrong.
         """
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub or the authors' repository.
 
         Raises:
-            Unavailable: when they cannot be had.
+            Unavailable: when it does not have them.
         """
 
 
@@ -152,9 +154,11 @@ class Measured:
         value: `[n]`; 0 or 1 where items are right or wrong. Ties are wrong.
         tie: `[n]` bool: would be right if ties were wins, and is not.
         chance: of a random scorer, one for all or `[n]`; NaN where there is none.
-        rows: `[n]`, the row of `Items.rows` behind each entry; `None`: entry i is row i.
+        rows: `[n]`, the row of `BenchmarkData.rows` behind each entry; `None`: entry i is row i.
         items: `[n]`, names where a row has several entries; `None`: the rows' own.
         strata: `[n]`, where the metric is the mean of the means of these; `None`: the mean over entries.
+        aspect: one of `ASPECTS`' values; `None`: that of the benchmark's suite.
+        subset: of all entries; `None`: that of each row.
     """
 
     metric: str
@@ -164,6 +168,8 @@ class Measured:
     rows: NDArray[np.integer] | None = None
     items: Sequence[str] | None = None
     strata: NDArray[Any] | None = None
+    aspect: str | None = None
+    subset: str | None = None
 
 
 class ScoringProtocol(ABC):
@@ -172,18 +178,20 @@ class ScoringProtocol(ABC):
     Attributes:
         images: columns of images that it reads.
         texts: columns of texts or lists of texts that it reads.
+        optional_texts: further ones, which the data may lack, and a row may have nothing in.
         needs_images: whether a row without an image cannot be scored at all.
     """
 
     images: ClassVar[tuple[str, ...]] = ("image",)
     texts: ClassVar[tuple[str, ...]] = ()
+    optional_texts: ClassVar[tuple[str, ...]] = ()
     needs_images: ClassVar[bool] = True
 
-    def prompts(self, items: Items) -> list[str]:
+    def prompts(self, items: BenchmarkData) -> list[str]:
         """Texts to encode beside those of the rows, such as class prompts; by default none."""
         return []
 
-    def notes(self, items: Items) -> Iterable[str]:
+    def notes(self, items: BenchmarkData) -> Iterable[str]:
         """What a reader of the numbers has to know about how these items are scored; by default nothing."""
         return ()
 
@@ -210,6 +218,7 @@ class Benchmark:
         gated: whether the Hub asks for consent first.
         folder: name of a folder of data that it shares with other benchmarks; one of its own name goes before it.
         in_suites: whether a suite has it; what fetches hundreds of GB or computes for a day runs when it is named.
+        synthetic: whether its images are drawn, so that it says nothing of photographs.
         version: raised with any change that changes a number.
     """
 
@@ -225,4 +234,5 @@ class Benchmark:
     gated: bool = False
     folder: str | None = None
     in_suites: bool = True
+    synthetic: bool = False
     version: int = 1

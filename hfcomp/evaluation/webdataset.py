@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hfcomp.data.archives import COUNT, check_end, not_whole, numbered_archives
 from hfcomp.evaluation.sources import gated, unreachable
-from hfcomp.evaluation.spec import Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 
 TEST, TRAIN = "test", "train"
 CLASSES = "classnames.txt"
@@ -55,13 +55,13 @@ class WebDatasetData:
         beside = TRAIN if self.train else TEMPLATES
         return f"the files of {self.repo} on the Hub ({TEST}/0.tar, {TEST}/{COUNT}, {CLASSES}, {beside} and so on)"
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds archives of test images."""
         if not any((folder / TEST / name).is_file() for name in (COUNT, "0.tar")):
             return None
         return self._items(folder, Origin(str(folder)))
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub."""
         folder = self._downloaded()
         return self._items(folder, Origin(self.repo, folder.name))  # the cache names it by the commit
@@ -78,7 +78,7 @@ class WebDatasetData:
             raise Unavailable(unreachable(self.repo, error), "") from error
         return Path(found)
 
-    def _items(self, folder: Path, origin: Origin) -> Items:
+    def _items(self, folder: Path, origin: Origin) -> BenchmarkData:
         if self.train and not (folder / TRAIN / COUNT).is_file():
             raise Unavailable(
                 f"{origin.place} has no training images ({TRAIN}/{COUNT} is missing).",
@@ -89,13 +89,13 @@ class WebDatasetData:
         rows = Dataset.from_dict({"label": test.label, "item": test.key, "image_id": test.key})
         named = () if self.bins else classes
         if not self.train:
-            return Items(rows, origin, {"image": images}, classes=named, templates=_templates(folder))
+            return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=_templates(folder))
         fitted, training = self._split(folder, TRAIN, len(classes))
         lacking = np.flatnonzero(training.missing)
         if len(lacking):
             raise ValueError(f"{folder / TRAIN}: the sample {fitted.key[lacking[0]]!r} has no image. Remove it.")
-        train = Items(Dataset.from_dict({"label": fitted.label}), origin, {"image": training})
-        return Items(rows, origin, {"image": images}, classes=named, train=train)
+        train = BenchmarkData(Dataset.from_dict({"label": fitted.label}), origin, {"image": training})
+        return BenchmarkData(rows, origin, {"image": images}, classes=named, train=train)
 
     def _split(self, folder: Path, name: str, classes: int) -> tuple[_Samples, TarImages]:
         samples, shards = _Samples(), numbered_archives(folder / name)

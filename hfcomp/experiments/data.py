@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from datasets import Dataset, Image, IterableDataset, LargeList, List, Value, concatenate_datasets
+from datasets import Dataset, Image, IterableDataset
 
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.loading import load_training_set
+from hfcomp.data.several_captions import every_caption, longest_caption
 from hfcomp.experiments.concepts import with_concepts
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.streamed_data import streamed_rows
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, negative_columns, read_keyword_table
 from hfcomp.parsing.captions import caption_problem
-from hfcomp.parsing.words import longest_text
 
 Tell = Callable[[str], None]
 
@@ -90,89 +89,6 @@ def _filtered(dataset: Dataset, condition: str | None, tell: Tell) -> Dataset:
     keep = [index for index, value in enumerate(dataset[column]) if str(value).lower() == wanted.lower()]
     tell(f"{len(keep):,} of them have {condition}; {len(dataset) - len(keep):,} are left out")
     return dataset.select(keep)
-
-
-def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
-    """Slipform, section 2.2: the longest caption where there are several (most tokens, see `longest_text`).
-
-    Captions with a `caption_problem` are passed over in rows that have others.
-
-    Args:
-        dataset: with or without a column `caption`.
-        tell: receives a line where rows hold lists, and one where captions are passed over.
-
-    Raises:
-        ValueError: for a row with a list of captions that holds no text.
-    """
-    if "caption" not in dataset.column_names or not isinstance(dataset.features["caption"], List | LargeList):
-        return dataset
-    chosen, problems = [], []
-    for row, captions in enumerate(dataset["caption"]):
-        texts = _texts(captions, row)
-        found = [caption_problem(text) for text in texts]
-        if usable := [text for text, problem in zip(texts, found, strict=True) if problem is None]:
-            problems += [f"row {row}: {problem}" for problem in found if problem]
-        chosen.append(longest_text(usable or texts))
-    tell("several captions per image: the longest is used")
-    if problems:
-        tell(f"{len(problems):,} captions are passed over; the first is in {problems[0]}")
-    return dataset.remove_columns("caption").add_column("caption", chosen)
-
-
-def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
-    """A row for every caption, which share their image, `image_id` and all other columns.
-
-    No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
-    the texts beside it. Rows taken twice by `select` would instead be written out, with their bytes, by the next
-    column that is added. So an image with fewer captions than another has rows without any, `None`, until all columns
-    are there. Without a column `image_id`, one with the number of the image is added; an entry that is missing there
-    becomes `row n` for all captions of row n.
-
-    Args:
-        dataset: with a column `caption` of lists.
-        tell: receives a line about the number of rows.
-
-    Raises:
-        ValueError: for a column that holds no lists, or a row without text.
-    """
-    feature = dataset.features.get("caption")
-    if not isinstance(feature, List | LargeList):
-        raise ValueError(
-            f"captions=all: column 'caption' holds {feature or 'nothing'}, expected lists of texts. Leave captions "
-            "out, or name the column of lists with column_names."
-        )
-    texts = [_texts(captions, row) for row, captions in enumerate(dataset["caption"])]
-    named = IMAGE_ID in dataset.column_names
-    names, kind = _image_names(dataset) if named else ([str(row) for row in range(len(dataset))], Value("string"))
-    images = dataset.remove_columns(["caption", IMAGE_ID] if named else "caption")
-    # added anew, so that rows chosen by a filter are written out here, once
-    images = images.add_column(IMAGE_ID, names, feature=kind)
-    most = max(map(len, texts), default=0)
-    tell(f"every caption is a row of its own: {sum(map(len, texts)):,} rows of {len(images):,} images")
-    captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
-    return concatenate_datasets([images] * most).add_column("caption", captions, feature=Value("string"))
-
-
-def _image_names(dataset: Dataset) -> tuple[list[Any], Any]:
-    """The column `image_id` and its type; where entries are missing, with texts in their place.
-
-    Each caption would else be taken for one of an image of its own.
-    """
-    names, kind = dataset[IMAGE_ID][:], dataset.features[IMAGE_ID]
-    missing = {row for row, name in enumerate(names) if image_key(name, row) < 0}
-    if not missing:
-        return names, kind
-    return [f"row {row}" if row in missing else str(name) for row, name in enumerate(names)], Value("string")
-
-
-def _texts(captions: list[str | None] | None, row: int) -> list[str]:
-    texts = [text for text in captions or [] if text and text.strip()]
-    if not texts:
-        raise ValueError(
-            f"column 'caption', row {row}: {captions!r} holds no text. Remove the row, give it a caption, or "
-            "leave such rows out with dataset_filter."
-        )
-    return texts
 
 
 def _with_keyword_negatives(

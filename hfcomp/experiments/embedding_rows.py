@@ -11,8 +11,9 @@ from datasets import Dataset
 
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.several_captions import longest_caption
 from hfcomp.evaluation.content import image_key
-from hfcomp.experiments.data import Tell, longest_caption, training_rows
+from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session

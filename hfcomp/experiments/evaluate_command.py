@@ -23,19 +23,21 @@ from accelerate import PartialState
 from hfcomp.distributed import OtherProcessFailed, fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import benchmarks as all_benchmarks
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
+from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.blind import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder, parse_size
+from hfcomp.evaluation.data_folders import check_used, data_folders, is_part
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import Encoder, Report, checked, run_benchmark
+from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, validate
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.listing import benchmark_list
 from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import SUITES, Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.spec import SUITES, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.statistics.summary import TIE_RULES
-from hfcomp.experiments.benchmark_data import check_used, data_folders, is_part
-from hfcomp.experiments.benchmark_list import benchmark_list
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
+from hfcomp.experiments.experiment_config import expanded
 from hfcomp.experiments.model_names import named_models
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stored import BLIND_PATH
@@ -62,9 +64,9 @@ class Outcome:
     skipped: list[dict[str, str]] = field(default_factory=list)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def skip(self, name: str, reason: str, way_out: str) -> None:
+    def skip(self, name: str, reason: str, how_to_fix: str) -> None:
         """Notes that a benchmark is not scored."""
-        self.skipped.append({"benchmark": name, "reason": reason, "way_out": way_out})
+        self.skipped.append({"benchmark": name, "reason": reason, "way_out": how_to_fix})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -97,7 +99,12 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; an adapter's too")
     found.add_argument("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
-    found.add_argument("--benchmarks", default="", metavar="A,B", help="by name (see --list) or package.module:NAME")
+    found.add_argument(
+        "--benchmarks",
+        default="",
+        metavar="A,B",
+        help="by name (see --list), package.module:NAME, or a file or folder of your own",
+    )
     found.add_argument(
         "--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data"
     )
@@ -167,7 +174,7 @@ def _evaluate(
         named = [name for name, one in encoders.items() if one.tokenizer.preparation == preparation]
         session.tell(f"texts are {preparation}: {', '.join(named)}")
     found = Outcome()
-    folders = data_folders(options.data, options.data_dir, option="--data")
+    folders = data_folders([expanded(text, "--data") for text in options.data], options.data_dir, option="--data")
     items = _load(chosen, folders, found, session)
     _check_folders(folders, found, session)
     main, fresh = session.state.is_main_process, not folder.exists()
@@ -253,7 +260,9 @@ def _benchmarks(options: argparse.Namespace) -> list[Benchmark]:
     chosen = [*(suite(options.suite) if options.suite else []), *find_benchmarks(named)]
     if options.suite:
         asked = [one for one in all_benchmarks().values() if options.suite in (one.suite, "all")]
-        costly = dict.fromkeys(one.title for one in asked if not one.in_suites and one not in chosen)
+        costly = dict.fromkeys(
+            one.title for one in asked if not one.in_suites and not one.synthetic and one not in chosen
+        )
         if costly:
             print(f"not in a suite, as they fetch or compute too much: {', '.join(costly)} (see --list)")
     return list({one.name: one for one in chosen}.values())
@@ -281,25 +290,26 @@ def _encoder(place: str, options: argparse.Namespace, cache: EmbeddingCache) -> 
         raise ValueError(f"{place} {where}{error}") from error
 
 
-def _items(benchmark: Benchmark, folders: Folders) -> tuple[Items | None, tuple[str, str] | None]:
+def _items(benchmark: Benchmark, folders: Folders) -> tuple[BenchmarkData | None, tuple[str, str] | None]:
     """The items, or why there are none, with the way to get them.
 
     Raises:
         ValueError: when the user's own folder is wrong; the data of others is skipped then.
     """
     try:
-        return checked(benchmark, load_items(benchmark, folders)), None
+        return validate(benchmark, load_items(benchmark, folders)), None
     except Unavailable as error:
-        return None, (error.reason, error.way_out or benchmark.obtain)
+        return None, (error.reason, error.how_to_fix or benchmark.obtain)
     except ValueError as error:
-        if folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
+        own = isinstance(benchmark.data[0], OwnData)
+        if own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
             raise
         return None, (f"{FAILED}{error}", benchmark.obtain)
 
 
-def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session: Session) -> dict[str, Items]:
+def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session: Session) -> dict[str, BenchmarkData]:
     """The items of each benchmark that can be had; what is wrong with data shows before anything is encoded."""
-    items: dict[str, Items] = {}
+    items: dict[str, BenchmarkData] = {}
     for benchmark in chosen:
         with first_process_first():  # the others find what it downloaded
             one, reason = _items(benchmark, folders)
@@ -317,7 +327,9 @@ def _load(chosen: Sequence[Benchmark], folders: Folders, found: Outcome, session
     return items
 
 
-def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found: Outcome, session: Session) -> None:
+def _run(
+    name: str, encoder: Encoder, benchmark: Benchmark, items: BenchmarkData, found: Outcome, session: Session
+) -> None:
     """Scores one model on one benchmark; a failure costs this benchmark only."""
     start = time.perf_counter()
     main = session.state.is_main_process
@@ -335,7 +347,7 @@ def _run(name: str, encoder: Encoder, benchmark: Benchmark, items: Items, found:
         _tell(name, benchmark, report, took, session)
 
 
-def _title(benchmark: Benchmark, items: Items) -> str:
+def _title(benchmark: Benchmark, items: BenchmarkData) -> str:
     return f"{benchmark.title} (part)" if is_part(items) else benchmark.title
 
 

@@ -20,19 +20,18 @@ from hfcomp.analysis.joint_embeddings import joint_embeddings
 from hfcomp.analysis.level_figure import draw_levels, lines_by_level
 from hfcomp.evaluation.benchmarks.hierarcaps import HIERARCAPS_LEVELS
 from hfcomp.evaluation.benchmarks.magic import MAGIC
+from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS, SandboxData
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cells import PooledImages
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, select_rows, validate
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.protocols.level_choice import ALL, LEVELS, Count, LevelChoice
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.experiments.build_source import check_device
 from hfcomp.experiments.evaluation_report import RESULTS_FILE, evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.model_names import named_models
-from hfcomp.experiments.sandbox_levels import ROWS, SANDBOX_LEVELS, DrawnLevels
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
@@ -71,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--benchmark", choices=list(BENCHMARKS), help=f"(default: {SANDBOX_LEVELS.name}; {MAGIC.name} with --data)"
     )
-    found.add_argument("--rows", type=int, help=f"that many rows, drawn by the seed (sandbox: {ROWS}; all)")
+    found.add_argument("--rows", type=int, help=f"that many rows, drawn by the seed (sandbox: {LEVEL_ROWS}; all)")
     found.add_argument(
         "--candidates", default="2,10,all", metavar="A,B", help="images to choose from (default: 2,10,all)"
     )
@@ -128,7 +127,7 @@ def show_levels(options: argparse.Namespace) -> None:
         _draw(lambda: draw_groups(options.output_dir / GROUPS_FIGURE, joint, [group[row] for row in pairs]))
 
 
-def levels_benchmark(options: argparse.Namespace) -> tuple[Benchmark, Items]:
+def levels_benchmark(options: argparse.Namespace) -> tuple[Benchmark, BenchmarkData]:
     """The benchmark that is named, else with a folder MAGIC and without one the sandbox's levels, and its items.
 
     Raises:
@@ -136,22 +135,22 @@ def levels_benchmark(options: argparse.Namespace) -> tuple[Benchmark, Items]:
     """
     benchmark = BENCHMARKS[options.benchmark or (SANDBOX_LEVELS if options.data is None else MAGIC).name]
     if benchmark is SANDBOX_LEVELS:
-        items = DrawnLevels(options.rows or ROWS, options.seed).remote(Folders())
+        items = SandboxData("levels_set", options.rows or LEVEL_ROWS, options.seed).remote(Folders())
     else:
         items = _drawn(_loaded(benchmark, options.data), options)
     texts = (("caption",) if _has_captions(items) else ()) + LEVELS
     protocol = LevelChoice(texts, _candidates(options.candidates), options.seed)
     benchmark = replace(benchmark, protocol=protocol)
-    return benchmark, checked(benchmark, items)
+    return benchmark, validate(benchmark, items)
 
 
-def group_names(items: Items) -> list[str]:
+def group_names(items: BenchmarkData) -> list[str]:
     """`[n]`, the group of each row; where the data has none, its name on level 1."""
     column = "group" if "group" in items.rows.column_names else LEVELS[0]
     return [name or "" for name in items.rows[column][:]]
 
 
-def pairs_of_groups(items: Items, count: int) -> NDArray[np.intp] | None:
+def pairs_of_groups(items: BenchmarkData, count: int) -> NDArray[np.intp] | None:
     """The rows of the largest groups, `MOST_PAIRS` of each at most, the first ones; group after group.
 
     Args:
@@ -196,23 +195,22 @@ def _candidates(text: str) -> tuple[Count, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _loaded(benchmark: Benchmark, folder: Path | None) -> Items:
+def _loaded(benchmark: Benchmark, folder: Path | None) -> BenchmarkData:
     try:
         return load_items(benchmark, Folders(own={} if folder is None else {benchmark.name: folder}))
     except Unavailable as error:
         raise ValueError(f"--benchmark {benchmark.name} cannot be had: {error} Here that is --data DIR.") from error
 
 
-def _drawn(items: Items, options: argparse.Namespace) -> Items:
+def _drawn(items: BenchmarkData, options: argparse.Namespace) -> BenchmarkData:
     total = len(items.rows)
     if options.rows is None or options.rows >= total:
         return items
     chosen = np.sort(np.random.default_rng(options.seed).choice(total, options.rows, replace=False))
-    images = {name: PooledImages(cells, chosen) for name, cells in items.images.items()}
-    return replace(items, rows=items.rows.select(chosen), images=images)
+    return select_rows(items, chosen)
 
 
-def _has_captions(items: Items) -> bool:
+def _has_captions(items: BenchmarkData) -> bool:
     return "caption" in items.rows.column_names and any(items.rows["caption"][:])
 
 
@@ -224,7 +222,7 @@ def _embedder(place: str, options: argparse.Namespace) -> Embedder:
         raise ValueError(f"{place} {where}{error}") from error
 
 
-def _facts(benchmark: Benchmark, items: Items) -> dict[str, Any]:
+def _facts(benchmark: Benchmark, items: BenchmarkData) -> dict[str, Any]:
     facts = {"title": benchmark.title, "version": benchmark.version, "data": asdict(items.origin)}
     return {**facts, "items": len(items.rows), "left_out": dict(items.left_out)}
 

@@ -36,7 +36,7 @@ class Outcomes:
     """Outcomes of several models.
 
     Attributes:
-        items: of all models, as `hfcomp.experiments.evaluate` describes them, and `model`.
+        items: of all models, as `hfcomp.evaluation.engine.Report` has them, and `model`.
         weights: by name of the model, its `identity`.
     """
 

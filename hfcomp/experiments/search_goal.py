@@ -35,7 +35,7 @@ def goal_lines(items: pd.DataFrame, measure: str) -> list[tuple[str, str, str]]:
     """Benchmark, subset and metric of each line that a measure is made of.
 
     Args:
-        items: outcomes, as `hfcomp.experiments.evaluate` describes them.
+        items: outcomes, as `hfcomp.evaluation.engine.Report` has them.
         measure: one of `measures_of`, or a pattern with `*` of such names; `mean` itself is in no pattern.
 
     Raises:

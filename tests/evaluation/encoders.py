@@ -17,9 +17,9 @@ from hfcomp.data.images import decode_image
 from hfcomp.evaluation import sources
 from hfcomp.evaluation.cells import Crop, is_missing
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.engine import Report, checked, run_benchmark
+from hfcomp.evaluation.engine import Report, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.evaluation.statistics.summary import summarize
 from tests.evaluation.benchmarks import oracle
 
@@ -77,13 +77,13 @@ def framed(number: int, box: tuple[int, int]) -> bytes:
     return stream.getvalue()
 
 
-def items(benchmark: Benchmark, folder: Path | None, **own: Path) -> Items:
+def items(benchmark: Benchmark, folder: Path | None, **own: Path) -> BenchmarkData:
     """The checked items of a benchmark's folder, or of the Hub where there is none."""
     folders = Folders(own=own if folder is None else {benchmark.name: folder, **own})
-    return checked(benchmark, load_items(benchmark, folders))
+    return validate(benchmark, load_items(benchmark, folders))
 
 
-def check_known_scorers(benchmark: Benchmark, rows: Items, true: Mapping[int, Sequence[str]]) -> None:
+def check_known_scorers(benchmark: Benchmark, rows: BenchmarkData, true: Mapping[int, Sequence[str]]) -> None:
     """A perfect scorer gets everything, an inverted and a constant one nothing, the constant one by ties."""
     perfect, inverted, constant = (
         run_benchmark(benchmark, rows, Sighted(encoder)).items
@@ -106,7 +106,9 @@ def check_chance(benchmark: Benchmark, columns: Mapping[str, list[Any]], number:
         column: [{"bytes": f"{column} {row}".encode(), "path": None} for row in range(number)]
         for column in benchmark.protocol.images
     }
-    rows = checked(benchmark, Items(datasets.Dataset.from_dict(dict(columns)), Origin("memory"), images=images))
+    rows = validate(
+        benchmark, BenchmarkData(datasets.Dataset.from_dict(dict(columns)), Origin("memory"), images=images)
+    )
     for metric, part in run_benchmark(benchmark, rows, Drawn()).items.groupby("metric"):
         chance = part["chance"].mean()
         error = (chance * (1 - chance) / number) ** 0.5

@@ -22,7 +22,7 @@ from hfcomp.evaluation.blind import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.callback import EvaluateBenchmarks, benchmark_values
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.results import summarize
@@ -62,7 +62,7 @@ def trainer_of(clip, pairs, tmp_path, root):
 
 def score(model, source, root) -> dict[str, float]:
     """The values of a saved or held model of `source`, as `hfcomp evaluate` finds them."""
-    items = checked(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
+    items = validate(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
     embedder = Embedder(model, AutoProcessor.from_pretrained(source), device="cpu")
     return benchmark_values(SUGARCREPE, run_benchmark(SUGARCREPE, items, embedder).items)
 
@@ -243,7 +243,7 @@ def own_benchmark(name="own", protocol=None, image="val2017/1.png", **settings):
         texts = {"caption": "a red cube on a blue ball", "negative_captions": ["a blue ball"]}
         return [{"image": str(folder / image), "subset": name, **texts} for name in ("swap", "other")]
 
-    data = (RawFiles(marks=("val2017",), read=rows, layout="a folder val2017"),)
+    data = (RawFiles(required_files=("val2017",), read=rows, layout="a folder val2017"),)
     about = {"title": name, "suite": "compositional", "paper": "", "licence": "", "obtain": "Draw them."}
     return Benchmark(name=name, protocol=protocol or CaptionChoice(), data=data, **(about | settings))
 
@@ -271,7 +271,7 @@ def test_embeddings_are_dropped_after_each_scoring(trainer_of, monkeypatch):
 
 
 def test_values_are_those_of_the_report(root, clip):
-    items = checked(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
+    items = validate(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
     table = run_benchmark(SUGARCREPE, items, Embedder(clip, device="cpu")).items
     # unequal subsets, so that averages differ
     table = table.drop(index=table.index[[0, 1, 2, 6, 9]])
@@ -327,7 +327,7 @@ def test_steps_that_are_equally_good_have_the_same_value():
 
 
 def test_ties_are_wrong_and_shown(root):
-    items = checked(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
+    items = validate(SUGARCREPE, load_items(SUGARCREPE, Folders(root)))
     found = run_benchmark(SUGARCREPE, items, BLIND["constant"][1]()).items
     assert benchmark_values(SUGARCREPE, found) == {KEY: 0.0, f"{KEY}_ties": 1.0}
 

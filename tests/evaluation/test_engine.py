@@ -11,9 +11,9 @@ import pytest
 
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, checked, embed, run_benchmark
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, embed, run_benchmark, validate
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Items, Origin
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Origin
 from tests import tiny
 
 CHOICE = Benchmark("choice", "Choice", COMPOSITIONAL, CaptionChoice(), (), "nobody", "none", "")
@@ -39,7 +39,7 @@ class Counting:
         return Indexed(vectors, index, 0, number)
 
 
-def rows(number: int, folder, *, images: int = 5, negatives: int = 2, **columns) -> Items:
+def rows(number: int, folder, *, images: int = 5, negatives: int = 2, **columns) -> BenchmarkData:
     """Items about a few images, with captions and negatives from a few texts."""
     for index in range(images):
         tiny.image(index).save(folder / f"{index}.png")
@@ -49,14 +49,14 @@ def rows(number: int, folder, *, images: int = 5, negatives: int = 2, **columns)
         "caption": [texts[index % 20] for index in range(number)],
         "negative_captions": [[texts[20 + (index + k) % 20] for k in range(negatives)] for index in range(number)],
     }
-    return Items(datasets.Dataset.from_dict({**table, **columns}), Origin("memory"))
+    return BenchmarkData(datasets.Dataset.from_dict({**table, **columns}), Origin("memory"))
 
 
 def test_rows_are_named_where_the_data_does_not(tmp_path):
-    items = checked(CHOICE, rows(7, tmp_path))
+    items = validate(CHOICE, rows(7, tmp_path))
     assert items.rows["item"][:] == list("0123456") and set(items.rows["subset"]) == {"all"}
     assert items.rows["image_id"][:] == [f"{index % 5}.png" for index in range(7)]
-    named = checked(CHOICE, rows(2, tmp_path, image_id=["a", None], subset=["x", "y"], item=[3, 3]))
+    named = validate(CHOICE, rows(2, tmp_path, image_id=["a", None], subset=["x", "y"], item=[3, 3]))
     assert named.rows["image_id"][:] == ["a", "y/3"] and named.rows["item"][:] == ["3", "3"]
 
 
@@ -67,7 +67,7 @@ def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):
     table["negative_captions"][3] = ["", ""]
     table["negative_captions"][4] = ["", "kept"]
     table["image"][5] = {"path": str(tmp_path / "gone.png"), "bytes": None}
-    found = checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table), left_out={"invalid": 9}))
+    found = validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table), left_out={"invalid": 9}))
     assert found.left_out == {"invalid": 9, EMPTY_CAPTION: 3, NO_IMAGE: 1}
     assert found.rows["item"][:] == ["0", "4", "6", "7"]
     report = run_benchmark(CHOICE, found, Counting())
@@ -79,26 +79,26 @@ def test_nothing_left_is_an_error(tmp_path):
     items = rows(2, tmp_path)
     table = items.rows.to_dict() | {"caption": ["", ""]}
     with pytest.raises(ValueError, match="choice: memory has no item that can be scored: {'empty caption': 2}"):
-        checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
+        validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
 
 
 def test_a_missing_column_names_those_that_are_there(tmp_path):
     items = rows(2, tmp_path)
     with pytest.raises(ValueError, match="memory has no column 'caption'; it has 'image', 'negative_captions'"):
-        checked(CHOICE, replace(items, rows=items.rows.remove_columns("caption")))
+        validate(CHOICE, replace(items, rows=items.rows.remove_columns("caption")))
 
 
 def test_an_item_that_is_there_twice_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="has the item 'all/b' in rows 1 and 3"):
-        checked(CHOICE, rows(4, tmp_path, item=["a", "b", "c", "b"]))
-    assert len(checked(CHOICE, rows(2, tmp_path, item=["a", "a"], subset=["x", "y"])).rows) == 2
+        validate(CHOICE, rows(4, tmp_path, item=["a", "b", "c", "b"]))
+    assert len(validate(CHOICE, rows(2, tmp_path, item=["a", "a"], subset=["x", "y"])).rows) == 2
 
 
 def test_items_that_nobody_can_solve_are_counted(tmp_path):
     items = rows(3, tmp_path)
     table = items.rows.to_dict()
     table["negative_captions"][1][1] = table["caption"][1]
-    found = checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
+    found = validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
     assert found.unsolvable == 1
     report = run_benchmark(CHOICE, found, Counting())
     assert report.items["value"][1] == 0
@@ -106,7 +106,7 @@ def test_items_that_nobody_can_solve_are_counted(tmp_path):
 
 def test_each_distinct_text_is_asked_for_once(tmp_path):
     encoder = Counting()
-    report = run_benchmark(CHOICE, checked(CHOICE, rows(200, tmp_path)), encoder)
+    report = run_benchmark(CHOICE, validate(CHOICE, rows(200, tmp_path)), encoder)
     assert sorted(encoder.texts) == sorted(tiny.captions()[:40])
     assert (report.images, report.texts) == (5, 40)
 
@@ -124,7 +124,7 @@ def test_the_first_text_of_a_list_is_the_first_that_is_not_empty(tmp_path):
     table = items.rows.to_dict()
     table["negative_captions"] = [["", "one"], ["two", ""], ["", "", "three"]]
     encoder = Counting()
-    embedded = embed(CHOICE, checked(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table))), encoder)
+    embedded = embed(CHOICE, validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table))), encoder)
     found = embedded.text("negative_captions", slice(0, 3))
     places = [encoder.texts.index(text) for text in ("one", "two", "three")]
     assert (found == embedded.text_vectors.vectors[places]).all()
@@ -138,14 +138,14 @@ def test_files_of_one_name_that_differ_are_different_photographs(tmp_path):
         tiny.image(index % 2).save(file)
         cells.append({"bytes": file.read_bytes(), "path": "image.jpg"})
     items = rows(4, tmp_path)
-    found = checked(CHOICE, replace(items, images={"image": cells}))
+    found = validate(CHOICE, replace(items, images={"image": cells}))
     assert len(set(found.rows["image_id"])) == 2
 
 
 def test_a_signature_in_a_url_does_not_name_a_photograph(tmp_path):
     urls = [f"https://host/image?number={number}&signature=s3cret" for number in (1, 1, 2, 3)]
     items = replace(rows(4, tmp_path), images={"image": [{"bytes": None, "path": url} for url in urls]})
-    found = checked(CHOICE, items).rows["image_id"][:]
+    found = validate(CHOICE, items).rows["image_id"][:]
     assert len(set(found)) == 3 and not any("s3cret" in name for name in found)
 
 
@@ -153,7 +153,7 @@ def test_memory_does_not_grow_with_the_items_but_by_their_own_outcomes(tmp_path)
     """6,000 items of 4 negatives and width 512 are 60 MB of vectors, which are never there at once."""
     peaks = {}
     for number in (1000, 6000):
-        items = checked(CHOICE, rows(number, tmp_path, negatives=4))
+        items = validate(CHOICE, rows(number, tmp_path, negatives=4))
         tracemalloc.start()
         report = run_benchmark(CHOICE, items, Counting())
         peaks[number] = tracemalloc.get_traced_memory()[1]

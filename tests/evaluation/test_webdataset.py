@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import errors
 
 from hfcomp.evaluation import webdataset
-from hfcomp.evaluation.engine import checked
+from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.protocols.zero_shot import ZeroShot
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import GENERAL, Benchmark, Folders, Unavailable
@@ -85,7 +85,7 @@ def test_an_empty_class_name_keeps_its_line(tmp_path):
 def test_a_test_image_that_is_missing_is_left_out_and_counted(tmp_path):
     write_set(tmp_path, LABELS)
     write_tar(tmp_path / "test" / "1.tar", {"s3.png": encoded(2, 3), "s3.cls": b"2", "s4.cls": b"2"})
-    items = checked(benchmark(), read(tmp_path))
+    items = validate(benchmark(), read(tmp_path))
     assert len(items.rows) == len(items.images["image"]) == 4 and items.left_out == {"image missing": 1}
 
 
@@ -93,7 +93,7 @@ def test_one_key_twice_is_refused(tmp_path):
     write_set(tmp_path, LABELS)
     write_tar(tmp_path / "test" / "1.tar", {"s0000000.png": encoded(2, 3), "s0000000.cls": b"2"})
     with pytest.raises(ValueError, match="'all/s0000000' in rows 0 and 3"):
-        checked(benchmark(), read(tmp_path))
+        validate(benchmark(), read(tmp_path))
 
 
 def test_training_images_are_read_when_asked_for(tmp_path):
@@ -252,7 +252,7 @@ def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):
     monkeypatch.setattr(webdataset, "snapshot_download", download)
     with pytest.raises(Unavailable, match=f"{REPO} {reason}") as raised:
         load_items(benchmark())
-    assert raised.value.way_out.startswith("Get it. Or pass --data wds_shapes=DIR, a folder with the files of")
+    assert raised.value.how_to_fix.startswith("Get it. Or pass --data wds_shapes=DIR, a folder with the files of")
 
 
 def test_images_are_read_one_by_one(tmp_path):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
 from hfcomp.evaluation.statistics.summary import plain_mean
@@ -120,6 +120,6 @@ def class_encoders(classes: Sequence[str] = CLASS_NAMES) -> dict[str, FirstPixel
 
 def means(benchmark, folder: Path, encoder) -> dict[str, float]:
     """Mean value of each metric on a local folder."""
-    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
+    items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     table = run_benchmark(benchmark, items, encoder).items
     return {metric: plain_mean(part, ["value"])["value"] for metric, part in table.groupby("metric", sort=False)}

@@ -11,7 +11,8 @@ from datasets import Dataset
 
 from hfcomp.data.features import CONCEPT_FEATURES
 from hfcomp.data.image_ids import shared_rows
-from hfcomp.experiments.data import every_caption, longest_caption, training_rows
+from hfcomp.data.several_captions import every_caption, longest_caption
+from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
 from tests.evaluation.webdatasets import write_tar

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import datasets
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.embed import Embedder, TextEmbeddings
-from hfcomp.experiments.evaluate import prepare_concepts, prepare_evaluation, same_image_or_caption
+from hfcomp.evaluation.blind import BlindEncoder
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.experiments.evaluate import prepare_concepts, prepare_evaluation
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
 
@@ -40,7 +42,7 @@ def test_retrieval_and_choice_of_the_held_out_split(source, clip):
 
 def test_benchmarks_are_scored_beside_the_sandbox(clip):
     settings = {"objective": "x:y", "method": "m", "dataset": "sandbox", "batch_size": 2, "evaluation_items": 2}
-    levels = ["hfcomp.experiments.sandbox_levels:SANDBOX_LEVELS"]
+    levels = ["sandbox_levels"]
     config = ExperimentConfig(**settings, evaluation="sandbox+benchmarks", evaluation_benchmarks=levels)
     items = prepare_evaluation(config, column_names=None, seed=0, tell=[].append)(Embedder(clip, device="cpu"))
     assert {"sandbox retrieval", "sandbox levels", "sandbox levels, hard"} <= set(items["benchmark"])
@@ -48,95 +50,30 @@ def test_benchmarks_are_scored_beside_the_sandbox(clip):
         ExperimentConfig(**settings, evaluation="sandbox+benchmarks")
 
 
-def test_the_values_are_those_of_the_scores(source, clip):
-    evaluate, _ = evaluation(source)
-    items = evaluate(Embedder(clip, device="cpu")).set_index(["metric", "item"])["value"]
-    rows, embedder = tiny.pairs(9), Embedder(clip, device="cpu")
-    image, text = embedder.images(rows["image"][:]), embedder.texts(rows["caption"][:]).vectors
-    negative = embedder.texts([texts[0] for texts in rows["negative_captions"]]).vectors
-    for index in range(9):
-        right, wrong = image[index] @ text[index], image[index] @ negative[index]
-        assert items["caption choice", str(index)] == float(right > wrong)
-        assert items["image-to-text recall@1", str(index)] == float(np.argmax(text @ image[index]) // 3 == index // 3)
-
-
 def test_a_missing_split_is_told_before_anything_is_trained(source):
     with pytest.raises(ValueError, match="has no split 'validation'; it has: train, test"):
         evaluation(source, evaluation_split="validation")
 
 
-def saved(folder, **columns) -> str:
-    rows = tiny.pairs(6).remove_columns(list(columns))
-    for name, values in columns.items():
-        rows = rows.add_column(name, values)
-    datasets.DatasetDict({"test": rows}).save_to_disk(folder)
-    return str(folder)
-
-
-class Scripted:
-    """An embedder of given vectors, by row and by text."""
-
-    def __init__(self, image, texts, truncated=0):
-        self.image, self.by_text, self.truncated = np.asarray(image, dtype=np.float32), texts, truncated
-
-    def images(self, images, progress=False):
-        return self.image
-
-    def texts(self, texts):
-        vectors = np.asarray([self.by_text.get(text, [0.0, 0.0, 0.0]) for text in texts], dtype=np.float32)
-        return TextEmbeddings(vectors, self.truncated)
-
-
-IDS = ["a", "a", "b", "b", "c", "c"]
-TEXTS = ["one", "two", "three", "four", "five", "one"]
-
-
-def test_rows_that_share_an_image_or_a_caption_are_right_for_each_other():
-    positive = same_image_or_caption(IDS, TEXTS)
-    for row, (name, text) in enumerate(zip(IDS, TEXTS, strict=True)):
-        for other in range(6):
-            assert positive[row, other] >= (name == IDS[other] or text == TEXTS[other])
-    assert positive[0].tolist() == [True, True, False, False, True, True]  # "one" is of a and of c
-    assert positive[1].tolist() == [True, True, False, False, False, False]
-
-
-def test_copies_of_an_image_cost_no_recall_and_chance_counts_them(tmp_path):
-    evaluate, _ = evaluation(saved(tmp_path, image_id=IDS, caption=TEXTS))
-    place = {"a": [1, 0, 0], "b": [0, 1, 0], "c": [0, 0, 1]}
-    by_text = {text: place[name] for name, text in zip(IDS, TEXTS, strict=True)}
-    items = evaluate(Scripted([place[name] for name in IDS], by_text))
-    recall = items[items["metric"].str.contains("recall")]
-    assert recall["value"].all()
-    assert set(recall["chance"]) == {same_image_or_caption(IDS, TEXTS).mean()}
-
-
-def test_a_constant_model_has_no_recall_on_rows_that_share_images(tmp_path):
-    evaluate, _ = evaluation(saved(tmp_path, image_id=IDS, caption=TEXTS))
-    items = evaluate(Scripted(np.zeros((6, 3)), {}))
-    assert not items["value"].any()
-
-
-def test_the_longest_of_several_captions_is_evaluated(tmp_path):
-    several = [[text, f"{text} and more"] for text in TEXTS]
-    evaluate, told = evaluation(saved(tmp_path, caption=several))
-    assert "evaluation: several captions per image: the longest is used" in told
-    seen = []
-    scripted = Scripted(np.zeros((6, 3)), {})
-    scripted.texts = lambda texts: seen.extend(texts) or Scripted.texts(scripted, texts)
-    evaluate(scripted)
-    assert seen[:6] == [f"{text} and more" for text in TEXTS]
-
-
 @pytest.mark.parametrize("empty", ["", None, "  "])
 def test_an_empty_caption_is_named_before_anything_is_trained(tmp_path, empty):
+    rows = tiny.pairs(3).remove_columns("caption").add_column("caption", ["one", "two", empty])
+    datasets.DatasetDict({"test": rows}).save_to_disk(tmp_path)
     with pytest.raises(ValueError, match="column 'caption', row 2: expected a text, found"):
-        evaluation(saved(tmp_path, caption=[*TEXTS[:2], empty, *TEXTS[3:]]))
+        evaluation(str(tmp_path))
+
+
+class Cutting(BlindEncoder):
+    """An encoder whose text tower is too short for four texts."""
+
+    def index_texts(self, texts, **_):
+        return replace(super().index_texts(texts), flagged=4)
 
 
 def test_cut_texts_are_told_once_for_all_models(source):
     evaluate, told = evaluation(source)
     for _ in range(3):
-        evaluate(Scripted(np.zeros((9, 3)), {}, truncated=4))
+        evaluate(Cutting(*[lambda _: np.ones(1, dtype=np.float32)] * 2))
     assert [line for line in told if "were cut" in line] == [
         "evaluation: 4 texts are longer than the text tower and were cut"
     ]

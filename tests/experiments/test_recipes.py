@@ -12,8 +12,7 @@ import pytest
 
 import hfcomp
 from hfcomp.experiments import recipes
-from hfcomp.experiments.benchmark_data import data_folders
-from hfcomp.experiments.experiment_config import PATH_FIELDS
+from hfcomp.experiments.experiment_config import PATH_FIELDS, expanded
 from hfcomp.experiments.recipes import find_recipe, read_recipe
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -214,13 +213,13 @@ def test_a_variable_that_may_hold_a_secret_is_not_written_into_a_path(recipe, mo
 def test_secrets_are_known_by_the_names_of_their_variables(monkeypatch, name, option):
     monkeypatch.setenv(name, "do-not-show")
     with pytest.raises(ValueError, match=f"^{option}=.*{name} may hold a secret"):
-        data_folders([f"val2017=${name}"], option=option)
+        expanded(f"val2017=${name}", option)
 
 
 @pytest.mark.parametrize("name", ["CLIP_TOKENIZER", "KEYWORDS", "MONKEYS"])
 def test_names_that_only_look_like_a_secrets_are_variables(monkeypatch, tmp_path, name):
     monkeypatch.setenv(name, str(tmp_path))
-    assert data_folders([f"val2017=${name}"], option="--data").own == {"val2017": tmp_path}
+    assert expanded(f"val2017=${name}", "--data") == f"val2017={tmp_path}"
 
 
 def test_variables_stand_for_themselves_outside_of_paths(recipe, monkeypatch):

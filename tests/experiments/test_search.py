@@ -348,7 +348,7 @@ def test_rows_without_the_negative_images_that_trials_need_cost_no_training(word
 
 def test_only_a_benchmark_that_judged_is_named_as_what_chose():
     settings = {"objective": "x:y", "method": "m", "dataset": "sandbox", "batch_size": 2}
-    levels = ["hfcomp.experiments.sandbox_levels:SANDBOX_LEVELS"]
+    levels = ["sandbox_levels"]
     beside = ExperimentConfig(**settings, evaluation="sandbox+benchmarks", evaluation_benchmarks=levels)
     assert search_report._sets(beside, ["sandbox levels"]) == []
     assert search_report._sets(beside, ["sandbox levels", "sandbox levels, hard"]) == ["sandbox_levels"]

@@ -9,8 +9,8 @@ import torch
 from datasets import List, Value
 
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.several_captions import every_caption
 from hfcomp.experiments.controls import ShuffledNegatives, derangement
-from hfcomp.experiments.data import every_caption
 from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.ahnpl_released import AHNPLReleasedTrainer

@@ -6,8 +6,10 @@ import pkgutil
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 from hfcomp.data.columns import nearest
+from hfcomp.evaluation.benchmarks.own import is_place, own_benchmark
 from hfcomp.evaluation.spec import SUITES, Benchmark
 
 
@@ -24,7 +26,7 @@ def benchmarks() -> dict[str, Benchmark]:
 
 
 def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
-    """Benchmarks by name: of the package, or `package.module:NAME` of your own.
+    """Benchmarks by name: of the package, `package.module:NAME` of your own, or a file, folder or id of your own data.
 
     A name that several begin with, as `vtab` before `vtab_dtd` and `vtab_svhn`, stands for all of them. Each is there
     once.
@@ -32,7 +34,7 @@ def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
     Raises:
         ValueError: for a name that nobody has, with the nearest; or an object that is no benchmark.
     """
-    found = [one for name in names for one in ([_own(name)] if ":" in name else _known(name))]
+    found = [one for name in names for one in _found(name)]
     return list({id(one): one for one in found}.values())
 
 
@@ -47,20 +49,24 @@ def suite(name: str) -> list[Benchmark]:
     return [one for one in benchmarks().values() if name in (one.suite, "all") and one.in_suites]
 
 
-def _known(name: str) -> list[Benchmark]:
+def _found(name: str) -> list[Benchmark]:
     known = benchmarks()
     if name in known:
         return [known[name]]
     group = [one for one in known.values() if one.name.startswith(f"{name}_")]
-    if len(group) < 2:
-        raise ValueError(
-            f"benchmarks: {name!r} is none.{nearest(name, known)} `hfcomp evaluate --list` names them all; yours is "
-            "package.module:NAME."
-        )
-    return group
+    if len(group) > 1:
+        return group
+    if ":" in name and not Path(name).exists():
+        return [_imported(name)]
+    if is_place(name):
+        return [own_benchmark(name)]
+    raise ValueError(
+        f"benchmarks: {name!r} is none.{nearest(name, known)} `hfcomp evaluate --list` names them all; yours is "
+        "package.module:NAME, or a file or folder of your own data."
+    )
 
 
-def _own(name: str) -> Benchmark:
+def _imported(name: str) -> Benchmark:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)

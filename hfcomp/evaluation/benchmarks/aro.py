@@ -13,7 +13,7 @@ from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.cells import Crops
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, Folders, Items
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders
 
 PAPER = "Yuksekgonul et al. 2023, arXiv:2210.01936"
 # The list is in the notebook of github.com/mertyg/vision-language-models-are-bows (MIT) that makes the paper's number;
@@ -51,7 +51,9 @@ def rows(folder: Path, *, file: str, subset: str) -> list[dict[str, Any]]:
     ]
 
 
-def boxed(items: Items, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]) -> Items:
+def boxed(
+    items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
+) -> BenchmarkData:
     """Items whose images are cut to the boxes that hold both things, as the authors do; the files hold whole ones."""
     boxes = [tuple(int(box[side]) for side in "xywh") for box in items.rows["box"]]
     subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]

@@ -37,7 +37,7 @@ def coco_captions(folder: Path) -> list[dict[str, Any]]:
 
 COCO2017_CAPTIONS = (
     RawFiles(
-        marks=("captions_val2017.json",),
+        required_files=("captions_val2017.json",),
         read=coco_captions,
         layout="captions_val2017.json of COCO's annotations and a folder val2017/ with its images",
         pool=COCO_VAL2017,

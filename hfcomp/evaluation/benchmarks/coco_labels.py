@@ -11,7 +11,7 @@ from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
 from hfcomp.evaluation.benchmarks.linear_probes import FITS
 from hfcomp.evaluation.protocols.linear_probe import Probe
 from hfcomp.evaluation.sources import HubData, Pool, with_images
-from hfcomp.evaluation.spec import GENERAL, Benchmark, Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import GENERAL, Benchmark, BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.reading import read_json
 
 COCO_TRAIN2017 = Pool(
@@ -39,7 +39,7 @@ class InstanceFiles:
         "val2017/ and train2017/"
     )
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds both files, in `annotations` or beside it."""
         place = folder / "annotations" if (folder / "annotations").is_dir() else folder
         files = [place / f"instances_{name}.json" for name in (COCO_VAL2017.name, COCO_TRAIN2017.name)]
@@ -57,12 +57,12 @@ class InstanceFiles:
             )
         return replace(test, train=train)
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """Never: the files are not on the Hub."""
         raise Unavailable(f"Not on the Hub in this form: it takes {self.layout}.", "")
 
 
-def _labelled(path: Path, folder: Path) -> Items:
+def _labelled(path: Path, folder: Path) -> BenchmarkData:
     content = read_json(path)
     # the 80 ids lie in 1 to 90; labels count them in that order, as the Hub's copy does
     label = {number: at for at, number in enumerate(sorted(one["id"] for one in content["categories"]))}
@@ -76,7 +76,7 @@ def _labelled(path: Path, folder: Path) -> Items:
     ]
     without = len(content["images"]) - len(rows)
     left_out = {NO_OBJECT: without} if without else {}
-    return Items(Dataset.from_list(rows), Origin(str(folder)), left_out=left_out)
+    return BenchmarkData(Dataset.from_list(rows), Origin(str(folder)), left_out=left_out)
 
 
 COCO_LABELS = tuple(

@@ -74,12 +74,12 @@ DOCCI = Benchmark(
     protocol=Retrieval(),
     data=(
         RawFiles(
-            marks=("docci_descriptions.jsonlines",),
+            required_files=("docci_descriptions.jsonlines",),
             read=descriptions,
             layout="docci_descriptions.jsonlines and images/ of google.github.io/docci",
         ),
         RawFiles(
-            marks=("annotations/test_annotations.json",),
+            required_files=("annotations/test_annotations.json",),
             read=partial(annotated, file="annotations/test_annotations.json", images="images"),
             layout="annotations/test_annotations.json of github.com/ExplainableML/flair and images/",
         ),

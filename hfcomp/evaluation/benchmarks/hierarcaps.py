@@ -15,7 +15,7 @@ from hfcomp.evaluation.cells import FittedImages
 from hfcomp.evaluation.protocols import level_choice as level
 from hfcomp.evaluation.protocols.hierarchy import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders
 from hfcomp.metrics.hierarchy import LEVELS
 from hfcomp.reading import csv_rows
 
@@ -52,12 +52,12 @@ def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
     return [{**row, "image": str(folder / "test_imgs" / f"COCO_val2014_{row['image']}")} for row in rows(folder)]
 
 
-def fitted(items: Items, folders: Folders, beside: Path | None) -> Items:
+def fitted(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """The same items with COCO's images as in the authors' own copies: whole, in a white square of 256 pixels."""
     return replace(items, images={"image": FittedImages(items.images["image"], SIDE)})
 
 
-def as_levels(items: Items, folders: Folders, beside: Path | None) -> Items:
+def as_levels(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """The same items with a column for each text: level 1 the most specific, level 4 the most general."""
     texts, found = items.rows["captions"][:], items.rows.remove_columns("captions")
     for place, name in enumerate(reversed(level.LEVELS)):
@@ -72,13 +72,13 @@ HIERARCAPS = Benchmark(
     protocol=Hierarchy(),
     data=(
         RawFiles(
-            marks=(FILE, "test_imgs"),
+            required_files=(FILE, "test_imgs"),
             read=rows_beside_images,
             layout=f"{FILE} (data/) and test_imgs/ (assets/) of github.com/TAU-VAILab/hierarcaps",
         ),
         Adapted(
             RawFiles(
-                marks=(FILE,),
+                required_files=(FILE,),
                 read=rows,
                 layout=f"{FILE} of github.com/TAU-VAILab/hierarcaps and a folder val2017/ with COCO's images",
                 pool=COCO_VAL2017,

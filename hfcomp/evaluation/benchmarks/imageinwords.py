@@ -43,13 +43,13 @@ def _benchmark(name: str, title: str, parts: Sequence[str]) -> Benchmark:
         protocol=Retrieval(),
         data=(
             RawFiles(
-                marks=tuple(f"{part}/data.jsonl" for part in parts),
+                required_files=tuple(f"{part}/data.jsonl" for part in parts),
                 read=partial(descriptions, parts=parts),
                 layout=f"{', '.join(parts)} of datasets/ of github.com/google/imageinwords, with folders of images "
                 f"{', '.join(folders)}",
             ),
             RawFiles(
-                marks=(ANNOTATIONS,),
+                required_files=(ANNOTATIONS,),
                 read=partial(annotated, file=ANNOTATIONS, only="" if len(parts) == len(FIELDS) else f"{folders[0]}/"),
                 layout=f"{ANNOTATIONS} of github.com/ExplainableML/flair with folders of images {', '.join(folders)}",
             ),

@@ -17,10 +17,10 @@ from hfcomp.evaluation.cells import PooledImages, is_missing
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Data, Folders, Items
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders
 from hfcomp.negatives.keywords import all_keyword_permutations
 from hfcomp.negatives.keywords.matching import PAPER, Matching, check_concept, find_keywords
-from hfcomp.negatives.keywords.tables import CONCEPTS
+from hfcomp.negatives.keywords.tables import CONCEPTS, PAPER_TABLE, KeywordTable
 from hfcomp.reading import read_json
 
 LIMIT = 5000
@@ -80,6 +80,10 @@ def keyword_benchmark(
     )
 
 
+class NoKeyword(ValueError):
+    """No caption holds a keyword of the concepts that are asked for."""
+
+
 class _Caption(NamedTuple):
     """A caption by its row and its place there."""
 
@@ -99,18 +103,23 @@ class KeywordItems:
         limit: items of a concept.
         seed: of the draw.
         matching: of keywords.
+        table: of concepts and keywords.
     """
 
     concepts: tuple[str, ...] = CONCEPTS
     limit: int | None = LIMIT
     seed: int = 0
     matching: Matching = PAPER
+    table: KeywordTable = PAPER_TABLE
 
-    def __call__(self, pairs: Items, folders: Folders | None = None, folder: Path | None = None) -> Items:
+    def __call__(
+        self, pairs: BenchmarkData, folders: Folders | None = None, folder: Path | None = None
+    ) -> BenchmarkData:
         """One row per caption and concept of which it holds a keyword, with the images of `pairs`.
 
         Raises:
-            ValueError: when there is no column of captions, or no keyword in any of them.
+            NoKeyword: when no caption holds one.
+            ValueError: when there is no column of captions.
         """
         cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
         found, empty = self._found(pairs)
@@ -130,14 +139,14 @@ class KeywordItems:
                 part = kept[start : start + _ROWS_AT_A_TIME]
                 tables.append(Dataset.from_list([self._row(one, concept) for one in part]))
         if not tables:
-            raise ValueError(
+            raise NoKeyword(
                 f"{pairs.origin.place}: no caption holds a keyword of {', '.join(self.concepts)} "
                 "(hfcomp.negatives.find_keywords)."
             )
         images = {"image": PooledImages(cells, places)}
-        return Items(concatenate_datasets(tables), pairs.origin, images, left_out)
+        return BenchmarkData(concatenate_datasets(tables), pairs.origin, images, left_out)
 
-    def _found(self, pairs: Items) -> tuple[dict[str, list[_Caption]], int]:
+    def _found(self, pairs: BenchmarkData) -> tuple[dict[str, list[_Caption]], int]:
         """The captions that hold a keyword, by concept, and the number of rows without any caption."""
         rows = pairs.rows
         column = "captions" if "captions" in rows.column_names else "caption"
@@ -157,7 +166,7 @@ class KeywordItems:
                 item = name if isinstance(value, str) else f"{name}/{number}"
                 one = _Caption(row, number, item, images[row] if images else name, text or "")
                 for concept in self.concepts:
-                    if find_keywords(one.text, concept, self.matching):
+                    if find_keywords(one.text, concept, self.matching, table=self.table):
                         found[concept].append(one)
         return {concept: found[concept] for concept in self.concepts if found[concept]}, empty
 
@@ -182,7 +191,7 @@ class KeywordItems:
         return sorted(kept), missing
 
     def _row(self, one: _Caption, concept: str) -> dict[str, Any]:
-        permuted = all_keyword_permutations(one.text, concept, matching=self.matching)
+        permuted = all_keyword_permutations(one.text, concept, matching=self.matching, table=self.table)
         others = permuted.texts[: permuted.target] + permuted.texts[permuted.target + 1 :]
         return {
             "subset": concept,
@@ -232,7 +241,7 @@ KEYWORDS_FLICKR30K = keyword_benchmark(
     "keywords_flickr30k",
     (
         RawFiles(
-            marks=("results_20130124.token",),
+            required_files=("results_20130124.token",),
             read=flickr30k_captions,
             layout="results_20130124.token of Flickr30k and a folder flickr30k-images/",
             pool=FLICKR30K_IMAGES,
@@ -246,7 +255,7 @@ KEYWORDS_FLICKR30K = keyword_benchmark(
 KEYWORDS_SBU = keyword_benchmark(
     "keywords_sbu",
     RawFiles(
-        marks=("sbu-captions-all.json",),
+        required_files=("sbu-captions-all.json",),
         read=sbu_captions,
         layout="sbu-captions-all.json and a folder sbu_images/ with the files that its addresses name",
         pool=Pool("sbu_images", obtain="Pass the folder of the downloaded files as --data sbu_images=FOLDER."),

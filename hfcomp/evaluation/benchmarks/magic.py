@@ -15,7 +15,7 @@ from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.level_choice import GROUPS, LEVELS, LevelChoice
 from hfcomp.evaluation.sources import RawFiles, require
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin, Unavailable
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class OwnLevels:
         columns = ", ".join(("image", "image_id", *self.texts))
         return f"Parquet files with the columns {columns}, if known {', '.join(self.optional)}"
 
-    def local(self, folder: Path, folders: Folders) -> Items | None:
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds Parquet files; all of them are read."""
         files = sorted(map(str, folder.rglob("*.parquet")))
         if not files:
@@ -45,9 +45,9 @@ class OwnLevels:
         columns = ("image", "image_id", *self.texts)
         require(rows, columns, str(folder))
         known = [name for name in self.optional if name in rows.column_names]
-        return Items(rows.select_columns([*columns, *known]), Origin(str(folder)))
+        return BenchmarkData(rows.select_columns([*columns, *known]), Origin(str(folder)))
 
-    def remote(self, folders: Folders) -> Items:
+    def remote(self, folders: Folders) -> BenchmarkData:
         """Nowhere.
 
         Raises:
@@ -77,7 +77,7 @@ def concepts(folder: Path) -> list[dict[str, Any]]:
 
 
 _JSON = RawFiles(
-    marks=("magic.json", "images"),
+    required_files=("magic.json", "images"),
     read=concepts,
     layout="the authors' JSON as magic.json and a folder images/",
 )

@@ -64,7 +64,7 @@ def lines(rows: Dataset) -> Dataset:
 def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[RawFiles | HubData, ...]:
     def raw(file: str, read: Callable[[Path, str], list[dict[str, Any]]]) -> RawFiles:
         layout = f"{file} and a folder {pool.name}/ with the images"
-        return RawFiles(marks=(file,), read=partial(read, file=file), layout=layout, pool=pool)
+        return RawFiles(required_files=(file,), read=partial(read, file=file), layout=layout, pool=pool)
 
     archives = HubData(
         repo,

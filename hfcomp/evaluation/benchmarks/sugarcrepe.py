@@ -37,7 +37,7 @@ SUGARCREPE = Benchmark(
     protocol=CaptionChoice(),
     data=(
         RawFiles(
-            marks=tuple(f"{subset}.json" for subset in SUBSETS),
+            required_files=tuple(f"{subset}.json" for subset in SUBSETS),
             read=rows,
             layout="the seven JSON files of github.com/RAIVNLab/sugar-crepe and a folder val2017/ with COCO's images",
             pool=COCO_VAL2017,

@@ -10,7 +10,7 @@ from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
 from hfcomp.evaluation.sources import Adapted, RawFiles, with_images
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, Unavailable
 
 SUBSETS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
 KEYS = ("id", "filename", "caption", "caption2", "negative_caption")
@@ -32,7 +32,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def with_photographs(items: Items, folders: Folders, beside: Path | None) -> Items:
+def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """Items with COCO's images where these can be had; the texts alone are a task of their own."""
     try:
         return with_images(items, COCO_VAL2017, folders, beside)
@@ -44,7 +44,7 @@ def with_photographs(items: Items, folders: Folders, beside: Path | None) -> Ite
 # The five files are the same, byte for byte, in the authors' repository, at github.com/Sri-Harsha/scpp, and on the Hub
 # as Aman-J/SugarCrepe_pp at dea2a1b6f9e1069c609f676aa55ec61e9b65fb61.
 _FILES = RawFiles(
-    marks=tuple(f"{subset}.json" for subset in SUBSETS),
+    required_files=tuple(f"{subset}.json" for subset in SUBSETS),
     read=rows,
     layout="the five JSON files of github.com/Sri-Harsha/scpp (data/) and, for the image task, a folder val2017/",
     web="https://raw.githubusercontent.com/Sri-Harsha/scpp/c083bbf039a5ca215acaf25e7ee736d2ea6f3864/data",

@@ -11,7 +11,7 @@ from hfcomp.evaluation.benchmarks.coco import COCO_TRAIN2014, COCO_VAL2014, COCO
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, Pool, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, Folders, Items, Unavailable
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, Unavailable
 
 COUNTING = ("counting-hard", "counting-small-quant", "counting-adversarial")
 COREFERENCE = ("coreference-standard", "coreference-hard")
@@ -81,7 +81,7 @@ class Joined(Sequence[Any]):
         return None if place is None else place[0][place[1]]
 
 
-def with_images_of_all(items: Items, folders: Folders, beside: Path | None) -> Items:
+def with_images_of_all(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """Items with the images of every pool that can be had; those of the others are left out, with the pool's name.
 
     Raises:
@@ -104,7 +104,7 @@ def with_images_of_all(items: Items, folders: Folders, beside: Path | None) -> I
         for place, row in enumerate(own):
             places[row] = (cells, place)
     if not origins:
-        raise Unavailable(" ".join(error.reason for error in missing), " ".join(error.way_out for error in missing))
+        raise Unavailable(" ".join(error.reason for error in missing), " ".join(error.how_to_fix for error in missing))
     named = items.rows.remove_columns(["image", "left_out"]).add_column("left_out", reasons)
     origin = replace(items.origin, pools=tuple(origins))
     notes = tuple(map(str, missing))
@@ -122,7 +122,7 @@ VALSE = Benchmark(
     data=(
         Adapted(
             RawFiles(
-                marks=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
+                required_files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
                 read=rows,
                 layout="the eleven JSON files of github.com/Heidelberg-NLP/VALSE (data/) and folders of images: "
                 + ", ".join(pool.name for pool in POOLS),

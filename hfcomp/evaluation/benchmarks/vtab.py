@@ -11,7 +11,7 @@ from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
 from hfcomp.evaluation.probes.linear import VTAB_IMAGES, vtab_1k
 from hfcomp.evaluation.protocols.linear_probe import Fit, Probe
 from hfcomp.evaluation.sources import Adapted, HubData
-from hfcomp.evaluation.spec import GENERAL, Average, Benchmark, Data, Folders, Items
+from hfcomp.evaluation.spec import GENERAL, Average, Benchmark, BenchmarkData, Data, Folders
 from hfcomp.evaluation.webdataset import WebDatasetData
 
 # the three revisions are pinned by mteb
@@ -73,7 +73,7 @@ AVERAGES = (
 """The means over tasks and groups of tasks that VTAB reports; every task is a benchmark, and a subset of VTAB."""
 
 
-def _as_part(name: str, thousand: bool, items: Items, folders: Folders, beside: Path | None) -> Items:
+def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """A task's items as a subset of VTAB; of the training images a seeded sample of 1,000 where that is asked for."""
     numbers = items.rows["item"][:] if "item" in items.rows.column_names else range(len(items.rows))
     own = {"subset": [name] * len(items.rows), "image_id": [f"{name}/{number}" for number in numbers]}

@@ -63,7 +63,7 @@ WINOGROUND = Benchmark(
         HubData(REPO, COLUMNS, reshape=as_lists, revision=COMMIT),
         RawFiles((EXAMPLES, FOLDER), rows, f"{_LAYOUT} unpacked into {FOLDER}/"),
         RawFiles(
-            marks=(EXAMPLES, ARCHIVE),
+            required_files=(EXAMPLES, ARCHIVE),
             read=rows,
             layout=f"{_LAYOUT} as {ARCHIVE}",
             web=f"https://huggingface.co/datasets/{REPO}/resolve/{COMMIT}/data",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics import group
@@ -67,3 +68,20 @@ class GroupMatch(ScoringProtocol):
         for metric in self.metrics:
             outcome = concatenated([getattr(part, metric) for part in parts])
             yield Measured(metric, outcome.correct, outcome.tie, CHANCE[metric])
+
+
+@dataclass(frozen=True)
+class GroupAndCaption(GroupMatch):
+    """[`GroupMatch`] of the rows where the column `one_answer` is true, and `CaptionChoice` of all.
+
+    A caption that is true of both images makes the match of the group one without an answer.
+    """
+
+    metrics: tuple[str, ...] = ("group",)
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metrics of the groups, then "caption choice"."""
+        rows = np.flatnonzero(embedded.items.rows["one_answer"][:])
+        for one in super().score(embedded):
+            yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
+        yield from CaptionChoice().score(embedded)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hfcomp.evaluation.engine import EmbeddedItems
-from hfcomp.evaluation.spec import Items, Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.hierarchy import hierarchy
 
 
@@ -18,7 +18,7 @@ class Hierarchy(ScoringProtocol):
 
     texts = ("captions",)
 
-    def prompts(self, items: Items) -> list[str]:
+    def prompts(self, items: BenchmarkData) -> list[str]:
         """The empty text."""
         return [""]
 

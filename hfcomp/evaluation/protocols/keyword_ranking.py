@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics.choice import pair_scores
 from hfcomp.metrics.keyword_ranking import keyword_ranking
@@ -15,9 +16,15 @@ from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 @dataclass(frozen=True)
 class KeywordRanking(ScoringProtocol):
-    """Columns `image`, `caption`, `negative_captions`, which hold the caption with all other keywords of its list."""
+    """Columns `image`, `caption`, `negative_captions`, which hold the caption with all other keywords of its list.
+
+    Attributes:
+        metrics: which of "top-1" and "reciprocal rank" are reported.
+    """
 
     texts = ("caption", "negative_captions")
+
+    metrics: tuple[str, ...] = ("top-1", "reciprocal rank")
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""
@@ -27,10 +34,11 @@ class KeywordRanking(ScoringProtocol):
             image = embedded.image("image", rows)
             true = pair_scores(image, embedded.text("caption", rows))
             found.append(keyword_ranking(true, pair_scores(image, negative), mask))
-        first = [part.first for part in found]
-        tie = np.concatenate([part.tie for part in first])
-        chance = np.concatenate([part.chance for part in found])
-        yield Measured("top-1", np.concatenate([part.correct for part in first]), tie, chance)
-        rank = np.concatenate([part.reciprocal_rank for part in found])
-        rank_chance = np.concatenate([part.reciprocal_rank_chance for part in found])
-        yield Measured("reciprocal rank", rank, np.zeros(len(rank), dtype=bool), rank_chance)
+        first = concatenated([part.first for part in found])
+        if "top-1" in self.metrics:
+            chance = np.concatenate([part.chance for part in found])
+            yield Measured("top-1", first.correct, first.tie, chance)
+        if "reciprocal rank" in self.metrics:
+            rank = np.concatenate([part.reciprocal_rank for part in found])
+            chance = np.concatenate([part.reciprocal_rank_chance for part in found])
+            yield Measured("reciprocal rank", rank, np.zeros(len(rank), dtype=bool), chance)

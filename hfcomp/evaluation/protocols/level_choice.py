@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.engine import ROWS_AT_A_TIME, EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import Candidates, draw_rivals, hard_images
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Items, Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.retrieval import rank_scores
 
@@ -100,7 +100,7 @@ class LevelChoice(ScoringProtocol):
             if count != ALL and (isinstance(count, str) or count < 2):
                 raise ValueError(f"candidates: found {count!r}, expected a number of at least 2, or 'all'.")
 
-    def notes(self, items: Items) -> Iterator[str]:
+    def notes(self, items: BenchmarkData) -> Iterator[str]:
         """How many candidates the names exclude, how many rivals are hard, and how many rows leave too few."""
         for column in self.texts:
             found = _candidates(items, column, items.rows["image_id"][:])
@@ -150,7 +150,7 @@ class LevelChoice(ScoringProtocol):
         return Measured(metric, outcome.correct, outcome.tie, chance, rows=rows)
 
 
-def _candidates(items: Items, column: str, images: Sequence[Hashable]) -> Candidates:
+def _candidates(items: BenchmarkData, column: str, images: Sequence[Hashable]) -> Candidates:
     """Those of a level; `images` tells which rows show the same one."""
     number = {name: place for place, name in enumerate(dict.fromkeys(images))}
     image, hard = np.array([number[name] for name in images], dtype=np.intp), None

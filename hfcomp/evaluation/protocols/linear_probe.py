@@ -10,7 +10,7 @@ import numpy as np
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.probes.linear import Labels, LinearProbe
 from hfcomp.evaluation.protocols.classes import accuracies
-from hfcomp.evaluation.spec import Items, Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.average_precision import average_precision, map_influence
 
 Fit = Callable[..., LinearProbe]
@@ -18,7 +18,7 @@ Fit = Callable[..., LinearProbe]
 
 @dataclass(frozen=True)
 class Probe(ScoringProtocol):
-    """Columns `image` and `label`, a number, or `labels`, a list of them; rows to fit on in `Items.train`.
+    """Columns `image` and `label`, a number, or `labels`, a list of them; rows to fit on in `BenchmarkData.train`.
 
     An encoder that gives every image the same vector scores 0: by the biases alone, which say how frequent a class was
     in training, one class would be right.
@@ -55,7 +55,7 @@ class Probe(ScoringProtocol):
         yield Measured("mAP", map_influence(scores, true), np.zeros(len(true), dtype=bool), chance)
 
 
-def number_of_classes(items: Items) -> int:
+def number_of_classes(items: BenchmarkData) -> int:
     """Of the named classes, or else of those that occur, in training too."""
     if items.classes:
         return len(items.classes)
@@ -63,7 +63,7 @@ def number_of_classes(items: Items) -> int:
     return 1 + max(int(np.max(one, initial=0)) for part in (items, items.train) for one in part.rows[column])
 
 
-def labels(items: Items, classes: int) -> Labels:
+def labels(items: BenchmarkData, classes: int) -> Labels:
     """`[n]` numbers, or `[n, C]` bool where rows have the column `labels`."""
     if "labels" not in items.rows.column_names:
         return np.asarray(items.rows["label"][:])

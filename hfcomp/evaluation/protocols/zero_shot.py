@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.classes import accuracies
-from hfcomp.evaluation.spec import Items, Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.classification import class_scores
 
@@ -63,7 +63,7 @@ class ZeroShot(ScoringProtocol):
 
     top: tuple[int, ...] = (1, 5)
 
-    def prompts(self, items: Items) -> list[str]:
+    def prompts(self, items: BenchmarkData) -> list[str]:
         """Every template with every class, class by class.
 
         Raises:
@@ -72,7 +72,7 @@ class ZeroShot(ScoringProtocol):
         if not items.classes or not items.templates:
             raise ValueError(
                 f"{items.origin.place}: found {len(items.classes)} class names and {len(items.templates)} templates; "
-                "zero-shot classification needs both. Give `Items.classes` and `Items.templates`."
+                "zero-shot classification needs both. Give `BenchmarkData.classes` and `BenchmarkData.templates`."
             )
         return [template.replace("{c}", name) for name in items.classes for template in items.templates]
 

@@ -14,7 +14,7 @@ import numpy as np
 from hfcomp.evaluation import sources
 from hfcomp.evaluation.cells import Fitted
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.engine import Report, checked, run_benchmark
+from hfcomp.evaluation.engine import Report, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, Folders
 from tests import tiny
@@ -85,7 +85,7 @@ def random(photos: int, seed: int = 0) -> Fake:
 def run(benchmark: Benchmark, folder: Path | None, encoder: Any, **own: Path) -> Report:
     """A benchmark on a folder, or on the Hub where there is none."""
     folders = Folders(own=own if folder is None else {benchmark.name: folder, **own})
-    return run_benchmark(benchmark, checked(benchmark, load_items(benchmark, folders)), encoder)
+    return run_benchmark(benchmark, validate(benchmark, load_items(benchmark, folders)), encoder)
 
 
 def means(report: Report) -> dict[tuple[str, str], float]:

@@ -12,7 +12,7 @@ import pytest
 from hfcomp.evaluation import sources
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.linear_probe import labels
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
@@ -126,14 +126,14 @@ def test_known_encoders(benchmark, raw):
     value = {name: one["mAP"] for name, one in found.items()}
     assert value["perfect"] == pytest.approx(1.0, abs=1e-3)
     assert value["constant"] == 0.0
-    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: raw})))
+    items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: raw})))
     chance = run_benchmark(benchmark, items, encoders()["perfect"]).items["chance"].unique()
     assert len(chance) == 1 and value["inverted"] < chance[0]
     assert value["random"] == pytest.approx(chance[0], abs=0.08)
 
 
 def test_both_forms_have_the_same_rows(benchmark, raw, hub):
-    found = [checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: place}))) for place in (raw, hub)]
+    found = [validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: place}))) for place in (raw, hub)]
     assert found[0].left_out == {"no labelled object": 1} and found[1].left_out == {}
     for one, other in (found, [items.train for items in found]):
         np.testing.assert_array_equal(labels(one, 4), labels(other, 4))
@@ -145,7 +145,7 @@ def test_both_forms_have_the_same_rows(benchmark, raw, hub):
 
 def test_a_tiny_model(hub, clip):
     (benchmark,) = find_benchmarks(["coco_labels_adamw10"])
-    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: hub})))
+    items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: hub})))
     report = run_benchmark(benchmark, items, Embedder(clip, device="cpu"))
     assert report.images == 280 and report.texts == 0 and len(report.items) == 80
     assert 0 < report.items["value"].mean() < 1
@@ -188,7 +188,7 @@ def test_one_folder_serves_both_probes(raw):
 def test_missing_images_are_counted_in_the_test_and_refused_in_training(benchmark, tmp_path):
     folder = raw_folder(tmp_path / "all")
     (folder / "val2017" / "000000000007.jpg").unlink()
-    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
+    items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert items.left_out == {"no labelled object": 1, "image missing": 1} and len(items.rows) == 79
     (folder / "train2017" / "000000000009.jpg").unlink()
     with pytest.raises(ValueError, match="1 of 200 training images are missing, the first is that of 9"):

@@ -11,7 +11,7 @@ from PIL import Image
 from hfcomp.evaluation import sources
 from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, HIERARCAPS_LEVELS, rows
 from hfcomp.evaluation.content import decoded
-from hfcomp.evaluation.engine import NO_IMAGE, checked
+from hfcomp.evaluation.engine import NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
 from hfcomp.evaluation.statistics.summary import summarize
@@ -109,7 +109,7 @@ def test_images_of_val2017_are_whole_in_a_white_square_as_the_authors_own(tmp_pa
         Image.new("RGB", size, (200, 0, 0)).save(pool / f"{number:012}.jpg", quality=100)
     for benchmark in (HIERARCAPS, HIERARCAPS_LEVELS):
         folders = Folders(own={benchmark.name: alone, "val2017": pool})
-        items = checked(benchmark, load_items(benchmark, folders))
+        items = validate(benchmark, load_items(benchmark, folders))
         tall, wide = (np.asarray(decoded(items.images["image"][row], "")).astype(int) for row in (0, 1))
         assert wide.shape == tall.shape == (256, 256, 3) and benchmark.version == 2
         red, white = np.array([200, 0, 0]), np.array([255, 255, 255])
@@ -143,14 +143,14 @@ def test_captions_are_cut_at_arrows_and_have_to_be_four(tmp_path):
 
 def test_a_missing_image_is_left_out(folder):
     (folder / "test_imgs" / "COCO_val2014_000000000003.jpg").unlink()
-    items = checked(HIERARCAPS, load_items(HIERARCAPS, Folders(own={"hierarcaps": folder})))
+    items = validate(HIERARCAPS, load_items(HIERARCAPS, Folders(own={"hierarcaps": folder})))
     assert len(items.rows) == IMAGES - 1 and items.left_out == {NO_IMAGE: 1}
 
 
 def test_level_by_level_the_first_text_is_level_4(folder):
     """Every image is found by its level-1 text alone."""
     folders = Folders(own={"hierarcaps": folder})
-    rows = checked(HIERARCAPS_LEVELS, load_items(HIERARCAPS_LEVELS, folders)).rows
+    rows = validate(HIERARCAPS_LEVELS, load_items(HIERARCAPS_LEVELS, folders)).rows
     assert [rows[f"level_{level}"][3] for level in (4, 3, 2, 1)] == captions(3)
     found = run(HIERARCAPS_LEVELS, folder, knowing({number: captions(number)[3:] for number in range(IMAGES)}))
     kinds = ("choice of 2", "choice of 10", "retrieval")

@@ -11,9 +11,9 @@ import pytest
 from datasets import Dataset
 
 from hfcomp.evaluation.benchmarks import find_benchmarks, keywords
-from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked, run_benchmark
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark, validate
 from hfcomp.evaluation.sources import HubData, load_items
-from hfcomp.evaluation.spec import Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.negatives.keywords import find_keywords
 from hfcomp.negatives.keywords.tables import COLORS
 from tests.evaluation.benchmarks.oracle import (
@@ -50,8 +50,8 @@ def folder(tmp_path) -> Path:
     return parquet(tmp_path, "train-00000-of-00001", {"image": photos, "captions": CAPTIONS}, "image")
 
 
-def items_of(benchmark, folder: Path, **own: Path) -> Items:
-    return checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder, **own})))
+def items_of(benchmark, folder: Path, **own: Path) -> BenchmarkData:
+    return validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder, **own})))
 
 
 def test_an_item_is_a_caption_with_all_its_permutations(folder):
@@ -115,21 +115,23 @@ def test_a_limit_draws_items_and_counts_the_others(folder):
 def test_the_draw_of_an_item_does_not_hang_on_its_place():
     rows = [{"item": f"i{number}", "image": {"bytes": photo(0)}, "caption": "a red hat"} for number in range(40)]
     data = pairs(concepts=("color",), limit=10).data[0]
-    drawn = data.adapt(Items(Dataset.from_list(rows), Origin("here")), Folders(), None).rows["item"][:]
-    turned = data.adapt(Items(Dataset.from_list(rows[::-1]), Origin("here")), Folders(), None).rows["item"][:]
+    drawn = data.adapt(BenchmarkData(Dataset.from_list(rows), Origin("here")), Folders(), None).rows["item"][:]
+    turned = data.adapt(BenchmarkData(Dataset.from_list(rows[::-1]), Origin("here")), Folders(), None).rows["item"][:]
     assert sorted(drawn) == sorted(turned)
     assert drawn == turned[::-1] == sorted(drawn, key=lambda name: int(name[1:]))
     fewer = [row for row in rows if row["item"] in drawn or int(row["item"][1:]) % 2]
-    assert data.adapt(Items(Dataset.from_list(fewer), Origin("here")), Folders(), None).rows["item"][:] == drawn
+    assert (
+        data.adapt(BenchmarkData(Dataset.from_list(fewer), Origin("here")), Folders(), None).rows["item"][:] == drawn
+    )
 
 
 def test_captions_whose_image_is_missing_make_no_room_in_the_draw():
     rows = Dataset.from_dict({"image": [None] * 30 + [{"bytes": photo(0)}] * 3, "caption": ["a red hat"] * 33})
     data = pairs(concepts=("color",), limit=2).data[0]
-    items = data.adapt(Items(rows, Origin("here")), Folders(), None)
+    items = data.adapt(BenchmarkData(rows, Origin("here")), Folders(), None)
     assert len(items.rows) == 2 and all(int(name) >= 30 for name in items.rows["item"])
     assert sum(items.left_out.values()) == 31 and items.left_out[NO_IMAGE] >= 1
-    few = pairs(concepts=("color",), limit=5).data[0].adapt(Items(rows, Origin("here")), Folders(), None)
+    few = pairs(concepts=("color",), limit=5).data[0].adapt(BenchmarkData(rows, Origin("here")), Folders(), None)
     assert len(few.rows) == 3 and few.left_out == {NO_IMAGE: 30}
 
 

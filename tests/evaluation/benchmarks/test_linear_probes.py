@@ -11,10 +11,10 @@ from datasets import Dataset
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.linear_probe import labels, number_of_classes
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Folders, Items, Origin, Unavailable
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 from tests.evaluation.webdatasets import class_encoders, means, write_set
 
 CLASSES = tuple("abcdefgh")
@@ -60,7 +60,7 @@ def test_both_protocols_encode_each_image_once(tmp_path, clip):
     embedder = Embedder(clip, device="cpu", cache=EmbeddingCache())
     computed = []
     for benchmark in find_benchmarks(["imagenet1k_probe", "imagenet1k"]):
-        items = checked(benchmark, load_items(benchmark, Folders(root=tmp_path)))
+        items = validate(benchmark, load_items(benchmark, Folders(root=tmp_path)))
         report = run_benchmark(benchmark, items, embedder)
         computed.append(report.computed)
         assert len(report.items) == 16 * 3
@@ -78,14 +78,14 @@ def test_a_training_row_without_its_image_is_refused(benchmark, tmp_path):
     cells = [None, *list(items.train.images["image"])[1:]]
     items = replace(items, train=replace(items.train, images={"image": cells}))
     with pytest.raises(ValueError, match="1 of 120 training images are missing, the first in row 0"):
-        run_benchmark(benchmark, checked(benchmark, items), class_encoders(CLASSES)["perfect"])
+        run_benchmark(benchmark, validate(benchmark, items), class_encoders(CLASSES)["perfect"])
     with pytest.raises(ValueError, match="a probe needs training rows"):
-        run_benchmark(benchmark, checked(benchmark, replace(items, train=None)), class_encoders(CLASSES)["perfect"])
+        run_benchmark(benchmark, validate(benchmark, replace(items, train=None)), class_encoders(CLASSES)["perfect"])
 
 
 def test_labels_need_no_names():
     def several(values, column):
-        return Items(Dataset.from_dict({column: values}), Origin("here"))
+        return BenchmarkData(Dataset.from_dict({column: values}), Origin("here"))
 
     items = replace(several([0, 1], "label"), train=several([0, 4], "label"))
     assert number_of_classes(items) == 5

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset, Image
 
 from hfcomp.evaluation.benchmarks.magic import LEVELS, MAGIC, MAGIC_CAPTIONS
-from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.sandbox import levels_set
@@ -73,7 +73,7 @@ def test_the_authors_json_holds_the_same_items(tmp_path, folder):
 
 def test_the_sandboxs_levels_are_such_a_folder(tmp_path):
     levels_set(24, seed=0).to_parquet(tmp_path / "levels.parquet")
-    items = checked(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
+    items = validate(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
     assert len(items.rows) == 24
     optional = {"caption", "group", "hard_negative_groups"}
     assert set(items.rows.column_names) == {"image", "image_id", "item", "subset", *LEVELS, *optional}
@@ -97,7 +97,7 @@ def test_an_image_under_two_concepts_stands_against_neither(tmp_path):
             image |= {level.replace("_", ""): own for level in LEVELS}
             concepts["ab".index(own)]["test_images"].append(image)
     (tmp_path / "magic.json").write_text(json.dumps(concepts))
-    items = checked(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
+    items = validate(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
     assert items.rows["caption"][:2] == ["new 0", "new 1"] and items.rows["group"][0] == "a"
     report = run(MAGIC, tmp_path, knowing(truth))
     # ten others at most: no choice of 10, and every image under a name beats the five that are not
@@ -120,7 +120,7 @@ def test_images_are_asked_for_by_their_captions_too(tmp_path):
     report = run(MAGIC_CAPTIONS, tmp_path, knowing(truth))
     assert means(report) == {("all", f"caption image {kind}"): 1.0 for kind in KINDS}
     assert set(means(run(MAGIC_CAPTIONS, tmp_path, knowing(truth, right=0.0, wrong=1.0))).values()) == {0.0}
-    items = checked(MAGIC_CAPTIONS, load_items(MAGIC_CAPTIONS, Folders(own={"magic": tmp_path})))
+    items = validate(MAGIC_CAPTIONS, load_items(MAGIC_CAPTIONS, Folders(own={"magic": tmp_path})))
     assert "100% of rivals hard in choice of 2; 100% of rivals hard in choice of 10" in next(
         iter(MAGIC_CAPTIONS.protocol.notes(items))
     )
@@ -153,7 +153,7 @@ def test_rows_without_an_image_or_a_name_are_left_out_and_others_refused(tmp_pat
     rows = [{"image": {"bytes": photo(n)}, "image_id": str(n), **names(n)} for n in range(6)]
     rows[0]["level_2"], rows[1]["image"] = "", None
     Dataset.from_list(rows).to_parquet(tmp_path / "a.parquet")
-    items = checked(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
+    items = validate(MAGIC, load_items(MAGIC, Folders(own={"magic": tmp_path})))
     assert len(items.rows) == 4 and items.left_out == {EMPTY_CAPTION: 1, NO_IMAGE: 1}
     Dataset.from_list(rows).remove_columns("level_3").to_parquet(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="no column 'level_3'"):

@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks.docci import DOCCI, sentences
 from hfcomp.evaluation.benchmarks.imageinwords import IMAGEINWORDS, IMAGEINWORDS_400
 from hfcomp.evaluation.benchmarks.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR8K, FLICKR30K
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, checked
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from tests.evaluation.benchmarks.oracle import HubOnDisk, constant, knowing, means, parquet, photo, random, run
@@ -88,7 +88,7 @@ def test_an_archive_that_is_cut_damaged_or_missing_is_refused(benchmark, tmp_pat
     with pytest.raises(ValueError, match=f"the sample '.*s{number:07}' of the archives has no .txt with its captions"):
         load_items(benchmark, Folders(own={benchmark.name: tmp_path}))
     archive(tmp_path, without=f"s{number:07}.jpg")
-    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: tmp_path})))
+    items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: tmp_path})))
     assert items.left_out == {NO_IMAGE: 1}
 
 
@@ -165,11 +165,11 @@ def test_each_layout_gives_the_same(benchmark, tmp_path, monkeypatch):
 def test_a_row_that_lacks_something_is_left_out_or_named(benchmark, tmp_path):
     folder = karpathy(benchmark, tmp_path / "a", sentences=[{"raw": ""}])
     (folder / SETS[benchmark.name][2] / "5.jpg").unlink()
-    items = checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
+    items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     assert len(items.rows) == IMAGES - 2 and items.left_out == {EMPTY_CAPTION: 1, NO_IMAGE: 1}
     twice = karpathy(benchmark, tmp_path / "b", filename="1.jpg")
     with pytest.raises(ValueError, match="the item 'all/1.jpg' in rows 0 and 1"):
-        checked(benchmark, load_items(benchmark, Folders(own={benchmark.name: twice})))
+        validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: twice})))
     (folder / SETS[benchmark.name][0]).write_text(json.dumps({"images": [{"filename": "0.jpg"}]}))
     with pytest.raises(ValueError, match="entry '0': has no 'split', 'sentences'"):
         load_items(benchmark, Folders(own={benchmark.name: folder}))

@@ -11,7 +11,7 @@ from hfcomp.evaluation import sources, webdataset
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.vtab import GROUPS, HELD_OUT, VTAB, VTAB_1K
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.evaluation.statistics.summary import missing_averages, summarize
@@ -43,7 +43,7 @@ def test_known_encoders(tmp_path):
 def test_a_tiny_model(tmp_path, clip):
     write_set(tmp_path / "wds_vtab-svhn", TEST[:12], TRAINING)
     benchmark = one("vtab_svhn")
-    items = checked(benchmark, load_items(benchmark, Folders(root=tmp_path)))
+    items = validate(benchmark, load_items(benchmark, Folders(root=tmp_path)))
     report = run_benchmark(benchmark, items, Embedder(clip, device="cpu"))
     assert report.images == 72 and set(report.items["metric"]) == {"accuracy", "mean per class"}
 
@@ -118,7 +118,7 @@ def test_the_tasks_are_subsets_of_one_benchmark_with_its_means(tmp_path):
     write_set(tmp_path / "wds_vtab-dtd", TEST[:40], TRAINING)
     tables = []
     for name, encoder in (("vtab_svhn", "perfect"), ("vtab_dtd", "inverted")):
-        items = checked(one(name), load_items(one(name), Folders(root=tmp_path)))
+        items = validate(one(name), load_items(one(name), Folders(root=tmp_path)))
         tables.append(run_benchmark(one(name), items, class_encoders()[encoder]).items)
     table = pd.concat(tables).assign(model="model")
     assert set(table["benchmark"]) == {"VTAB"} and set(table["subset"]) == {"svhn", "dtd"}

@@ -15,7 +15,7 @@ from hfcomp.evaluation import webdataset
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.zero_shot_sets import ZERO_SHOT
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import checked, run_benchmark
+from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.zero_shot import ZeroShot
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import GENERAL
@@ -53,7 +53,7 @@ def test_known_encoders(benchmark, tmp_path):
 
 
 def test_chance_is_declared(benchmark, tmp_path):
-    items = checked(benchmark, benchmark.data[0].local(write_set(tmp_path, range(8), classes=COLORS), None))
+    items = validate(benchmark, benchmark.data[0].local(write_set(tmp_path, range(8), classes=COLORS), None))
     table = run_benchmark(benchmark, items, class_encoders(COLORS)["perfect"]).items
     chance = table.groupby("metric")["chance"].unique().map(list).to_dict()
     assert chance == {"accuracy": [1 / 8], "mean per class": [1 / 8], "top-5 accuracy": [5 / 8]}
@@ -73,7 +73,7 @@ def test_a_tiny_model_from_the_hub(benchmark, tmp_path, monkeypatch, clip):
     folder = write_set(tmp_path / ("b" * 40), UNEVEN, ending="webp")
     asked = []
     monkeypatch.setattr(webdataset, "snapshot_download", lambda repo, **how: asked.append(repo) or str(folder))
-    items = checked(benchmark, load_items(benchmark))
+    items = validate(benchmark, load_items(benchmark))
     assert asked == [benchmark.data[0].repo] and items.origin.commit == "b" * 40
     report = run_benchmark(benchmark, items, Embedder(clip, device="cpu"))
     assert (report.images, report.texts, report.items["tie"].sum()) == (10, 8, 0)
@@ -95,7 +95,7 @@ def plain_zero_shot(folder, images) -> list[int]:
 
 
 def test_items_without_words_are_refused(benchmark, tmp_path):
-    items = checked(benchmark, benchmark.data[0].local(write_set(tmp_path, UNEVEN), None))
+    items = validate(benchmark, benchmark.data[0].local(write_set(tmp_path, UNEVEN), None))
     with pytest.raises(ValueError, match="found 4 class names and 0 templates"):
         run_benchmark(benchmark, replace(items, templates=()), class_encoders()["perfect"])
 

@@ -1,20 +1,17 @@
-"""The data of benchmarks as commands and recipes name it, and what is told of it."""
+"""The folders of benchmarks' data as commands and recipes name them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.data.columns import nearest
 from hfcomp.evaluation.engine import NO_IMAGE
-from hfcomp.evaluation.spec import Folders, Items
-from hfcomp.experiments.experiment_config import expanded
-
-Tell = Callable[[str], None]
+from hfcomp.evaluation.spec import BenchmarkData, Folders
 
 
 def data_folders(given: Sequence[str], root: Path | None = None, *, option: str) -> Folders:
-    """Folders from entries `NAME=DIR`, in which `$NAME` stands for an environment variable.
+    """Folders from entries `NAME=DIR`.
 
     Args:
         given: entries; the name is a benchmark's or a set of images'.
@@ -22,18 +19,18 @@ def data_folders(given: Sequence[str], root: Path | None = None, *, option: str)
         option: what errors call the entries.
 
     Raises:
-        ValueError: for an entry of another form, or a folder that is not there.
+        ValueError: for an entry of another form, a name that is there twice, or a folder that does not exist.
     """
     own = {}
     for text in given:
-        name, _, folder = expanded(text, option).partition("=")
+        name, _, folder = text.partition("=")
         if not folder or not Path(folder).is_dir():
-            raise ValueError(f"{option}: found {text!r}, expected NAME=DIR with a folder that is there.")
+            raise ValueError(f"{option}: found {text!r}, expected NAME=DIR with a folder that exists.")
         if name in own:
             raise ValueError(f"{option}: found two folders for {name!r}, {own[name]} and {folder}. Pass one.")
         own[name] = Path(folder)
     if root is not None and not root.is_dir():
-        raise ValueError(f"{root} is no folder; it was given for the data of benchmarks.")
+        raise ValueError(f"{root} is not a folder; it was given for the data of benchmarks.")
     return Folders(root, own)
 
 
@@ -51,6 +48,6 @@ def check_used(folders: Folders, *, option: str) -> None:
             )
 
 
-def is_part(items: Items) -> bool:
+def is_part(items: BenchmarkData) -> bool:
     """Whether images are missing, so that scores are of a part of the benchmark."""
     return items.texts_alone > 0 or any(reason.startswith((NO_IMAGE, "no images of")) for reason in items.left_out)

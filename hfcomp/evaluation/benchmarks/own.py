@@ -1,0 +1,176 @@
+"""A set of the user's own as a benchmark: retrieval, and the choice of the caption where rows have a negative."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hfcomp.data.columns import COLUMNS, rename_columns, require_columns
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+FILES = (".parquet", ".jsonl", ".json", ".csv")
+
+
+def is_place(name: str) -> bool:
+    """Whether a text is a file or folder that exists, or could only be meant as one or as an id of the Hub."""
+    return Path(name).exists() or name.endswith(FILES) or "/" in name
+
+
+def own_benchmark(
+    source: str | Path,
+    *,
+    split: str | None = None,
+    config: str | None = None,
+    column_names: Mapping[str, str] | None = None,
+    name: str | None = None,
+    title: str | None = None,
+) -> Benchmark:
+    """A set in the column contract, with `image` and `caption`, as a benchmark.
+
+    Its metrics are recall@1 in both directions, where rows with one `image_id` or one caption are right for each
+    other, and, of the rows that have `negative_captions`, the choice between the caption and the first of these. Of
+    several captions of a row the longest is used. On the command line it is `--benchmarks FILE`.
+
+    Args:
+        source: a folder, a Parquet, JSON-lines, JSON or CSV file, or an id of the Hub.
+        split: or parts of some, such as `test+validation`; by default `test`, or the only one that there is.
+        config: the configuration of a set of the Hub.
+        column_names: contract name to the set's own.
+        name: in notes and on the command line; by default the source.
+        title: in tables; by default the name of the file or folder.
+
+    Raises:
+        ValueError: for a path that does not exist. What is wrong with rows shows when they are loaded.
+    """
+    source = str(source)
+    may_be_id = source.count("/") <= 1 and not source.startswith((".", "/", "~")) and not source.endswith(FILES)
+    if not may_be_id and not Path(source).exists():
+        raise ValueError(f"{source}: no such file or folder.")
+    return Benchmark(
+        name=name or source,
+        title=title or Path(source).stem,
+        suite=COMPOSITIONAL,
+        protocol=PairsAndNegatives(),
+        data=(OwnData(source, split, config, column_names),),
+        paper="a set of your own",
+        licence="that of the set",
+        obtain=f"It is {source}.",
+        in_suites=False,
+    )
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """Rows in the column contract; the attributes are those of [`own_benchmark`]."""
+
+    source: str
+    split: str | None = None
+    config: str | None = None
+    column_names: Mapping[str, str] | None = None
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        return f"{self.source} with the columns image and caption"
+
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData:
+        """The rows of the source, whatever the folder."""
+        return self.remote(folders)
+
+    def remote(self, folders: Folders) -> BenchmarkData:
+        """The rows.
+
+        Raises:
+            ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
+        """
+        from hfcomp.data.loading import undecoded
+        from hfcomp.data.several_captions import longest_caption
+
+        split = self.split or self._default_split()
+        place, notes = f"{self.source} ({split})", []
+        rows = rename_columns(self._load(split), self.column_names)
+        require_columns(rows, ("image", "caption"), needed_by=f"evaluation: {place}")
+        if not len(rows):
+            raise ValueError(f"{place} has no rows.")
+        try:
+            rows = longest_caption(rows, notes.append)
+        except ValueError as error:
+            raise ValueError(f"{place}, {error}") from error
+        rows = undecoded(rows.select_columns([column for column in COLUMNS if column in rows.column_names]))
+        _check_rows(rows, place)
+        negatives = _first_negatives(rows)
+        count = sum(map(len, negatives))
+        notes.append(f"{len(rows):,} rows of {place}, {count:,} with a negative")
+        ids = rows["image_id"] if "image_id" in rows.column_names else range(len(rows))
+        columns = {"image_id": [f"row {row}" if one is None else str(one) for row, one in enumerate(ids)]}
+        columns |= {"negative_captions": negatives} if count else {}
+        rows = rows.remove_columns([name for name in columns if name in rows.column_names])
+        for name, values in columns.items():
+            rows = rows.add_column(name, values)
+        return BenchmarkData(rows, Origin(self.source), notes=tuple(notes))
+
+    def _load(self, split: str) -> Dataset:
+        from hfcomp.data.loading import load_training_set
+
+        try:
+            return load_training_set(self.source, split=split, config=self.config)
+        except Exception as error:
+            if Path(self.source).exists():
+                raise
+            raise ValueError(
+                f"{self.source}: no such file or folder; and as a data set of the Hub: {error}"
+            ) from error
+
+    def _default_split(self) -> str:
+        """`test` where there is one, else the only split; where there are others, the error of loading names them."""
+        from datasets import get_dataset_split_names
+
+        path = Path(self.source)
+        if path.is_file():
+            return "train"
+        if (path / "state.json").is_file():
+            return "test"  # rows without splits are those of any name
+        try:
+            saved = path / "dataset_dict.json"
+            splits = (
+                json.loads(saved.read_text())["splits"] if saved.is_file() else get_dataset_split_names(self.source)
+            )
+        except Exception:  # loading says what is wrong
+            splits = []
+        return splits[0] if len(splits) == 1 else "test"
+
+
+def _check_rows(rows: Dataset, place: str) -> None:
+    for row, text in enumerate(rows["caption"]):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(
+                f"{place}, column 'caption', row {row}: expected a text, found {text!r}. Remove the row or give it a "
+                "caption."
+            )
+    for row, cell in enumerate(rows["image"]):
+        if is_missing(cell):
+            raise ValueError(
+                f"{place}, column 'image', row {row}: the image is missing: {_shown(cell)}. Remove the row or give it "
+                "an image."
+            )
+
+
+def _shown(cell: object) -> str:
+    path = cell.get("path") if isinstance(cell, dict) else cell
+    return f"{path} is no file" if path else "the cell is empty"
+
+
+def _first_negatives(rows: Dataset) -> list[list[str]]:
+    """Of each row a list with its first negative that is not empty, or an empty list."""
+    if "negative_captions" not in rows.column_names:
+        return [[]] * len(rows)
+    given = ([texts] if isinstance(texts, str) else texts or [] for texts in rows["negative_captions"])
+    return [list(filter(None, texts))[:1] for texts in given]

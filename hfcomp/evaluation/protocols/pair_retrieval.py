@@ -1,0 +1,93 @@
+"""Images by a caption each and captions by their image, where rows may share images or captions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.protocols.caption_choice import CHANCE, caption_choice
+from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, Measured, ScoringProtocol
+from hfcomp.metrics.retrieval import rank_bounds, recall_chance
+
+if TYPE_CHECKING:
+    from hfcomp.evaluation.engine import EmbeddedItems
+
+TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
+
+
+def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDArray[np.bool_]:
+    """Which image is right for which caption, where rows share images or captions.
+
+    A caption is right for every image that has it in some row; so the rows that share an image or a caption are right
+    for each other, and a copy of a right image is never a wrong one.
+
+    Args:
+        images: name of each row's image.
+        captions: of each row.
+
+    Returns:
+        `[n, n]`: row i's caption for row j's image. It takes n * n bytes.
+    """
+    image = np.unique(np.asarray(images, dtype=object), return_inverse=True)[1]
+    caption = np.unique(np.asarray(captions, dtype=object), return_inverse=True)[1]
+    together = np.zeros((caption.max() + 1, image.max() + 1), dtype=bool)
+    together[caption, image] = True
+    return together[caption[:, None], image[None, :]]
+
+
+@dataclass(frozen=True)
+class PairRetrieval(ScoringProtocol):
+    """Columns `image` and `caption`, a pair each row: [`same_image_or_caption`] says what is right, by `image_id`.
+
+    `Retrieval` is for images with all their captions in one row.
+
+    Attributes:
+        k: of recall@k.
+        directions: which of text-to-image and image-to-text.
+    """
+
+    texts = ("caption",)
+
+    k: tuple[int, ...] = (1,)
+    directions: tuple[str, ...] = (TEXT_TO_IMAGE, IMAGE_TO_TEXT)
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """Recall@k in each direction; chance is that of a random order, the same for all rows."""
+        rows = embedded.items.rows
+        right = same_image_or_caption(rows["image_id"][:], rows["caption"][:])
+        image, text = embedded.image("image", slice(None)), embedded.text("caption", slice(None))
+        for direction in self.directions:
+            asked, keys, positive = (text, image, right) if direction == TEXT_TO_IMAGE else (image, text, right.T)
+            ranks = rank_bounds(asked, keys, positive)
+            for k in self.k:
+                found = ranks.within(k)
+                yield Measured(f"{direction} recall@{k}", found.correct, found.tie, _chance(positive, k))
+
+
+def _chance(positive: NDArray[np.bool_], k: int) -> float:
+    number = positive.sum(axis=1)
+    if k == 1 or (number == 1).all():
+        return k * int(number.sum()) / positive.size
+    return float(recall_chance(number, len(positive), k).mean())
+
+
+@dataclass(frozen=True)
+class PairsAndNegatives(PairRetrieval):
+    """[`PairRetrieval`], and in rows with `negative_captions` the choice of the caption against the first of them."""
+
+    optional_texts = ("negative_captions",)
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metric "caption choice" as composition, and the recalls as general abilities."""
+        column = embedded.columns.get("negative_captions")
+        if column is not None:
+            rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
+            texts = (embedded.text(name, rows) for name in ("caption", "negative_captions"))
+            chosen = caption_choice(embedded.image("image", rows), *texts)
+            yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
+        for measured in super().score(embedded):
+            yield replace(measured, aspect=ASPECTS[GENERAL])
