@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(__version__)
         return
     if words[0] in COMMANDS:
-        import_module(COMMANDS[words[0]]).main(words[1:])
+        listed = words[0] == "evaluate" and "--list" in words
+        import_module("hfcomp.cli.list_benchmarks" if listed else COMMANDS[words[0]]).main(words[1:])
         return
     if words[0] == "train" and words[1:2] in (["-h"], ["--help"]):
         print(USAGE)

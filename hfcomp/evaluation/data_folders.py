@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hfcomp.data.columns import nearest
-from hfcomp.evaluation.engine import NO_IMAGE
-from hfcomp.evaluation.spec import BenchmarkData, Folders
+from hfcomp.evaluation.spec import NO_IMAGE, BenchmarkData, Folders
 
 
 def data_folders(given: Sequence[str], root: Path | None = None, *, option: str) -> Folders:

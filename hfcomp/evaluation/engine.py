@@ -6,23 +6,23 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
-from datasets import Dataset
 from numpy.typing import NDArray
 
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
-from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.spec import ASPECTS, Benchmark, BenchmarkData, Measured
+from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, ROWS_AT_A_TIME, Benchmark, BenchmarkData, Measured
 from hfcomp.evaluation.statistics.summary import STRATUM
 
-ROWS_AT_A_TIME = 1024
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from hfcomp.evaluation.embed import Indexed
+
 LEFT_OUT = "left_out"
-EMPTY_CAPTION = "empty caption"
-NO_IMAGE = "image missing"
 
 
 class Encoder(Protocol):

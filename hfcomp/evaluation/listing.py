@@ -1,4 +1,4 @@
-"""`hfcomp evaluate --list`: which benchmarks there are, and all that is known of one."""
+"""`hfcomp evaluate --list`: which benchmarks there are, and all that is known of one, without slow libraries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def benchmark_list(names: Sequence[str]) -> Iterator[str]:
             yield from _short(title, list(parts))
     yield ""
     yield "* gated on the Hub.  ~ in no suite: name it to run it."
-    yield "hfcomp evaluate --list NAME tells all that is known of one."
+    yield "hfcomp evaluate --list NAME shows all that is known of one."
 
 
 def _short(title: str, parts: Sequence[Benchmark]) -> Iterator[str]:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset, DownloadConfig, DownloadManager, concatenate_datasets, load_dataset
-from datasets.exceptions import DatasetNotFoundError
-from huggingface_hub import HfApi
-from huggingface_hub.errors import GatedRepoError
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.data.archives import COUNT, check_archive, numbered_archives
-from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cells import PooledImages, files_of
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Data, Folders, Origin, Unavailable
-from hfcomp.writing import replacing
 
-LONGEST_REASON = 120
-_COMMIT = re.compile(r"@([0-9a-f]{40})")
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def load_items(benchmark: Benchmark, folders: Folders | None = None) -> BenchmarkData:
@@ -98,9 +90,13 @@ class Pool:
             return files_of(folder, names), Origin(str(folder))
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
+        from hfcomp.evaluation import (
+            hub,  # imports that take seconds, which whoever lists benchmarks need not wait for
+        )
+
         files = {"data_files": {self.split: self.data_files}} if self.data_files else {}
         try:
-            rows, origin = hub_rows(self.repo, {"split": self.split, **files}, self.revision)
+            rows, origin = hub.hub_rows(self.repo, {"split": self.split, **files}, self.revision)
         except Unavailable as error:
             raise Unavailable(f"Its images in {error.reason}", self.obtain) from error
         require(rows, (self.image, self.key), self.repo)
@@ -151,8 +147,10 @@ class HubData:
             return None
         if self.files == "*.tar":
             self._check_archives(folder)
-        parts = {name: load_dataset(str(folder), **options) for name, options in self.subsets.items()}
-        train = load_dataset(str(folder), **self.train) if self.train else None
+        from hfcomp.evaluation import hub
+
+        parts = {name: hub.load_dataset(str(folder), **options) for name, options in self.subsets.items()}
+        train = hub.load_dataset(str(folder), **self.train) if self.train else None
         return self._items(parts, Origin(str(folder)), train, folders, folder)
 
     def _check_archives(self, folder: Path) -> None:
@@ -165,10 +163,12 @@ class HubData:
 
     def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub."""
+        from hfcomp.evaluation import hub
+
         origin, parts = None, {}
         for name, options in self.subsets.items():
-            parts[name], origin = hub_rows(self.repo, options, self.revision)
-        train = hub_rows(self.repo, self.train, self.revision)[0] if self.train else None
+            parts[name], origin = hub.hub_rows(self.repo, options, self.revision)
+        train = hub.hub_rows(self.repo, self.train, self.revision)[0] if self.train else None
         return self._items(parts, origin, train, folders, None)
 
     def _items(
@@ -179,6 +179,8 @@ class HubData:
         folders: Folders,
         folder: Path | None,
     ) -> BenchmarkData:
+        from datasets import concatenate_datasets
+
         shaped = [self._shaped(rows, origin) for rows in parts.values()]
         if len(parts) > 1:
             named = zip(shaped, parts, strict=True)
@@ -188,6 +190,8 @@ class HubData:
         return with_images(BenchmarkData(rows, origin, train=fitted), self.pool, folders, folder)
 
     def _shaped(self, rows: Dataset, origin: Origin) -> Dataset:
+        from hfcomp.data.loading import undecoded
+
         require(rows, self.columns.values(), origin.place)
         extra = {ours: theirs for ours, theirs in self.optional.items() if theirs in rows.column_names}
         columns = {**self.columns, **extra}
@@ -226,10 +230,14 @@ class RawFiles:
         """The items from the authors' repository, images from their pool."""
         if self.web is None:
             raise Unavailable("", "")
+        from hfcomp.evaluation import hub
+
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
-        return self._items(downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
+        return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 
     def _items(self, folder: Path, origin: Origin, folders: Folders) -> BenchmarkData:
+        from datasets import Dataset
+
         rows = Dataset.from_list([dict(row) for row in self.read(folder)])
         return with_images(BenchmarkData(rows, origin), self.pool, folders, folder)
 
@@ -272,70 +280,6 @@ def with_images(items: BenchmarkData, pool: Pool | None, folders: Folders, besid
         rows=items.rows if "image_id" in items.rows.column_names else items.rows.rename_column("image", "image_id"),
         images={"image": cells},
     )
-
-
-def downloaded(web: str, names: Sequence[str]) -> Path:
-    """Files of a repository at a commit, in a folder of the download cache.
-
-    Raises:
-        Unavailable: when they cannot be reached.
-    """
-    try:
-        manager = DownloadManager(download_config=DownloadConfig(disable_tqdm=True))
-        found = manager.download({name: f"{web}/{name}" for name in names})
-    except Exception as error:  # as in hub_rows
-        raise Unavailable(unreachable(web, error), "") from error
-    first = Path(next(iter(found.values())))
-    folder = first.parent / f"hfcomp-{first.name[:16]}"
-    for name, file in found.items():
-        with replacing(folder / name) as link:
-            link.symlink_to(file)
-    return folder
-
-
-def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tuple[Dataset, Origin]:
-    """Rows of a data set on the Hub, images undecoded, and the commit that they were read at.
-
-    Raises:
-        Unavailable: when it is gated, gone, a loading script, or there is no network.
-    """
-    commit = revision or _newest(repo)
-    try:
-        rows = load_dataset(repo, **options, revision=commit)
-    except DatasetNotFoundError as error:
-        gone = f"{repo} is not on the Hub at this revision, or private."
-        raise Unavailable(gated(repo) if "gated" in str(error) else gone, "") from error
-    except Exception as error:  # requests fail in many classes of several libraries; the reason says which it was
-        if "scripts are no longer supported" in str(error):
-            raise Unavailable(f"{repo} is a loading script, which `datasets` does not run.", "") from error
-        raise Unavailable(unreachable(repo, error), "") from error
-    return undecoded(rows), Origin(repo, commit or _read_commit(rows))
-
-
-def _newest(repo: str) -> str | None:
-    """The commit of the main branch now; without a network, `datasets` may still have rows of before."""
-    try:
-        return HfApi().dataset_info(repo).sha
-    except GatedRepoError as error:
-        raise Unavailable(gated(repo), "") from error
-    except Exception:  # any failure of a request: load_dataset then says what it is, or reads its cache
-        return None
-
-
-def _read_commit(rows: Dataset) -> str | None:
-    found = _COMMIT.search(" ".join(map(str, rows.info.download_checksums or {})))
-    return found[1] if found else None
-
-
-def unreachable(place: str, error: Exception) -> str:
-    """Why something on the Hub or the web cannot be had, in one line."""
-    said = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
-    return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
-
-
-def gated(repo: str) -> str:
-    """Why a gated data set cannot be had, with the way to get it."""
-    return f"{repo} is gated: accept its terms at https://huggingface.co/datasets/{repo} and run `hf auth login`."
 
 
 def require(rows: Dataset, columns: Any, place: str) -> None:

@@ -20,6 +20,9 @@ SUITES = (COMPOSITIONAL, GENERAL)
 ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
 """What a suite's lines are called in results: what a method is to gain, and what it may forget."""
 
+ROWS_AT_A_TIME = 1024  # that are scored together: memory does not grow with the number of items
+EMPTY_CAPTION, NO_IMAGE = "empty caption", "image missing"
+
 
 class Unavailable(Exception):
     """The data of a benchmark is unavailable here: it is skipped and shown with the reason and how to get it.

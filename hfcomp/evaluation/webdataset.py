@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 from numpy.typing import NDArray
 
 from hfcomp.data.archives import COUNT, check_end, not_whole, numbered_archives
-from hfcomp.evaluation.sources import gated, unreachable
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 
 TEST, TRAIN = "test", "train"
@@ -63,22 +59,15 @@ class WebDatasetData:
 
     def remote(self, folders: Folders) -> BenchmarkData:
         """The items from the Hub."""
-        folder = self._downloaded()
-        return self._items(folder, Origin(self.repo, folder.name))  # the cache names it by the commit
+        from hfcomp.evaluation import hub
 
-    def _downloaded(self) -> Path:
         wanted = [CLASSES, TEMPLATES, f"{TEST}/*", *([f"{TRAIN}/*"] if self.train else [])]
-        try:
-            found = snapshot_download(self.repo, repo_type="dataset", revision=self.revision, allow_patterns=wanted)
-        except GatedRepoError as error:
-            raise Unavailable(gated(self.repo), "") from error
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise Unavailable(f"{self.repo} is not on the Hub at this revision, or private.", "") from error
-        except Exception as error:  # as in sources.hub_rows
-            raise Unavailable(unreachable(self.repo, error), "") from error
-        return Path(found)
+        folder = hub.repository(self.repo, wanted, self.revision)
+        return self._items(folder, Origin(self.repo, folder.name))
 
     def _items(self, folder: Path, origin: Origin) -> BenchmarkData:
+        from datasets import Dataset
+
         if self.train and not (folder / TRAIN / COUNT).is_file():
             raise Unavailable(
                 f"{origin.place} has no training images ({TRAIN}/{COUNT} is missing).",

@@ -31,7 +31,6 @@ from hfcomp.evaluation.data_folders import check_used, data_folders, is_part
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, validate
 from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.listing import benchmark_list
 from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, BenchmarkData, Folders, Unavailable
@@ -78,10 +77,6 @@ def main(arguments: Sequence[str]) -> None:
     options = parser().parse_intermixed_args(arguments)
     options.command = shlex.join(["hfcomp", "evaluate", *arguments])
     try:
-        if options.list:
-            named = [name for text in (*options.models, options.benchmarks) for name in _split(text)]
-            print("\n".join(benchmark_list(named)))
-            return
         failed = evaluate(options)
     except (ValueError, OSError, OtherProcessFailed) as error:
         raise SystemExit(f"error: {error}") from error
@@ -123,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     add_url_options(found)
     found.add_argument("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
     found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
-    found.add_argument("--list", action="store_true", help="list the benchmarks, or tell all about those named")
+    found.add_argument("--list", action="store_true", help="list the benchmarks, or all that is known of some")
     return found
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from hfcomp.data.images import decode_image
-from hfcomp.evaluation import sources
+from hfcomp.evaluation import hub
 from hfcomp.evaluation.cells import Crop, is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Report, run_benchmark, validate
@@ -172,5 +172,5 @@ def repositories(monkeypatch: pytest.MonkeyPatch, found: Mapping[str, Path]) -> 
             raise Unavailable(f"{web} cannot be reached (ConnectionError).", "")
         return found[web]
 
-    monkeypatch.setattr(sources, "downloaded", download)
+    monkeypatch.setattr(hub, "downloaded", download)
     return asked

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from huggingface_hub import errors
 
-from hfcomp.evaluation import webdataset
 from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.protocols.zero_shot import ZeroShot
 from hfcomp.evaluation.sources import load_items
@@ -40,7 +39,7 @@ def hub(tmp_path, monkeypatch):
         asked.append((repo, options))
         return str(tmp_path / COMMIT)
 
-    monkeypatch.setattr(webdataset, "snapshot_download", download)
+    monkeypatch.setattr("hfcomp.evaluation.hub.snapshot_download", download)
     write_set(tmp_path / COMMIT, LABELS, LABELS)
     return asked
 
@@ -249,7 +248,7 @@ def test_what_cannot_be_had_is_said_with_the_reason(monkeypatch, error, reason):
     def download(*_, **__):
         raise error
 
-    monkeypatch.setattr(webdataset, "snapshot_download", download)
+    monkeypatch.setattr("hfcomp.evaluation.hub.snapshot_download", download)
     with pytest.raises(Unavailable, match=f"{REPO} {reason}") as raised:
         load_items(benchmark())
     assert raised.value.how_to_fix.startswith("Get it. Or pass --data wds_shapes=DIR, a folder with the files of")

@@ -18,9 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp import cli
-from hfcomp.evaluation import engine, sources
-from hfcomp.evaluation.benchmarks import benchmarks
+from hfcomp.evaluation import engine, hub
 from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
@@ -45,8 +43,8 @@ def no_network(monkeypatch):
     def refuse(repo, *words, **options):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(sources, "load_dataset", refuse)
-    monkeypatch.setattr(sources, "_newest", lambda repo: None)
+    monkeypatch.setattr(hub, "load_dataset", refuse)
+    monkeypatch.setattr(hub, "_newest", lambda repo: None)
 
 
 def words(models, data, folder, *more: str, names=("clip", "other"), benchmarks="sugarcrepe") -> list[str]:
@@ -249,31 +247,6 @@ def test_weights_that_give_nan_are_told(models, data, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(words({"clip": tmp_path / "broken"}, data, tmp_path, names=("clip",)))
     assert "embeddings are NaN or infinite" in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_list_names_every_benchmark(capsys):
-    cli.main(["evaluate", "--list"])
-    shown = capsys.readouterr().out
-    for name in benchmarks():
-        prefix, _, own = name.partition("_")
-        assert name in shown or (f"{prefix}_..." in shown and own in shown), name
-    assert "winoground* " in shown and "imagenet1k_probe_lbfgs~" in shown
-    assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_a_named_benchmark_tells_where_it_comes_from(capsys):
-    cli.main(["evaluate", "--list", "winoground", "vtab_dtd"])
-    shown = capsys.readouterr().out
-    for text in (
-        "arXiv:2204.03162",
-        "gated on the Hub",
-        "hf auth login",
-        "--data wds_vtab-dtd=DIR",
-        "mean of 19 tasks",
-    ):
-        assert text in shown, text
-    with pytest.raises(SystemExit, match="'nothing' is none"):
-        cli.main(["evaluate", "--list", "nothing"])
 
 
 def test_captions_that_tie_because_they_were_cut_are_counted(models, data, tmp_path):

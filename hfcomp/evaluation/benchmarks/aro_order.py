@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.benchmarks.aro import PAPER
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import HubData
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 SHUFFLED = ("hard_text_1", "hard_text_2", "hard_text_3", "hard_text_4")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
 from hfcomp.evaluation.benchmarks.linear_probes import FITS
@@ -13,6 +12,9 @@ from hfcomp.evaluation.protocols.linear_probe import Probe
 from hfcomp.evaluation.sources import HubData, Pool, with_images
 from hfcomp.evaluation.spec import GENERAL, Benchmark, BenchmarkData, Folders, Origin, Unavailable
 from hfcomp.reading import read_json
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 COCO_TRAIN2017 = Pool(
     name="train2017",
@@ -63,6 +65,8 @@ class InstanceFiles:
 
 
 def _labelled(path: Path, folder: Path) -> BenchmarkData:
+    from datasets import Dataset
+
     content = read_json(path)
     # the 80 ids lie in 1 to 90; labels count them in that order, as the Hub's copy does
     label = {number: at for at, number in enumerate(sorted(one["id"] for one in content["categories"]))}

@@ -6,14 +6,15 @@ import re
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.entries import entries, line_entries
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import HubData, RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _SHORTEST = 3
 """Characters. FLAIR's file of ImageInWords lacks shorter pieces, such as the end of a quotation."""

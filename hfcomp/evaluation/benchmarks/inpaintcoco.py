@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from datasets import Dataset
+from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.protocols.group_match import GroupMatch
 from hfcomp.evaluation.sources import HubData
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 REPO = "phiyodr/InpaintCOCO"
 

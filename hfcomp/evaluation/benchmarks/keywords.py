@@ -7,21 +7,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from datasets import Dataset, concatenate_datasets
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hfcomp.evaluation.benchmarks.coco import COCO2017_CAPTIONS
 from hfcomp.evaluation.benchmarks.retrieval import FLICKR30K_IMAGES
 from hfcomp.evaluation.cells import PooledImages, is_missing
-from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Data, Folders
+from hfcomp.evaluation.spec import COMPOSITIONAL, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Data, Folders
 from hfcomp.negatives.keywords import all_keyword_permutations
 from hfcomp.negatives.keywords.matching import PAPER, Matching, check_concept, find_keywords
 from hfcomp.negatives.keywords.tables import CONCEPTS, PAPER_TABLE, KeywordTable
 from hfcomp.reading import read_json
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 LIMIT = 5000
 """Items of a concept, our choice: the 200,310 of objects in SBU would be 16 million captions to encode."""
@@ -121,6 +121,8 @@ class KeywordItems:
             NoKeyword: when no caption holds one.
             ValueError: when there is no column of captions.
         """
+        from datasets import Dataset, concatenate_datasets
+
         cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
         found, empty = self._found(pairs)
         left_out = dict(pairs.left_out) | ({EMPTY_CAPTION: empty} if empty else {})

@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from datasets import load_dataset
-
-from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.level_choice import GROUPS, LEVELS, LevelChoice
 from hfcomp.evaluation.sources import RawFiles, require
@@ -41,6 +38,10 @@ class OwnLevels:
         files = sorted(map(str, folder.rglob("*.parquet")))
         if not files:
             return None
+        from datasets import load_dataset
+
+        from hfcomp.data.loading import undecoded
+
         rows = undecoded(load_dataset("parquet", data_files=files, split="train"))
         columns = ("image", "image_id", *self.texts)
         require(rows, columns, str(folder))

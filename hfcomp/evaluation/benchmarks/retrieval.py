@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.coco import COCO2017_CAPTIONS, COCO_VAL2014
 from hfcomp.evaluation.benchmarks.entries import entries
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import HubData, Pool, RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 FLICKR30K_IMAGES = Pool(
     name="flickr30k-images",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.entries import line_entries
 from hfcomp.evaluation.protocols.group_match import GroupMatch
 from hfcomp.evaluation.sources import HubData, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 REPO = "facebook/winoground"
 COMMIT = "b400e173549071916ad1b3d449293bc8d8b4b763"  # the one that MTEB reads

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers.utils import logging
 
 from hfcomp.evaluation.probes.linear import (
     Labels,
@@ -22,7 +22,7 @@ from hfcomp.evaluation.probes.linear import (
     without_missing,
 )
 
-logger = logging.get_logger(__name__)
+logger = logging.getLogger(__name__)
 
 STEPS = 1000
 TOLERANCE = 1e-5

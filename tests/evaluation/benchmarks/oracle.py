@@ -11,7 +11,7 @@ from typing import Any
 import datasets
 import numpy as np
 
-from hfcomp.evaluation import sources
+from hfcomp.evaluation import hub
 from hfcomp.evaluation.cells import Fitted
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Report, run_benchmark, validate
@@ -123,8 +123,8 @@ class HubOnDisk:
     def __init__(self, monkeypatch, **folders: Path) -> None:
         self.folders: dict[str, Path] = folders
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        monkeypatch.setattr(sources, "load_dataset", self.load)
-        monkeypatch.setattr(sources, "_newest", lambda repo: None)
+        monkeypatch.setattr(hub, "load_dataset", self.load)
+        monkeypatch.setattr(hub, "_newest", lambda repo: None)
 
     def load(self, name: str, **options: Any) -> datasets.Dataset:
         if Path(name).is_dir():

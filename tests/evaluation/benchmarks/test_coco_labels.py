@@ -9,7 +9,6 @@ import datasets
 import numpy as np
 import pytest
 
-from hfcomp.evaluation import sources
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
@@ -158,8 +157,8 @@ def test_what_the_hub_is_asked_for(benchmark, hub, monkeypatch):
         asked.append((repo, how))
         return datasets.load_dataset(str(hub), split=how["split"])
 
-    monkeypatch.setattr(sources, "load_dataset", load)
-    monkeypatch.setattr(sources, "_newest", lambda repo: "d" * 40)
+    monkeypatch.setattr("hfcomp.evaluation.hub.load_dataset", load)
+    monkeypatch.setattr("hfcomp.evaluation.hub._newest", lambda repo: "d" * 40)
     items = load_items(benchmark)
     assert [(repo, how["split"]) for repo, how in asked] == [
         ("detection-datasets/coco", one) for one in ("val", "train")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.evaluation import sources
+from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks.hierarcaps import FILE, HIERARCAPS, HIERARCAPS_LEVELS, rows
 from hfcomp.evaluation.content import decoded
 from hfcomp.evaluation.engine import NO_IMAGE, validate
@@ -124,7 +124,7 @@ def test_the_table_comes_from_the_authors_repository(tmp_path, monkeypatch):
         asked.append((web, names))
         return write(tmp_path / "web")
 
-    monkeypatch.setattr(sources, "downloaded", downloaded)
+    monkeypatch.setattr(hub, "downloaded", downloaded)
     items = load_items(HIERARCAPS, Folders(own={"val2017": images(tmp_path / "val2017")}))
     commit = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
     assert asked == [(f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{commit}/data", (FILE,))]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.evaluation import sources, webdataset
+from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.vtab import GROUPS, HELD_OUT, VTAB, VTAB_1K
 from hfcomp.evaluation.embed import Embedder
@@ -84,7 +84,7 @@ def test_another_folder_is_refused_for_1k_too(tmp_path):
 def test_a_repository_without_training_images_is_skipped(tmp_path, monkeypatch, name):
     folder = write_set(tmp_path / ("a" * 40), TEST[:8])
     asked = []
-    monkeypatch.setattr(webdataset, "snapshot_download", lambda repo, **how: asked.append(how) or str(folder))
+    monkeypatch.setattr(hub, "snapshot_download", lambda repo, **how: asked.append(how) or str(folder))
     with pytest.raises(Unavailable, match="clip-benchmark/wds_vtab-pcam has no training images"):
         load_items(one(name))
     assert asked[0]["revision"] == "502695fe1a141108650e3c5b91c8b5e0ff84ed49"
@@ -105,7 +105,7 @@ def test_sun397_is_read_from_parquet(tmp_path, monkeypatch):
         asked.append((repo, how))
         return datasets.load_dataset(str(tmp_path), split=how["split"])
 
-    monkeypatch.setattr(sources, "load_dataset", load)
+    monkeypatch.setattr(hub, "load_dataset", load)
     items = load_items(benchmark)
     revision = "7e6af6a2499ad708618be868e1471eac0aca1168"
     assert [how for _, how in asked] == [{"split": split, "revision": revision} for split in ("test", "train")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from hfcomp.evaluation import sources
+from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks.winoground import WINOGROUND
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
@@ -110,7 +110,7 @@ def test_a_loading_script_leads_to_the_files_beside_it(tmp_path, monkeypatch):
     def script(name, **options):
         raise RuntimeError("Dataset scripts are no longer supported, but found winoground.py")
 
-    monkeypatch.setattr(sources, "load_dataset", script)
+    monkeypatch.setattr(hub, "load_dataset", script)
     asked = repositories(monkeypatch, {WEB: packed(tmp_path / "w")})
     rows = items(WINOGROUND, None)
     assert asked == [(WEB, ("examples.jsonl", "images.zip"))] and rows.origin.commit == COMMIT
@@ -121,7 +121,7 @@ def test_without_consent_it_says_where_to_give_it(monkeypatch):
     def refused(name, **options):
         raise datasets.exceptions.DatasetNotFoundError("'facebook/winoground' is a gated dataset on the Hub.")
 
-    monkeypatch.setattr(sources, "load_dataset", refused)
+    monkeypatch.setattr(hub, "load_dataset", refused)
     repositories(monkeypatch, {})
     with pytest.raises(Unavailable, match="is gated.*Accept its terms at https://huggingface.co/datasets/facebook"):
         load_items(WINOGROUND)

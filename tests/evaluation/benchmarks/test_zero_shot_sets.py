@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.evaluation import webdataset
+from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.zero_shot_sets import ZERO_SHOT
 from hfcomp.evaluation.embed import Embedder
@@ -72,7 +72,7 @@ def test_the_mean_per_class_weighs_classes_and_accuracy_weighs_images(benchmark,
 def test_a_tiny_model_from_the_hub(benchmark, tmp_path, monkeypatch, clip):
     folder = write_set(tmp_path / ("b" * 40), UNEVEN, ending="webp")
     asked = []
-    monkeypatch.setattr(webdataset, "snapshot_download", lambda repo, **how: asked.append(repo) or str(folder))
+    monkeypatch.setattr(hub, "snapshot_download", lambda repo, **how: asked.append(repo) or str(folder))
     items = validate(benchmark, load_items(benchmark))
     assert asked == [benchmark.data[0].repo] and items.origin.commit == "b" * 40
     report = run_benchmark(benchmark, items, Embedder(clip, device="cpu"))

@@ -1,0 +1,101 @@
+"""What is read from the Hub and from authors' repositories, and why it cannot be."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, DownloadConfig, DownloadManager, load_dataset
+from datasets.exceptions import DatasetNotFoundError
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+from hfcomp.data.loading import undecoded
+from hfcomp.evaluation.spec import Origin, Unavailable
+from hfcomp.writing import replacing
+
+LONGEST_REASON = 120
+_COMMIT = re.compile(r"@([0-9a-f]{40})")
+
+
+def downloaded(web: str, names: Sequence[str]) -> Path:
+    """Files of a repository at a commit, in a folder of the download cache.
+
+    Raises:
+        Unavailable: when they cannot be reached.
+    """
+    try:
+        manager = DownloadManager(download_config=DownloadConfig(disable_tqdm=True))
+        found = manager.download({name: f"{web}/{name}" for name in names})
+    except Exception as error:  # as in hub_rows
+        raise Unavailable(_unreachable(web, error), "") from error
+    first = Path(next(iter(found.values())))
+    folder = first.parent / f"hfcomp-{first.name[:16]}"
+    for name, file in found.items():
+        with replacing(folder / name) as link:
+            link.symlink_to(file)
+    return folder
+
+
+def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tuple[Dataset, Origin]:
+    """Rows of a data set on the Hub, images undecoded, and the commit that they were read at.
+
+    Raises:
+        Unavailable: when it is gated, gone, a loading script, or there is no network.
+    """
+    commit = revision or _newest(repo)
+    try:
+        rows = load_dataset(repo, **options, revision=commit)
+    except DatasetNotFoundError as error:
+        gone = f"{repo} is not on the Hub at this revision, or private."
+        raise Unavailable(_gated(repo) if "gated" in str(error) else gone, "") from error
+    except Exception as error:  # requests fail in many classes of several libraries; the reason says which it was
+        if "scripts are no longer supported" in str(error):
+            raise Unavailable(f"{repo} is a loading script, which `datasets` does not run.", "") from error
+        raise Unavailable(_unreachable(repo, error), "") from error
+    return undecoded(rows), Origin(repo, commit or _read_commit(rows))
+
+
+def _newest(repo: str) -> str | None:
+    """The commit of the main branch now; without a network, `datasets` may still have rows of before."""
+    try:
+        return HfApi().dataset_info(repo).sha
+    except GatedRepoError as error:
+        raise Unavailable(_gated(repo), "") from error
+    except Exception:  # any failure of a request: load_dataset then says what it is, or reads its cache
+        return None
+
+
+def _read_commit(rows: Dataset) -> str | None:
+    found = _COMMIT.search(" ".join(map(str, rows.info.download_checksums or {})))
+    return found[1] if found else None
+
+
+def _unreachable(place: str, error: Exception) -> str:
+    """Why something on the Hub or the web is unavailable, in one line."""
+    said = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" ...")
+    return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
+
+
+def _gated(repo: str) -> str:
+    """Why a gated data set is unavailable, and how to get it."""
+    return f"{repo} is gated: accept its terms at https://huggingface.co/datasets/{repo} and run `hf auth login`."
+
+
+def repository(repo: str, patterns: Sequence[str], revision: str | None) -> Path:
+    """A folder with some files of a data set on the Hub; the download cache names it by the commit.
+
+    Raises:
+        Unavailable: when it is gated, gone, or there is no network.
+    """
+    try:
+        return Path(snapshot_download(repo, repo_type="dataset", revision=revision, allow_patterns=list(patterns)))
+    except GatedRepoError as error:
+        raise Unavailable(_gated(repo), "") from error
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise Unavailable(f"{repo} is not on the Hub at this revision, or private.", "") from error
+    except Exception as error:  # as in hub_rows
+        raise Unavailable(_unreachable(repo, error), "") from error

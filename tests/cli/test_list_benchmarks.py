@@ -1,0 +1,47 @@
+"""The list of benchmarks: all of them, without the libraries that scoring needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from hfcomp import cli
+from hfcomp.evaluation.benchmarks import benchmarks
+
+SLOW = ("torch", "datasets", "transformers", "accelerate", "huggingface_hub", "pandas", "pyarrow", "scipy", "PIL")
+
+
+def test_the_list_names_every_benchmark(capsys):
+    cli.main(["evaluate", "--list"])
+    shown = capsys.readouterr().out
+    for name in benchmarks():
+        prefix, _, own = name.partition("_")
+        assert name in shown or (f"{prefix}_..." in shown and own in shown), name
+    assert "winoground* " in shown and "imagenet1k_probe_lbfgs~" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_named_benchmark_shows_where_it_comes_from(capsys):
+    cli.main(["evaluate", "--list", "winoground", "--benchmarks", "vtab_dtd"])
+    shown = capsys.readouterr().out
+    for text in (
+        "arXiv:2204.03162",
+        "gated on the Hub",
+        "hf auth login",
+        "--data wds_vtab-dtd=DIR",
+        "mean of 19 tasks",
+    ):
+        assert text in shown, text
+    with pytest.raises(SystemExit, match="'nothing' is none"):
+        cli.main(["evaluate", "--list", "nothing"])
+
+
+def test_listing_imports_no_slow_library():
+    code = (
+        "import json, sys; from hfcomp import cli; cli.main(['evaluate', '--list']); print(json.dumps([*sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(SLOW) & set(json.loads(done.stdout.splitlines()[-1]))
