@@ -7,9 +7,9 @@ escapes can write half a character, which no file and no tokenizer takes. Each i
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -32,11 +32,18 @@ _HALF_ESCAPE = re.compile(
 )
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
 def read_yaml(path: str | PathLike[str]) -> Any:
     """What a YAML file holds.
 
     Raises:
-        ValueError: for a file that is no YAML in UTF-8, has a key twice in one mapping, or is over the limits.
+        ValueError: for a file that is not YAML in UTF-8, has a key twice in one mapping, or is over the limits, naming
+            file and line.
         OSError: for a file that is not there or cannot be read.
     """
     path = Path(path)
@@ -47,18 +54,21 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         text = content.decode("utf-8-sig")
         _check_events(yaml.parse(text, Loader=yaml.SafeLoader))
         return yaml.load(text, Loader=_Loader)
-    except _TooMuch as error:
+    except _Refused as error:
         raise ValueError(f"{path}, {error}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ValueError(f"{path}, line {mark.line + 1 if mark else 1}: not YAML: {error.problem}.") from error
     except yaml.YAMLError as error:
-        raise ValueError(f"{path}: no YAML: {error}") from error
+        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: no UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
     except (ValueError, OverflowError) as error:  # of a number or date that Python does not have
-        raise ValueError(f"{path}: no YAML: a value in it cannot be read: {error}.") from error
+        raise ValueError(f"{path}: not YAML: a value in it cannot be read: {error}.") from error
 
 
-class _TooMuch(Exception):
-    """What a limit forbids, and where."""
+class _Refused(Exception):
+    """What YAML would allow and is refused here, with its line."""
 
 
 def _check_events(events: Iterable[yaml.Event]) -> None:
@@ -70,11 +80,11 @@ def _check_events(events: Iterable[yaml.Event]) -> None:
         line = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in (anchor for anchor, _ in open_parts):
-                raise _TooMuch(f"{line}: *{event.anchor} is inside of what it names. Write it out.")
+                raise _Refused(f"{line}: *{event.anchor} is inside of what it names. Write it out.")
             total += sizes.get(event.anchor, 1)
         elif isinstance(event, yaml.ScalarEvent):
             if "\0" in event.value or _SURROGATE.search(event.value):
-                raise _TooMuch(f"{line}: found a NUL or half a character in {event.value[:60]!a}. Remove it.")
+                raise _Refused(f"{line}: found a NUL or half a character in {event.value[:60]!a}. Remove it.")
             total += 1
             if event.anchor:
                 sizes[event.anchor] = 1
@@ -82,13 +92,13 @@ def _check_events(events: Iterable[yaml.Event]) -> None:
             open_parts.append((event.anchor, total))
             total += 1
             if len(open_parts) > MAX_YAML_DEPTH:
-                raise _TooMuch(f"{line}: found more than {MAX_YAML_DEPTH} lists and mappings inside one another.")
+                raise _Refused(f"{line}: found more than {MAX_YAML_DEPTH} lists and mappings inside one another.")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_parts.pop()
             if anchor:
                 sizes[anchor] = total - before
         if total > MAX_YAML_VALUES:
-            raise _TooMuch(f"{line}: found more than {MAX_YAML_VALUES:,} values, those of aliases counted each time.")
+            raise _Refused(f"{line}: found more than {MAX_YAML_VALUES:,} values, those of aliases counted each time.")
 
 
 class _Loader(yaml.SafeLoader):
@@ -97,12 +107,14 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
         # as it is written: construction puts merged keys beside a mapping's own, also into one that is merged later
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        keys = Counter((key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        for (tag, key), times in keys.items():
-            if times > 1 and tag != "tag:yaml.org,2002:merge":
-                raise yaml.composer.ComposerError(
-                    None, None, f"{key!r} is there twice; write it once", node.start_mark
-                )
+        first: dict[tuple[str, str], yaml.ScalarNode] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            before = first.setdefault((key.tag, key.value), key)
+            if before is not key:
+                line, above = key.start_mark.line + 1, before.start_mark.line + 1
+                raise _Refused(f"line {line}: {key.value!r} is there twice, first in line {above}. Write it once.")
         return node
 
 

@@ -18,9 +18,10 @@ equal length; an empty string is masked; concreteness is 1 to 5 or null | text h
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from hfcomp.reading import nearest
 
 COLUMNS = (
     "image",
@@ -115,12 +116,6 @@ def kind_id(kind: str, *, where: str) -> int:
             f"Known kinds: {', '.join(NEGATIVE_KINDS)}."
         )
     return KIND_IDS[kind]
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:

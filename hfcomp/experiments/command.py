@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hfcomp.experiments.errors import FLAG, one_line_errors
 from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.program import prepare_base, run
+from hfcomp.experiments.recipe_files import find_report, is_sweep
 from hfcomp.experiments.recipes import Recipe, read_recipe, split_options
-from hfcomp.experiments.search import read_search, run_search
-from hfcomp.experiments.sweep import read_sweep, run_sweep
-from hfcomp.experiments.sweep_file import find_report, is_sweep
+from hfcomp.experiments.search import run_search
+from hfcomp.experiments.search_file import read_search
+from hfcomp.experiments.sweep import run_sweep
+from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff
 
@@ -23,25 +26,27 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
     Args:
         name: recipe that is run unless `--config` names another.
         arguments: by default those of the process: `--config name-or-path`, `--report name-or-path`, `--search
-            [name-or-path]`, `--field value`, `--help`.
+            [name-or-path]`, `--field value`, `--help`, `--help-all`, `--traceback`.
+
+    Raises:
+        SystemExit: in one line, for a mistake of the user's.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        options, _ = split_options(arguments)
-        if options.help:
-            print(recipe_help(name, arguments))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with one_line_errors(traceback_wanted=FLAG in words):
+        words = [word for word in words if word != FLAG]
+        options, _ = split_options(words)
+        if options.help or options.help_all:
+            print(recipe_help(name, words, everything=options.help_all))
             return
-        go, plan = _read(name, arguments, options.report, options.search)
+        go, plan = _read(name, words, options.report, options.search)
         prepare_base(plan if isinstance(plan, Recipe) else plan.recipe)
-    except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(f"error: {error}") from error
-    go(plan)
+        go(plan)
 
 
 def _read(
     name: str, arguments: list[str], report: str | None, search: str | None
 ) -> tuple[Callable[[Any], Path], Any]:
-    """What runs and what is to be run, all of it read and checked."""
+    """What runs and what is to be run, all of it read."""
     if report is not None and search is not None:
         raise ValueError("command line: --report and --search are two things. Leave one of them out.")
     if search is not None:

@@ -6,88 +6,22 @@ zero-shot model to the middle and the end of training. Here a set of held-out ro
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Collection
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from hfcomp import __version__
-from hfcomp.data.columns import nearest
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments.embedding_distances import BASE_STEP, Tables, distances
 from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.outcomes import FOLDER, read_stored, store
+from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
-
-
-@dataclass(frozen=True)
-class EmbeddingPlan:
-    """Whose embeddings are followed. Only the form is the paper's; the numbers are our choice.
-
-    Attributes:
-        variants: of the sweep, followed in its first setting with its first seed.
-        rows: held-out rows, at most.
-        checkpoints: at most, evenly over the steps, the end among them; the base comes on top.
-        examples: rows that are shown one by one, the first ones.
-    """
-
-    variants: list[str]
-    rows: int = 200
-    checkpoints: int = 10
-    examples: int = 2
-
-    def every(self, steps: int) -> int:
-        """Steps between two checkpoints of a run of that many."""
-        return math.ceil(steps * self.save_steps)
-
-    def checkpoint_steps(self, steps: int) -> list[int]:
-        """The steps that are scored, the last one too."""
-        return [*range(self.every(steps), steps, self.every(steps)), steps]
-
-    @property
-    def save_steps(self) -> float:
-        """The same for `TrainingArguments`, as a share of the run: the number of steps is not known before it."""
-        return (1 - 1e-9) / self.checkpoints  # a share is below 1; transformers rounds the product up
-
-
-def read_embedding_plan(values: Any, variants: Collection[str], *, where: str) -> EmbeddingPlan | None:
-    """The plan of a sweep's file; `None` where it has none.
-
-    Args:
-        values: of its key `embeddings`.
-        variants: of the sweep.
-        where: what errors call its place.
-
-    Raises:
-        ValueError: for an unknown key or variant, or a value of the wrong kind.
-    """
-    if values is None:
-        return None
-    if not isinstance(values, dict) or "variants" not in values:
-        raise ValueError(f"{where}: found {values!r}, expected {{variants: [...]}} with names of variants.")
-    known = [f.name for f in fields(EmbeddingPlan)]
-    for key in values:
-        if key not in known:
-            raise ValueError(f"{where}: unknown key {key!r}.{nearest(str(key), known)} Known: {', '.join(known)}.")
-    chosen = values["variants"]
-    if not isinstance(chosen, list) or not chosen or len(set(map(str, chosen))) < len(chosen):
-        raise ValueError(f"{where}: variants: found {chosen!r}, expected a list of different variants.")
-    for name in chosen:
-        if name not in variants:
-            close = nearest(str(name), variants)
-            raise ValueError(f"{where}: variants: {name!r} is none of {', '.join(variants)}.{close}")
-    plan = EmbeddingPlan(**values)
-    for key, least in (("rows", 2), ("checkpoints", 1), ("examples", 0)):
-        value = getattr(plan, key)
-        if type(value) is not int or value < least:
-            raise ValueError(f"{where}: {key}: found {value!r}, expected a whole number from {least}.")
-    return plan
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def write_paths(paths: EmbeddingPaths, plan: SweepPlan, caveat: str) -> list[str
     """
     variants = summarize_paths(paths.tables, paths.rows, paths.plan.examples)
     facts = {"setting": plan.settings[0], "seed": plan.seeds[0], "rows": len(paths.rows), "source": paths.rows.source}
-    contents = {**facts, "digest": paths.rows.digest, "plan": asdict(paths.plan), "variants": variants}
+    contents = {**facts, "digest": paths.rows.digest, "plan": paths.plan.model_dump(), "variants": variants}
     files.write_results(paths.folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
     lines = ["## Embeddings through training", "", escaped(LEGEND.format(**facts)), ""]
     if draw_paths(paths.folder / FIGURE, variants, CAPTION.format(caveat=caveat, **facts)):

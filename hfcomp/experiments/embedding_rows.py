@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -98,7 +98,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
 def _sandbox_rows(config: ExperimentConfig, number: int, seed: int, num_negatives: int, tell: Tell) -> Dataset:
     clean = {"edit_noise": 0.0, "caption_noise": 0.0, "false_negatives": 0.0, "concreteness_ratings": None}
     return training_rows(
-        replace(config, dataset_rows=number, **clean),
+        config.model_copy(update={"dataset_rows": number, **clean}),
         column_names=None,
         seed=seed,
         tell=tell,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def evaluate_models(
 
 def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
     """What stored outcomes are of, beside the weights: another evaluation or version scores anew."""
-    fields = asdict(recipe.experiment)
+    fields = recipe.experiment.model_dump()
     chosen = {name: value for name, value in fields.items() if name in FIELDS or name.startswith("evaluation")}
     return {**chosen, "column_names": recipe.trainer_arguments.get("column_names"), "hfcomp_version": __version__}
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +184,7 @@ def _facts(found: Overlap, policy: str) -> dict[str, Any]:
 
 
 def _training_fields(config: ExperimentConfig) -> dict[str, Any]:
-    return {name: value for name, value in asdict(config).items() if not name.startswith("evaluation")}
+    return {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
 
 
 def _digest(content: str | bytes) -> str:

@@ -1,4 +1,4 @@
-"""Recipes: where they lie, and how a YAML file and command-line overrides become checked configurations."""
+"""A recipe: one flat YAML mapping over our config and the trainer's, with the command line's fields laid over it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import importlib
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
-from transformers import HfArgumentParser
+from pydantic import Field, ValidationError
 
-import hfcomp
-from hfcomp.data.columns import nearest
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.reading import parse_json, read_yaml
+from hfcomp.experiments.recipe_files import SEARCH_KEY, SWEEP_KEY, find_recipe, recipe_files
+from hfcomp.reading import nearest, parse_json, read_yaml
+from hfcomp.schemas import convert, members, one_line
+
+# Fields of a trainer's config whose type allows values that mean nothing.
+LEAST = {
+    **dict.fromkeys(("gradient_accumulation_steps", "mini_batch_size", "max_image_pixels", "shuffle_buffer"), 1),
+    **dict.fromkeys(("num_negatives", "num_neighbours", "max_concepts", "dataloader_num_workers", "seed"), 0),
+    **dict.fromkeys(("learning_rate", "weight_decay", "num_train_epochs", "warmup_steps", "max_grad_norm"), 0),
+}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Recipe:
-    """A checked recipe.
+    """A recipe whose values are of their fields' types.
 
     Attributes:
         experiment: the part that the program reads.
@@ -37,61 +45,25 @@ class Recipe:
     given: dict[str, Any]
 
 
-def recipes_folder() -> Path:
-    """Where the recipes lie: inside the installed package, or beside it in a clone.
-
-    Raises:
-        FileNotFoundError: when neither exists.
-    """
-    package = Path(hfcomp.__file__).parent
-    for folder in (package / "recipes", package.parent / "recipes"):
-        if any(folder.glob("*/*.yaml")):
-            return folder
-    raise FileNotFoundError(f"no recipes beside {package}; reinstall hfcomp, or pass --config <file>.")
-
-
-def find_recipe(name: str) -> Path:
-    """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`.
-
-    Raises:
-        FileNotFoundError: naming the recipes that exist.
-    """
-    if Path(name).is_file():
-        return Path(name)
-    folder = recipes_folder()
-    stem = name.removesuffix(".yaml")
-    for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
-        if candidate.is_file():
-            return candidate
-    known = sorted(str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder))
-    raise FileNotFoundError(f"no recipe {name!r}.{nearest(name, known)} Known: {', '.join(known)}.")
-
-
-def recipe_files(folder: Path) -> list[Path]:
-    """The recipes in a folder of them; the YAML files of sweeps, which name no objective, are none."""
-    files = sorted(folder.glob("*/*.yaml"))
-    return [path for path in files if "objective" in (read_yaml(path) or {})]
-
-
 def trainer_class(objective: str) -> type:
     """The trainer that `module:class` names; a module in the working directory is found too.
 
     Raises:
-        ValueError: when it cannot be imported or is no trainer of hfcomp.
+        ValueError: when it cannot be imported or is not a trainer of hfcomp.
     """
     from hfcomp.trainers.base import CompositionalTrainer
 
     module, _, name = objective.partition(":")
     try:
-        found = getattr(_imported(module), name)
+        found = getattr(_import(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"objective {objective!r}: expected module:class, and {error}.") from error
     if not (isinstance(found, type) and issubclass(found, CompositionalTrainer)):
-        raise ValueError(f"objective {objective!r} is no subclass of CompositionalTrainer.")
+        raise ValueError(f"objective {objective!r} is not a subclass of CompositionalTrainer.")
     return found
 
 
-def _imported(module: str) -> ModuleType:
+def _import(module: str) -> ModuleType:
     """Imports a module, and looks for one that is not found in the working directory, as a script's path omits it."""
     try:
         return importlib.import_module(module)
@@ -122,30 +94,79 @@ def read_recipe(
     """
     options, arguments = split_options(arguments)
     path, values, found = read_file(name, options)
-    known = {f.name for part in (ExperimentConfig, found.config_class) for f in fields(part) if f.init}
-    _check_known(values, known, str(path))
-    overridden = overridden_fields(arguments)
-    _check_known(overridden, known, "command line")
-    _check_known(changes or {}, known, where)
-    for field_name in changes or {}:
-        if field_name in overridden:
-            raise ValueError(f"command line: --{field_name} is set by {where}. Leave it out, or change it there.")
-    values = _with_file_beside(path, {**values, **(changes or {})})
+    hints = field_hints(found.config_class)
+    values = convert_fields(values, hints, str(path))
+    overridden = _override(arguments, hints)
+    changes = convert_fields(changes or {}, hints, where)
+    refuse_overridden(changes, overridden, where)
+    values = _with_file_beside(path, values | changes)
     of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()  # whose keywords may be scored too
-    if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & set(overridden):
+    if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & overridden.keys():
         values.pop("primary", None)  # it is of what the file evaluates
-    experiment, config, given = _parse(found.config_class, values, arguments)
-    if experiment.hard_images and not config.get("num_neighbours"):
-        raise ValueError(
-            f"{path}: hard_images={experiment.hard_images} finds neighbours that nobody reads. Set num_neighbours, or "
-            "leave hard_images out."
-        )
     if "model" in overridden and "model" not in values and values.get("dataset") == SANDBOX:
         raise ValueError(
             f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
             f"For a model of your own start from another recipe: --config {_for_other_models(path)} --dataset <yours>."
         )
-    return Recipe(experiment, found, config, given)
+    return _build(found, dict(sorted((values | overridden).items())), str(path))
+
+
+def _build(trainer: type, given: dict[str, Any], where: str) -> Recipe:
+    _check_given(given)
+    ours = {key: value for key, value in given.items() if key in ExperimentConfig.model_fields}
+    try:
+        experiment = ExperimentConfig(**ours)
+    except ValidationError as error:
+        raise ValueError(one_line(error, ExperimentConfig, where)) from error
+    if experiment.hard_images and not given.get("num_neighbours"):
+        raise ValueError(
+            f"{where}: hard_images={experiment.hard_images} finds neighbours that nobody reads. Set num_neighbours, "
+            "or leave hard_images out."
+        )
+    return Recipe(experiment, trainer, {key: value for key, value in given.items() if key not in ours}, given)
+
+
+@cache
+def field_hints(config_class: type) -> dict[str, Any]:
+    """The type of every field of a recipe, by name: those of our config and of a trainer's."""
+    theirs = get_type_hints(config_class, include_extras=True)
+    hints = {member.name: theirs[member.name] for member in fields(config_class) if member.init}
+    hints |= {name: Annotated[hints[name], Field(ge=least)] for name, least in LEAST.items() if name in hints}
+    ours = get_type_hints(ExperimentConfig, include_extras=True)
+    return (
+        hints | {"column_names": dict[str, str] | None} | {name: ours[name] for name in ExperimentConfig.model_fields}
+    )
+
+
+def convert_fields(
+    values: Mapping[str, Any], hints: Mapping[str, Any], where: str, *, dashes: str = ""
+) -> dict[str, Any]:
+    """Values of a recipe's fields, of their types.
+
+    Numbers and texts stay as they were written, so that `config.yaml` says 1 where the recipe does.
+
+    Args:
+        values: that were found.
+        hints: of `field_hints`.
+        where: what errors call the place of the values.
+        dashes: what errors write before a field's name.
+
+    Raises:
+        ValueError: for an unknown field, naming the nearest, or a value of another type.
+    """
+    for name in values:
+        if name not in hints:
+            raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), hints)}")
+    found = {name: convert(value, hints[name], f"{where}: {dashes}{name}") for name, value in values.items()}
+    as_written = {name for name in found if (type(values[name]), type(found[name])) in ((int, float), (str, str))}
+    return {name: values[name] if name in as_written else value for name, value in found.items()}
+
+
+def refuse_overridden(names: Collection[str], overridden: Collection[str], where: str) -> None:
+    """Refuses fields that a file of a study sets and the command line too."""
+    for name in names:
+        if name in overridden:
+            raise ValueError(f"command line: --{name} is set by {where}. Leave it out, or change it there.")
 
 
 def _for_other_models(recipe: Path) -> str:
@@ -162,18 +183,26 @@ def _with_file_beside(recipe: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
-    """Takes `--config`, `--objective`, `--report`, `--search` and `--help` out of a command line, in either spelling.
+    """Takes the options of the command out of a command line, in either spelling, and leaves the fields.
 
     Returns:
-        These five, `search` without a name being `search`, and the words that are left: `--field value`.
+        `config`, `objective`, `report`, `search` (without a name `search`), `help` and `help_all`, and the words that
+        are left: `--field value`.
     """
     parser = _OptionParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
-    parser.add_argument("--objective")
-    parser.add_argument("--report")
+    for name in ("--config", "--objective", "--report"):
+        parser.add_argument(name)
     parser.add_argument("--search", nargs="?", const="search")
     parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--help-all", "--help_all", action="store_true")
     return parser.parse_known_args(list(arguments))
+
+
+class _OptionParser(ArgumentParser):
+    """Raises where argparse would print its usage and leave."""
+
+    def error(self, message: str) -> None:
+        raise ValueError(f"command line: {message}")
 
 
 def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type]:
@@ -184,7 +213,7 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
         options: of `split_options`; its `objective` takes the place of the file's.
 
     Raises:
-        ValueError: when the file is no mapping or names no trainer.
+        ValueError: when the file is not a mapping or names no trainer.
     """
     path = find_recipe(name if options.config is None else options.config)
     values = read_yaml(path) or {}
@@ -192,15 +221,15 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
         raise ValueError(f"{path}: expected a mapping of fields, found {type(values).__name__}.")
     if options.objective is not None:
         values["objective"] = options.objective
-    if "objective" not in values:
-        way = f" It is a sweep: --report {path.stem}." if "variants" in values else nearest("objective", values)
-        way = f" It is a search: --search {path.stem}." if "ranges" in values else way
-        raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{way}")
+    if not isinstance(values.get("objective"), str):
+        hint = f" It is a sweep: --report {path.stem}." if SWEEP_KEY in values else nearest("objective", values)
+        hint = f" It is a search: --search {path.stem}." if SEARCH_KEY in values else hint
+        raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{hint}")
     return path, values, trainer_class(values["objective"])
 
 
-def overridden_fields(arguments: Sequence[str]) -> list[str]:
-    """The fields that a command line sets.
+def overridden_fields(arguments: Sequence[str]) -> dict[str, list[str]]:
+    """The fields that a command line sets, each with its words.
 
     Args:
         arguments: `--field value`, as `split_options` leaves them.
@@ -208,62 +237,42 @@ def overridden_fields(arguments: Sequence[str]) -> list[str]:
     Raises:
         ValueError: for a first word that belongs to no field.
     """
-    stray = [word for index, word in enumerate(arguments[:1]) if not word.startswith("--")]
-    if stray:
-        raise ValueError(f"command line: {stray[0]!r} belongs to no field; overrides are --field value.")
-    return [word[2:].partition("=")[0].replace("-", "_") for word in arguments if word.startswith("--")]
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in arguments:
+        if word.startswith("--"):
+            name, joined, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            found[name] = [value] if joined else []
+        elif not found:
+            raise ValueError(f"command line: {word!r} belongs to no field; overrides are --field value.")
+        else:
+            found[name].append(word)
+    return found
 
 
-def _check_known(names: Any, known: set[str], where: str) -> None:
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{where}: unknown field {name!r}.{nearest(name, known)}")
+def _override(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+    found = overridden_fields(arguments)
+    values = {name: _spelled(name, words, hints.get(name)) for name, words in found.items()}
+    return convert_fields(values, hints, "command line", dashes="--")
 
 
-class _OptionParser(ArgumentParser):
-    """Raises where argparse would print its usage and leave."""
-
-    def error(self, message: str) -> None:
-        raise ValueError(f"command line: {message}")
-
-
-class _Parser(_OptionParser, HfArgumentParser):
-    """The same for all fields; their usage would be hundreds of lines."""
-
-
-def _parse(config_class: type, values: dict[str, Any], arguments: Sequence[str]) -> tuple[Any, dict, dict]:
-    parser = _Parser([ExperimentConfig, config_class], allow_abbrev=False)
-    for action in parser._actions:
-        if action.dest in values:
-            action.required = False
-    parser.set_defaults(**values)
-    namespace = vars(parser.parse_args(list(arguments)))
-    ours = {f.name for f in fields(ExperimentConfig)}
-    experiment = ExperimentConfig(**{name: value for name, value in namespace.items() if name in ours})
-    set_names = set(values) | set(overridden_fields(arguments))
-    given = {name: namespace[name] for name in sorted(set_names)}
-    if "controls" in given:
-        given["controls"] = experiment.controls
-    if "column_names" in given:
-        given["column_names"] = _column_names(given["column_names"])
-    _check_given(given)
-    return experiment, {name: value for name, value in given.items() if name not in ours}, given
-
-
-def _column_names(value: Any) -> dict[str, str] | None:
-    """The mapping, which a command line gives as JSON."""
-    names = value
-    if isinstance(value, str):
+def _spelled(name: str, words: list[str], hint: Any) -> Any:
+    """The value that words of the command line spell: a list where the field takes one alone, a mapping as JSON."""
+    kinds = [get_origin(kind) or kind for kind in members(hint)]
+    if words and list in kinds and (len(words) > 1 or kinds == [list]):
+        return words
+    if not words and bool in kinds:
+        return True
+    if len(words) != 1 and hint is not None:
+        raise ValueError(f"command line: --{name}: found {words or 'nothing'}, expected one value.")
+    if dict in kinds and (str not in kinds or words[0].startswith("{")):
         try:
-            names = parse_json(value)
-        except ValueError:
-            names = value
-    if names is not None and not (isinstance(names, dict) and all(isinstance(own, str) for own in names.values())):
-        raise ValueError(
-            f"column_names={value!r} is no JSON object of names. Pass the contract's name first: "
-            """--column_names '{"caption": "<its name in your data set>"}'."""
-        )
-    return names
+            return parse_json(words[0])
+        except ValueError as error:
+            example = """a JSON object in quotes, as '{"caption": "text"}'"""
+            raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error
+    return words[0] if words else None
 
 
 def _check_given(given: dict[str, Any]) -> None:
@@ -277,5 +286,5 @@ def _check_given(given: dict[str, Any]) -> None:
             "processes; it is divided by their number."
         )
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if given["batch_size"] % processes:
+    if given.get("batch_size", 0) % processes:
         raise ValueError(f"batch_size={given['batch_size']} does not divide by {processes} processes.")

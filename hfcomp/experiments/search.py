@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
 from functools import partial
-from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,10 @@ from accelerate.utils import broadcast_object_list
 from hfcomp import __version__
 from hfcomp.distributed import fail_together
 from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
-from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import evaluate_models, evaluation_settings
+from hfcomp.experiments.outcomes import evaluate_models
 from hfcomp.experiments.overlap import check_same_rows
+from hfcomp.experiments.plans import SearchPlan
 from hfcomp.experiments.program import (
     base_model,
     check_rows,
@@ -28,106 +25,17 @@ from hfcomp.experiments.program import (
     output_folder,
     prepare_base,
 )
-from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
-from hfcomp.experiments.search_file import SearchPlan, find_search, read_search_file
+from hfcomp.experiments.search_file import Search, shown
 from hfcomp.experiments.search_goal import Score, score
 from hfcomp.experiments.search_report import SearchReport, print_search, trial_line, trials_written, write_search
 from hfcomp.experiments.search_store import SearchStore
 from hfcomp.experiments.search_trials import TrialRun, TrialTrainer, drop_models
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.reading import read_yaml
 
 # A report's own items are drawn with 0: what was chosen is then scored on others.
 SEED_OF_ITEMS = 1
 # So many failures before the first value mean that something else is wrong than a trial's values.
 MOST_FAILURES = 3
-
-
-@dataclass(frozen=True)
-class Search:
-    """A checked search.
-
-    Attributes:
-        recipe: of the base, the rows, the evaluation and the folder.
-        plain: the same without what holds for the search alone.
-        plan: what it tries.
-        path: of its file.
-        name: of the recipe.
-        arguments: of the command line.
-    """
-
-    recipe: Recipe
-    plain: Recipe
-    plan: SearchPlan
-    path: Path
-    name: str
-    arguments: Sequence[str]
-
-    def trial(self, values: dict[str, Any]) -> Recipe:
-        """The recipe of a trial."""
-        return self._read(self.plan.only_in_search | self.plan.with_products(values, _values_of(self.recipe)))
-
-    def result(self, values: dict[str, Any]) -> Recipe:
-        """The recipe that a trial's values make, without what holds for the search alone."""
-        return self._read(self.plan.with_products(values, _values_of(self.plain)))
-
-    def own_values(self) -> dict[str, Any]:
-        """What the recipe itself says of the fields that are searched."""
-        usual = _values_of(self.plain)
-        return {name: usual.get(name) for name in self.plan.ranges}
-
-    def _read(self, changes: dict[str, Any]) -> Recipe:
-        return read_recipe(self.name, self.arguments, changes=changes, where=str(self.path))
-
-
-def _values_of(recipe: Recipe) -> dict[str, Any]:
-    """What a recipe says of every field, or leaves at its default."""
-    members = (*fields(ExperimentConfig), *fields(recipe.trainer_class.config_class))
-    return {f.name: f.default for f in members if f.default is not MISSING} | recipe.given
-
-
-def read_search(name: str, arguments: Sequence[str]) -> Search:
-    """Reads the search that `--search` names and the recipe that it is of, and builds the config at every end.
-
-    Args:
-        name: of the recipe, used unless `arguments` holds `--config`.
-        arguments: of the command line, with `--search name-or-path`.
-
-    Raises:
-        ValueError: for a wrong file, a value that the trainer's config refuses, or without Optuna.
-        FileNotFoundError: naming the searches that exist.
-    """
-    if find_spec("optuna") is None:
-        raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
-    options, words = split_options(arguments)
-    path, overridden = find_search(name, options.search), overridden_fields(words)
-    plain = read_recipe(name, arguments)
-    known = {f.name for part in (ExperimentConfig, plain.trainer_class.config_class) for f in fields(part) if f.init}
-    plan = read_search_file(path, known=known, overridden=overridden)
-    recipe = read_recipe(name, arguments, changes=plan.only_in_search, where=f"{path}: only_in_search")
-    if "output_dir" not in overridden:
-        recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
-    # values of two evaluations are not compared, so another one is another search
-    tried = {key: value for key, value in read_yaml(path).items() if key != "trials"}
-    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
-    search = Search(recipe, plain, plan, path, name, list(arguments))
-    for values in _ends(search):
-        try:
-            method_run(search.trial(values), None).check()
-        except ValueError as error:
-            raise ValueError(f"{path}: ranges: with {_told(values)}: {error}") from error
-    return search
-
-
-def _ends(search: Search) -> list[dict[str, Any]]:
-    """For each field its ends, and each choice, the other fields being at their first end."""
-    first = {name: space.ends()[0] for name, space in search.plan.ranges.items()}
-    others = [{**first, name: end} for name, space in search.plan.ranges.items() for end in space.ends()[1:]]
-    return [first, *others]
-
-
-def _told(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def run_search(search: Search) -> Path:
@@ -148,9 +56,9 @@ def run_search(search: Search) -> Path:
     prepare_base(recipe)
     names = recipe.trainer_arguments.get("column_names")
     evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=SEED_OF_ITEMS, tell=session.tell)
-    most = max(map(search.trial, _ends(search)), key=num_negatives)
+    most = max(map(search.trial, search.ends()), key=num_negatives)
     rows = load_rows(most, session, evaluate.images)
-    check_rows((method_run(search.trial(values), rows) for values in _ends(search)), session)
+    check_rows((method_run(search.trial(values), rows) for values in search.ends()), session)
     with run_folder(
         output_folder(recipe),
         recipe.given,
@@ -231,7 +139,7 @@ def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
     own = search.own_values()
     outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
     if outside:
-        session.tell(f"the recipe's own {_told(outside)} is outside the ranges, so it is not among the trials")
+        session.tell(f"the recipe's own {shown(outside)} is outside the ranges, so it is not among the trials")
     return None if outside else own
 
 
@@ -239,7 +147,7 @@ def _check_failures(report: SearchReport) -> None:
     failed = [trial for trial in report.trials if trial.failure]
     if report.best is None and len(failed) >= MOST_FAILURES:
         raise ValueError(
-            f"the first {len(failed)} trials failed, the last with {_told(failed[-1].values)}: {failed[-1].failure} "
+            f"the first {len(failed)} trials failed, the last with {shown(failed[-1].values)}: {failed[-1].failure} "
             "Fix the recipe or the ranges."
         )
 

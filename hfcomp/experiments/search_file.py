@@ -1,158 +1,141 @@
-"""The file of a search: where it lies, and what it may say."""
+"""A search: its file, and the recipes that its trials make."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields
-from math import prod
+from collections.abc import Collection, Sequence
+from dataclasses import MISSING, dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hfcomp.data.columns import nearest
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.search_space import Range, read_range
-from hfcomp.experiments.sweep_file import SHARED_FIELDS, SHARED_PREFIXES, find_beside, read_mapping
+from hfcomp.experiments.outcomes import evaluation_settings
+from hfcomp.experiments.plans import SearchPlan
+from hfcomp.experiments.program import method_run, output_folder
+from hfcomp.experiments.recipe_files import find_search
+from hfcomp.experiments.recipes import (
+    Recipe,
+    field_hints,
+    overridden_fields,
+    read_recipe,
+    refuse_overridden,
+    split_options,
+)
+from hfcomp.experiments.sweep_file import SHARED_FIELDS, SHARED_PREFIXES
+from hfcomp.reading import nearest, read_yaml
+from hfcomp.schemas import parse
 
-NEEDED = ("trials", "ranges")
-DIRECTIONS = ("maximize", "minimize")
-KEYS = (*NEEDED, *DIRECTIONS, "products", "only_in_search", "seed")
-SEED = 42
-# The best of several seeds is luck.
 SEEDS = ("seed", "data_seed")
 # What a recipe's experiment is made of stays the same, but for the rows of a batch.
-FIELDS_OF_EXPERIMENT = {f.name for f in fields(ExperimentConfig)} - {"batch_size"}
+FIELDS_OF_EXPERIMENT = ExperimentConfig.model_fields.keys() - {"batch_size"}
 NOT_IN_SEARCH = ("objective", "method", "controls", "column_names", "output_dir")
 
 
 @dataclass(frozen=True)
-class SearchPlan:
-    """What a search tries, and how it judges.
+class Search:
+    """A search that is read.
 
     Attributes:
-        measure: name of a measure as sweeps have it, or a pattern of names whose mean counts (`sandbox levels: *`).
-        direction: `maximize` or `minimize`.
-        trials: how many.
-        ranges: values to try, by field of the trainer's config or `batch_size`.
-        products: field to the fields whose product it is.
-        only_in_search: fields of the recipe that hold for the trials, not for the recipe that comes out.
-        seed: of the values that are tried; training has the recipe's own.
+        recipe: of the base, the rows, the evaluation and the folder.
+        plain: the same without what holds for the search alone.
+        plan: what it tries.
+        path: of its file.
+        name: of the recipe.
+        arguments: of the command line.
     """
 
-    measure: str
-    direction: str
-    trials: int
-    ranges: dict[str, Range]
-    products: dict[str, list[str]]
-    only_in_search: dict[str, Any]
-    seed: int
+    recipe: Recipe
+    plain: Recipe
+    plan: SearchPlan
+    path: Path
+    name: str
+    arguments: Sequence[str]
 
-    def with_products(self, values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
-        """The values of a trial and what follows from them.
+    def trial(self, values: dict[str, Any]) -> Recipe:
+        """The recipe of a trial."""
+        return self._read(self.plan.only_in_search | self.plan.with_products(values, _values_of(self.recipe)))
 
-        Args:
-            values: by field.
-            usual: of the fields that the search leaves alone.
+    def result(self, values: dict[str, Any]) -> Recipe:
+        """The recipe that a trial's values make, without what holds for the search alone."""
+        return self._read(self.plan.with_products(values, _values_of(self.plain)))
 
-        Raises:
-            ValueError: for a factor that is no number.
-        """
-        known = usual | values
-        for name, factors in self.products.items():
-            for factor in factors:
-                if type(known.get(factor)) not in (int, float):
-                    raise ValueError(f"products: {name}: {factor} is {known.get(factor)!r}, expected a number.")
-        products = {name: prod(known[factor] for factor in factors) for name, factors in self.products.items()}
-        # a whole number may come as 4.0, and a batch has no 12.0 rows
-        return values | {name: int(value) if value == int(value) else value for name, value in products.items()}
+    def own_values(self) -> dict[str, Any]:
+        """What the recipe itself says of the fields that are searched."""
+        usual = _values_of(self.plain)
+        return {name: usual.get(name) for name in self.plan.ranges}
 
+    def ends(self) -> list[dict[str, Any]]:
+        """For each field its ends, and each choice, the other fields being at their first end."""
+        first = {name: space.ends()[0] for name, space in self.plan.ranges.items()}
+        others = [{**first, name: end} for name, space in self.plan.ranges.items() for end in space.ends()[1:]]
+        return [first, *others]
 
-def find_search(recipe: str, name: str) -> Path:
-    """The YAML file of a search: a path, or a name beside the recipe's files.
-
-    Raises:
-        FileNotFoundError: naming the searches of the recipe.
-    """
-    return find_beside(recipe, name, what="search", keys={"ranges"})
+    def _read(self, changes: dict[str, Any]) -> Recipe:
+        return read_recipe(self.name, self.arguments, changes=changes, where=str(self.path))
 
 
-def read_search_file(path: Path, *, known: Collection[str], overridden: Collection[str]) -> SearchPlan:
-    """What a file of a search says, checked but for the values of `only_in_search`.
+def _values_of(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe says of every field, or leaves at its default."""
+    members = fields(recipe.trainer_class.config_class)
+    return {f.name: f.default for f in members if f.default is not MISSING} | dict(recipe.experiment) | recipe.given
+
+
+def read_search(name: str, arguments: Sequence[str]) -> Search:
+    """Reads the search that `--search` names and the recipe that it is of, and builds the config at every end.
 
     Args:
-        path: of the file.
-        known: fields of the experiment and of the trainer's config.
-        overridden: fields that the command line sets.
+        name: of the recipe, used unless `arguments` holds `--config`.
+        arguments: of the command line, with `--search name-or-path`.
 
     Raises:
-        ValueError: naming the file, and the place in it.
+        ValueError: for a wrong file, a value that the trainer's config refuses, or without Optuna.
+        FileNotFoundError: naming the searches that exist.
     """
-    form = "a search is a mapping with trials, ranges, and maximize or minimize"
-    values = read_mapping(path, NEEDED, KEYS, form=form)
-    directions = [key for key in DIRECTIONS if key in values]
-    if len(directions) != 1 or not isinstance(values[directions[0]], str):
-        raise ValueError(f"{path}: expected maximize: MEASURE or minimize: MEASURE, one of them, with a name.")
-    _check_whole(values["trials"], f"{path}: trials", least=1)
-    seed = values.get("seed", SEED)
-    _check_whole(seed, f"{path}: seed", least=0)
-    ranges = _mapping(values["ranges"], f"{path}: ranges", "{learning_rate: {low: 1e-5, high: 1e-2, log: true}}")
-    if not ranges:
-        raise ValueError(f"{path}: ranges: found none, expected at least one field.")
-    read = {name: read_range(found, f"{path}: ranges: {name}") for name, found in ranges.items()}
-    products = _products(values.get("products"), read, f"{path}: products", known)
-    only = _mapping(values.get("only_in_search"), f"{path}: only_in_search", "{max_steps: 200}")
-    _check_only_in_search(only, {*read, *products}, f"{path}: only_in_search", known)
-    _check_searched(read, f"{path}: ranges", known)
-    for name in overridden:
-        if name in {*read, *products, *only}:
-            raise ValueError(f"command line: --{name} is set by {path}. Leave it out, or change it there.")
-    return SearchPlan(values[directions[0]], directions[0], values["trials"], read, products, only, seed)
+    if find_spec("optuna") is None:
+        raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
+    options, words = split_options(arguments)
+    path, overridden = find_search(name, options.search), overridden_fields(words)
+    plain, values = read_recipe(name, arguments), read_yaml(path)
+    plan = parse(SearchPlan, values, str(path))
+    _check_fields(plan, str(path), field_hints(plain.trainer_class.config_class))
+    refuse_overridden([*plan.ranges, *plan.products, *plan.only_in_search], overridden, str(path))
+    recipe = read_recipe(name, arguments, changes=plan.only_in_search, where=f"{path}: only_in_search")
+    if "output_dir" not in overridden:
+        recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
+    # values of two evaluations are not compared, so another one is another search
+    tried = {key: value for key, value in values.items() if key != "trials"}
+    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
+    search = Search(recipe, plain, plan, path, name, list(arguments))
+    for ends in search.ends():
+        try:
+            method_run(search.trial(ends), None).check()
+        except ValueError as error:
+            raise ValueError(f"{path}: ranges: with {shown(ends)}: {error}") from error
+    return search
 
 
-def _check_whole(found: Any, where: str, *, least: int) -> None:
-    if type(found) is not int or found < least:
-        raise ValueError(f"{where}: found {found!r}, expected a whole number of at least {least}.")
+def shown(values: dict[str, Any]) -> str:
+    """Values of a trial, in a line."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
-def _mapping(found: Any, where: str, example: str) -> dict[str, Any]:
-    if not isinstance(found or {}, dict):
-        raise ValueError(f"{where}: found {found!r}, expected a mapping: {example}.")
-    return found or {}
-
-
-def _check_known(name: Any, where: str, known: Collection[str]) -> None:
-    if name not in known:
-        raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), known)}")
-
-
-def _check_searched(names: Collection[str], where: str, known: Collection[str]) -> None:
-    for name in names:
-        _check_known(name, where, known)
+def _check_fields(plan: SearchPlan, path: str, known: Collection[str]) -> None:
+    places = {"ranges": plan.ranges, "products": plan.products, "only_in_search": plan.only_in_search}
+    places |= {f"products: {name}": factors for name, factors in plan.products.items()}
+    for place, names in places.items():
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{path}: {place}: unknown field {name!r}.{nearest(name, known)}")
+    for name in (*plan.ranges, *plan.products):
         if name in SEEDS:
-            raise ValueError(f"{where}: {name}: the best of several seeds is luck. Compare seeds with --report.")
+            raise ValueError(
+                f"{path}: ranges: {name}: the best of several seeds is luck. Compare seeds with --report."
+            )
         if name in FIELDS_OF_EXPERIMENT or name in SHARED_FIELDS or name.startswith(SHARED_PREFIXES):
             raise ValueError(
-                f"{where}: {name} is the same for all trials, which are trained on the same rows and judged alike. "
-                "Set it for the recipe."
+                f"{path}: ranges: {name} is the same for all trials, which are trained on the same rows and judged "
+                "alike. Set it for the recipe."
             )
-
-
-def _check_only_in_search(only: dict[str, Any], taken: Collection[str], where: str, known: Collection[str]) -> None:
-    for name in only:
-        _check_known(name, where, known)
+    for name in plan.only_in_search:
         if name in NOT_IN_SEARCH:
-            raise ValueError(f"{where}: {name} is the recipe's. Set it there, or on the command line.")
-        if name in taken:
-            raise ValueError(f"{where}: {name} is searched. Leave one of the two out.")
-
-
-def _products(found: Any, ranges: Collection[str], where: str, known: Collection[str]) -> dict[str, list[str]]:
-    products = _mapping(found, where, "{batch_size: [groups_per_batch, pairs_per_group]}")
-    for name, factors in products.items():
-        _check_searched([name], where, known)
-        if name in ranges:
-            raise ValueError(f"{where}: {name} has a range of its own. Leave one of the two out.")
-        if not isinstance(factors, list) or not factors:
-            raise ValueError(f"{where}: {name}: found {factors!r}, expected a list of fields.")
-        for factor in factors:
-            _check_known(factor, f"{where}: {name}", known)
-    return products
+            raise ValueError(f"{path}: only_in_search: {name} is the recipe's. Set it there, or on the command line.")

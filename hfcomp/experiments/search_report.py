@@ -16,8 +16,8 @@ from hfcomp import __version__
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.plans import SearchPlan
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.search_file import SearchPlan
 from hfcomp.experiments.search_goal import Score
 from hfcomp.experiments.search_store import Trial
 from hfcomp.experiments.sheets import Sheet, heading, markdown_table, terminal_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,10 @@ from hfcomp import __version__
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
-from hfcomp.experiments.embedding_paths import EmbeddingPaths, EmbeddingPlan, read_embedding_plan
+from hfcomp.experiments.embedding_paths import EmbeddingPaths
 from hfcomp.experiments.embedding_paths_report import write_paths
-from hfcomp.experiments.embedding_rows import HeldOutRows, check_source, held_out_rows
+from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
 from hfcomp.experiments.evaluate import declared_averages
-from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.overlap import check_same_rows
@@ -33,102 +32,11 @@ from hfcomp.experiments.program import (
     prepare,
     run_facts,
 )
-from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
-from hfcomp.experiments.sweep_file import find_report, read_sweep_file
+from hfcomp.experiments.sweep_file import Sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, measures_of, part_name, summarize_sweep
-from hfcomp.experiments.sweep_variants import Variant, read_part, read_variants
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A checked sweep.
-
-    Attributes:
-        recipe: of the base, the evaluation and the folder.
-        plan: its settings, seeds and variants.
-        parts: the recipe of each setting, seed and variant.
-        embeddings: whose embeddings are followed through training, where any are.
-        notes: which fields a variant with an objective of its own does without.
-    """
-
-    recipe: Recipe
-    plan: SweepPlan
-    parts: dict[tuple[str, int, str], Recipe]
-    embeddings: EmbeddingPlan | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def first(self, variant: str) -> Recipe:
-        """The recipe of a variant in the first setting with the first seed."""
-        return self.parts[self.plan.settings[0], self.plan.seeds[0], variant]
-
-
-def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
-    """Reads the sweep that `--report` names and the recipe that it is of.
-
-    The file holds `seeds` (a list), `settings` and `variants` (each a mapping of names to fields), `reference` (a
-    variant), and where wanted `logged`, metrics of the training log, `benchmarks`, those that the tables show, and
-    `embeddings`, variants whose embeddings are followed through training (`EmbeddingPlan`). A setting changes what all
-    its variants are trained on or how; a variant changes fields of the trainer only, or with `objective` the trainer
-    itself. Fields that another trainer does not have are then dropped, which is told. A variant with `control:
-    random-spans` (or `shuffled`) trains that control of itself. One with
-    `after`, a variant above it, starts from the model which that one left under the same setting and seed. `contrasts`
-    (name to `with` and `without`, lists of variants or `base`) are differences of means: what a part gives on average.
-
-    Args:
-        name: of the recipe, used unless `arguments` holds `--config`.
-        arguments: of the command line, with `--report name-or-path`.
-
-    Raises:
-        ValueError: for an unknown key, a field that the runs of a sweep share, or one that the command line sets too.
-        FileNotFoundError: naming the sweeps that exist.
-    """
-    options, words = split_options(arguments)
-    path, overridden = find_report(name, options.report), overridden_fields(words)
-    recipe = read_recipe(name, arguments)
-    known = {f.name for part in (ExperimentConfig, recipe.trainer_class.config_class) for f in fields(part) if f.init}
-    values = read_sweep_file(path, known=known, overridden=overridden)
-    if "output_dir" not in overridden:
-        recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
-    recipe.given["report"] = values
-    variants = read_variants(values["variants"], file=str(path))
-    parts, notes = _parts(name, arguments, values, variants)
-    usual = (None, recipe.experiment.objective)
-    other = {key: one.objective for key, one in variants.items() if one.objective not in usual}
-    controls = {key: one.control for key, one in variants.items() if one.control}
-    names = list(values["settings"]), values["seeds"], list(variants)
-    shown = {key: values.get(key) or [] for key in ("logged", "benchmarks")}
-    how = {"objectives": other, "controls": controls, "contrasts": values.get("contrasts") or {}}
-    how["primary"] = recipe.experiment.primary
-    how["after"] = {key: one.after for key, one in variants.items() if one.after}
-    plan = SweepPlan(*names, reference=values["reference"], **how, **shown)
-    where = f"{path}: embeddings"
-    embeddings = read_embedding_plan(values.get("embeddings"), plan.variants, where=where)
-    followed = [name for name in (embeddings.variants if embeddings else []) if name in plan.after]
-    if followed:
-        raise ValueError(f"{where}: {followed[0]} starts from {plan.after[followed[0]]}, expected one from the base.")
-    sweep = Sweep(recipe, plan, parts, embeddings, notes)
-    if embeddings is not None:
-        check_source(sweep.first(plan.reference).experiment, where=where)
-    return sweep
-
-
-def _parts(
-    name: str, arguments: Sequence[str], values: dict[str, Any], variants: dict[str, Variant]
-) -> tuple[dict[tuple[str, int, str], Recipe], list[str]]:
-    """The recipe of each part, and a line about each variant whose trainer lacks fields."""
-    parts, notes = {}, []
-    for setting, of_setting in values["settings"].items():
-        for seed in values["seeds"]:
-            for key, variant in variants.items():
-                shared = {**(of_setting or {}), "seed": seed}
-                parts[setting, seed, key], dropped = read_part(name, arguments, shared, variant)
-                note = f"{key}: {variant.objective} has no {', '.join(dropped)}; left out of its runs"
-                if dropped and note not in notes:
-                    notes.append(note)
-    return parts, notes
 
 
 def run_sweep(sweep: Sweep) -> Path:

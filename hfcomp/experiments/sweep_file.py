@@ -1,25 +1,31 @@
-"""The file of a sweep or of a study: where it lies, and what one of a sweep may say."""
+"""A sweep: its file and the recipe of each of its parts, also of variants that train another objective."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from hfcomp.data.columns import nearest
+from hfcomp.experiments.embedding_rows import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.recipes import recipes_folder
+from hfcomp.experiments.plans import EmbeddingPlan, SweepFile, Variant
+from hfcomp.experiments.program import output_folder
+from hfcomp.experiments.recipe_files import find_report
+from hfcomp.experiments.recipes import (
+    Recipe,
+    convert_fields,
+    field_hints,
+    overridden_fields,
+    read_recipe,
+    refuse_overridden,
+    split_options,
+    trainer_class,
+)
+from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.reading import read_yaml
+from hfcomp.schemas import parse
+from hfcomp.trainers.config import CompositionalConfig
 
-NEEDED = ("seeds", "settings", "variants", "reference")
-KEYS = (*NEEDED, "logged", "benchmarks", "embeddings", "contrasts")
-# What a variant may set beside the fields of its trainer.
-OF_VARIANTS = ("objective", "control", "after", "column_names")
-# Names become folders, and parts of the names of models.
-NAME = re.compile(r"\w[\w.+-]*")
-TAKEN = ("base", "evaluation")
 # What all runs of a sweep share, but for a variant's objective.
 SHARED_FIELDS = {
     *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
@@ -31,151 +37,143 @@ STEP_FIELDS = {
     *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
     *("dataloader_drop_last", "data_seed"),
 }
+# Fields that all trainers have, of the same kind.
+COMMON = {f.name for f in fields(CompositionalConfig) if f.init}
 
 
-def find_report(recipe: str, name: str) -> Path:
-    """The YAML file of a sweep or a study of concepts: a path, or a name beside the recipe's files.
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is read, with the recipe of each part.
 
-    Raises:
-        FileNotFoundError: naming the reports of the recipe.
+    Attributes:
+        recipe: of the base, the evaluation and the folder.
+        plan: its settings, seeds and variants.
+        parts: the recipe of each setting, seed and variant.
+        embeddings: whose embeddings are followed through training, where any are.
+        notes: which fields a variant with an objective of its own does without.
     """
-    return find_beside(recipe, name, what="report", keys={"variants", "accuracy"})
+
+    recipe: Recipe
+    plan: SweepPlan
+    parts: dict[tuple[str, int, str], Recipe]
+    embeddings: EmbeddingPlan | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def first(self, variant: str) -> Recipe:
+        """The recipe of a variant in the first setting with the first seed."""
+        return self.parts[self.plan.settings[0], self.plan.seeds[0], variant]
 
 
-def find_beside(recipe: str, name: str, *, what: str, keys: Collection[str]) -> Path:
-    """The YAML file that a path names, or a name beside the recipe's files.
+def read_sweep(name: str, arguments: Sequence[str]) -> Sweep:
+    """Reads the sweep that `--report` names (`SweepFile`) and the recipe that it is of.
+
+    A setting changes what all its variants are trained on or how; a variant changes fields of the trainer only, or
+    with `objective` the trainer itself. Fields that another trainer does not have are then dropped, which is noted. A
+    variant with `control: random-spans` (or `shuffled`) trains that control of itself. One with `after`, a variant
+    above it, starts from the model which that one left under the same setting and seed.
 
     Args:
-        recipe: name or path.
-        name: path, or name with or without `.yaml`.
-        what: what errors call it.
-        keys: a file with any of them is one.
+        name: of the recipe, used unless `arguments` holds `--config`.
+        arguments: of the command line, with `--report name-or-path`.
 
     Raises:
-        FileNotFoundError: naming those of the recipe.
+        ValueError: for an unknown key, a field that the runs of a sweep share, or one that the command line sets too.
+        FileNotFoundError: naming the sweeps that exist.
     """
-    if Path(name).is_file():
-        return Path(name)
-    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    known = [path for path in sorted(folder.glob("*.yaml")) if set(keys) & _keys(path)]
-    for path in known:
-        if path.stem == name.removesuffix(".yaml"):
-            return path
-    names = [path.stem for path in known]
-    listed = f"Known: {', '.join(names)}." if names else "It has none."
-    raise FileNotFoundError(f"no {what} {name!r} of {recipe}.{nearest(name, names)} {listed}")
+    options, words = split_options(arguments)
+    path, overridden = find_report(name, options.report), overridden_fields(words)
+    recipe, values = read_recipe(name, arguments), read_yaml(path)
+    file = parse(SweepFile, values, str(path))
+    hints = field_hints(recipe.trainer_class.config_class)
+    refuse_overridden(["seed"], overridden, f"{path}: seeds")
+    for setting, changed in file.settings.items():
+        where = f"{path}: settings: {setting}"
+        _check_shared(changed, where)
+        refuse_overridden(convert_fields(changed, hints, where), overridden, where)
+    if "output_dir" not in overridden:
+        recipe.trainer_arguments["output_dir"] = f"{output_folder(recipe)}-{path.stem}"
+    recipe.given["report"] = values
+    parts, notes = _parts(name, arguments, file, str(path))
+    sweep = Sweep(recipe, _plan(file, recipe.experiment), parts, file.embeddings, notes)
+    if file.embeddings is not None:
+        check_source(sweep.first(file.reference).experiment, where=f"{path}: embeddings")
+    return sweep
 
 
-def is_sweep(path: Path) -> bool:
-    """Whether a file is a sweep, and no study of concepts.
+def _plan(file: SweepFile, experiment: ExperimentConfig) -> SweepPlan:
+    variants = file.variants.items()
+    return SweepPlan(
+        list(file.settings),
+        file.seeds,
+        list(file.variants),
+        file.reference,
+        logged=file.logged,
+        benchmarks=file.benchmarks,
+        objectives={key: one.objective for key, one in variants if one.objective not in (None, experiment.objective)},
+        controls={key: one.control for key, one in variants if one.control},
+        after={key: one.after for key, one in variants if one.after},
+        contrasts={key: {"with": one.of, "without": one.without} for key, one in file.contrasts.items()},
+        primary=experiment.primary,
+    )
 
-    Raises:
-        ValueError: for a file that is no YAML.
+
+def _check_shared(names: dict[str, Any], where: str, *, of_variant: bool = False) -> None:
+    for key in names:
+        if of_variant and key == "column_names":
+            continue
+        if key in SHARED_FIELDS or key.startswith(SHARED_PREFIXES):
+            raise ValueError(f"{where}: {key} is the same for all runs of a sweep. Set it for the recipe.")
+        if of_variant and key in STEP_FIELDS | ExperimentConfig.model_fields.keys():
+            what = "the steps" if key in STEP_FIELDS else "the rows or batches"
+            raise ValueError(f"{where}: {key} changes {what}. Make it a setting.")
+
+
+def _parts(
+    name: str, arguments: Sequence[str], file: SweepFile, path: str
+) -> tuple[dict[tuple[str, int, str], Recipe], list[str]]:
+    """The recipe of each part, and a line about each variant whose trainer lacks fields."""
+    parts, notes = {}, []
+    for key, variant in file.variants.items():
+        _check_shared(variant.fields, f"{path}: variants: {key}", of_variant=True)
+    for setting, of_setting in file.settings.items():
+        for seed in file.seeds:
+            for key, variant in file.variants.items():
+                shared, where = {**of_setting, "seed": seed}, f"{path}: variants: {key}"
+                parts[setting, seed, key], dropped = _read_part(name, arguments, shared, variant, where)
+                note = f"{key}: {variant.objective} has no {', '.join(dropped)}; left out of its runs"
+                if dropped and note not in notes:
+                    notes.append(note)
+    return parts, notes
+
+
+def _read_part(
+    name: str, arguments: Sequence[str], shared: dict[str, Any], variant: Variant, where: str
+) -> tuple[Recipe, list[str]]:
+    """The recipe of a variant with the fields of a setting and a seed, and the names of the fields that were dropped.
+
+    A variant with an objective of its own keeps the fields of the recipe, the setting and the command line that its
+    trainer has. The others, which the recipe's trainer has, are dropped.
     """
-    return "accuracy" not in _keys(path)
-
-
-def read_sweep_file(path: Path, *, known: Collection[str], overridden: Collection[str]) -> dict[str, Any]:
-    """The values of a sweep's file, checked but for the fields of its variants and for `embeddings`.
-
-    Args:
-        path: of the file.
-        known: fields that a setting may set, apart from those that the runs of a sweep share.
-        overridden: fields that the command line sets.
-
-    Raises:
-        ValueError: naming the file, and the place in it.
-    """
-    values = read_mapping(path, NEEDED, KEYS, form="a sweep is a mapping with seeds, settings, variants and reference")
-    _check_seeds(values["seeds"], path)
-    _check_parts(values["settings"], f"{path}: settings")
-    _check_parts(values["variants"], f"{path}: variants", only_trainer=True)
-    _check_settings(values["settings"], path, known, overridden)
-    if values["reference"] not in list(values["variants"]):
-        raise ValueError(f"{path}: reference {values['reference']!r} is none of {', '.join(values['variants'])}.")
-    _check_contrasts(values.get("contrasts") or {}, list(values["variants"]), f"{path}: contrasts")
-    for key in ("logged", "benchmarks"):
-        listed = values.get(key) or []
-        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-            raise ValueError(f"{path}: {key}: found {listed!r}, expected a list of names.")
-    return values
-
-
-def read_mapping(path: Path, needed: Collection[str], known: Collection[str], *, form: str) -> dict[str, Any]:
-    """What a file holds, a mapping with these keys.
-
-    Args:
-        path: of the file.
-        needed: keys that it has to have.
-        known: all that it may have.
-        form: what it should be, for errors.
-
-    Raises:
-        ValueError: for a file that is no YAML or no such mapping, and an unknown key.
-    """
-    values = read_yaml(path)
-    if not isinstance(values, dict) or not set(needed) <= values.keys():
-        raise ValueError(f"{path}: {form}.")
-    for key in values:
-        if key not in known:
-            raise ValueError(f"{path}: unknown key {key!r}.{nearest(str(key), known)} Known: {', '.join(known)}.")
-    return values
-
-
-def _keys(path: Path) -> set[str]:
-    values = read_yaml(path)
-    return set(values) if isinstance(values, dict) else set()
-
-
-def _check_seeds(seeds: Any, path: Path) -> None:
-    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
-        raise ValueError(f"{path}: seeds: found {seeds!r}, expected a list of whole numbers.")
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"{path}: seeds: found {seeds!r}, one of them twice: it would count as two runs.")
-
-
-def _check_parts(parts: Any, where: str, *, only_trainer: bool = False) -> None:
-    if not isinstance(parts, dict) or not parts or not all(isinstance(part or {}, dict) for part in parts.values()):
-        raise ValueError(f"{where}: found {parts!r}, expected names, each with a mapping of fields: clean: {{}}.")
-    experiment = {f.name for f in fields(ExperimentConfig)}
-    for name, part in parts.items():
-        if not isinstance(name, str) or not NAME.fullmatch(name) or name in TAKEN:
-            raise ValueError(
-                f"{where}: {name!r} cannot be a folder's name here. Use letters, digits, '_', '-', '+' and '.', in "
-                f"quotes where YAML reads another thing than a text, and none of {', '.join(TAKEN)}."
-            )
-        for key in part or {}:
-            if only_trainer and key in OF_VARIANTS:
-                continue
-            if key in SHARED_FIELDS or str(key).startswith(SHARED_PREFIXES):
-                raise ValueError(f"{where}: {name}: {key} is the same for all runs of a sweep. Set it for the recipe.")
-            if only_trainer and key in experiment | STEP_FIELDS:
-                what = "the steps" if key in STEP_FIELDS else "the rows or batches"
-                raise ValueError(f"{where}: {name}: {key} changes {what}. Make it a setting.")
-
-
-def _check_contrasts(contrasts: Any, variants: list[str], where: str) -> None:
-    form = "name: {with: [variants], without: [variants]}"
-    if not isinstance(contrasts, dict):
-        raise ValueError(f"{where}: found {contrasts!r}, expected {form}.")
-    known = ["base", *variants]
-    for name, sides in contrasts.items():
-        if not isinstance(sides, dict) or set(sides) != {"with", "without"}:
-            raise ValueError(f"{where}: {name}: found {sides!r}, expected {form}.")
-        for side, names in sides.items():
-            if not isinstance(names, list) or not names or not all(one in known for one in names):
-                expected = f"a list of any of {', '.join(known)}"
-                raise ValueError(f"{where}: {name}: {side}: found {names!r}, expected {expected}.")
-
-
-def _check_settings(settings: dict[str, Any], path: Path, known: Collection[str], overridden: Collection[str]) -> None:
-    """Fields of settings are those of the recipe, and neither they nor the seed are set by the command line too."""
-    if "seed" in overridden:
-        raise ValueError(f"command line: --seed is set by {path}: seeds. Leave it out, or change it there.")
-    for name, part in settings.items():
-        where = f"{path}: settings: {name}"
-        for key in part or {}:
-            if key not in known:
-                raise ValueError(f"{where}: unknown field {key!r}.{nearest(str(key), known)}")
-            if key in overridden:
-                raise ValueError(f"command line: --{key} is set by {where}. Leave it out, or change it there.")
+    if variant.objective is None:
+        return read_recipe(name, arguments, changes={**shared, **variant.fields}, where=where), []
+    try:
+        found = trainer_class(variant.objective)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    hints = field_hints(found.config_class)
+    own = convert_fields(variant.fields, hints, f"{where}: {variant.objective}")
+    refuse_overridden(own, overridden_fields(split_options(arguments)[1]), where)
+    common = {key: value for key, value in own.items() if key in COMMON}
+    recipe = read_recipe(name, arguments, changes={**shared, **common}, where=where)
+    dropped = [key for key in recipe.trainer_arguments if key not in hints]
+    kept = {key: value for key, value in recipe.trainer_arguments.items() if key in hints}
+    values = convert_fields(kept | own, hints, where)
+    if recipe.experiment.hard_images and not values.get("num_neighbours"):
+        raise ValueError(
+            f"{where}: hard_images={recipe.experiment.hard_images} finds neighbours that {variant.objective} does not "
+            "read: its batches would be smaller than those of the other variants. Leave the variant out."
+        )
+    given = {key: value for key, value in recipe.given.items() if key not in dropped} | own
+    given["objective"] = variant.objective
+    experiment = recipe.experiment.model_copy(update={"objective": variant.objective})
+    return replace(recipe, experiment=experiment, trainer_class=found, trainer_arguments=values, given=given), dropped

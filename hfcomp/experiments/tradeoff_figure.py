@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, TradeoffPlan, curve
+from hfcomp.experiments.plans import TradeoffPlan
+from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, curve
 from hfcomp.writing import replacing
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes differ too.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hfcomp.experiments.tradeoff_results import BASE, PLAIN, ConceptResults, Point, TradeoffPlan, final
+from hfcomp.experiments.plans import TradeoffPlan
+from hfcomp.experiments.tradeoff_results import BASE, PLAIN, ConceptResults, Point, final
 
 SHOWN, OPPOSITE, OPEN = "shown", "the opposite is shown", "open"
 # The largest losses and gains of the paper's Table 3, in points: what "hardly" and "enough" mean here.

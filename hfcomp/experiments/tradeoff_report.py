@@ -12,11 +12,12 @@ from rich.text import Text
 
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.comparison import percent, points, with_interval, with_p
+from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, escaped, markdown_table, terminal_table
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tradeoff_figure import draw_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, Finding, findings
-from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, Point, TradeoffPlan, final_differences, runs_of
+from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, Point, final_differences, runs_of
 from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
@@ -55,7 +56,7 @@ def write_tradeoff(
         facts: `method`, `caveat`, `notes`, ...; all of them go into `tradeoff.json`.
     """
     found = findings(results, plan)
-    contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages]}
+    contents = {**facts, "plan": plan.model_dump(), "stages": [asdict(stage) for stage in stages]}
     contents |= {"concepts": {concept: _as_json(one) for concept, one in results.items()}}
     contents["differences"] = differences = final_differences(results)
     contents["findings"] = [asdict(finding) for finding in found]

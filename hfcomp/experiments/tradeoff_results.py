@@ -13,19 +13,12 @@ from numpy.typing import NDArray
 
 from hfcomp.evaluation.statistics import ImageBootstrap
 from hfcomp.evaluation.statistics.multiplicity import adjust
+from hfcomp.experiments.plans import ACCURACY, RETRIEVAL, LineName, TradeoffPlan
 
 BASE, PLAIN = "base", "plain"
 BASE_STEP = 0
-ACCURACY, RETRIEVAL, VISUAL = "accuracy", "retrieval", "visual"
 NEEDED = (ACCURACY, RETRIEVAL)  # of every concept
 ITEM = ["benchmark", "subset", "metric", "item"]
-
-
-class LineName(NamedTuple):
-    """Which outcomes of an evaluation are meant."""
-
-    benchmark: str
-    metric: str
 
 
 class Point(NamedTuple):
@@ -33,37 +26,6 @@ class Point(NamedTuple):
 
     run: str
     step: int
-
-
-@dataclass(frozen=True)
-class TradeoffPlan:
-    """What a study is over.
-
-    Attributes:
-        concepts: each with its numbers of hard negatives, rising.
-        per_epoch: checkpoints of an epoch.
-        accuracy: what stands for the concept; its subset of the concept's name is read.
-        retrieval: what stands for general abilities; all of its subsets are read.
-        visual: the concept seen from the images (Eq. 2), if there is such.
-        further: other benchmarks with accuracy's metric.
-    """
-
-    concepts: dict[str, list[int]]
-    per_epoch: int
-    accuracy: LineName
-    retrieval: LineName
-    visual: LineName | None
-    further: list[str]
-
-    def lines(self) -> dict[str, LineName]:
-        """The lines of the tables, by what they stand for."""
-        found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
-        found |= {VISUAL: self.visual} if self.visual else {}
-        return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
-
-    def runs(self, concept: str) -> list[str]:
-        """The runs of a concept, in the order of the tables."""
-        return [PLAIN, *(f"HN{number}" for number in self.concepts[concept])]
 
 
 @dataclass(frozen=True)

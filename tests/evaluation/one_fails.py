@@ -28,7 +28,8 @@ from hfcomp.experiments import evaluate_command, program
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import read_search, run_search
 from hfcomp.experiments.session import Session
-from hfcomp.experiments.sweep import read_sweep, run_sweep
+from hfcomp.experiments.sweep import run_sweep
+from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build

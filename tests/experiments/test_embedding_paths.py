@@ -18,12 +18,13 @@ from transformers import CLIPModel, CLIPProcessor
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments import embedding_paths, embedding_paths_report
 from hfcomp.experiments.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
-from hfcomp.experiments.embedding_paths import EmbeddingPlan, read_embedding_plan
 from hfcomp.experiments.embedding_paths_figure import draw_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
+from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
-from hfcomp.experiments.sweep import read_sweep, run_sweep
+from hfcomp.experiments.sweep import run_sweep
+from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.trainers.base import CompositionalTrainer
 from tests import tiny, tolerances
 
@@ -47,14 +48,14 @@ def written(folder: Path, **changes: object) -> str:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["none"], "embeddings: found ['none'], expected {variants: [...]}"),
-        ({"rows": 9}, "embeddings: found {'rows': 9}, expected {variants: [...]}"),
+        (["none"], "embeddings: found ['none'], expected a mapping"),
+        ({"rows": 9}, "embeddings: variants is missing. Expected a list of variants"),
         ({"variants": ["cement"], "row": 9}, "embeddings: unknown key 'row'. Did you mean 'rows'?"),
         ({"variants": "cement"}, "embeddings: variants: found 'cement', expected a list"),
         ({"variants": ["cemnt"]}, "'cemnt' is none of cement, plain. Did you mean 'cement'?"),
-        ({"variants": [1]}, "variants: 1 is none of cement, plain."),
-        ({"variants": ["cement"], "checkpoints": 0}, "checkpoints: found 0, expected a whole number from 1"),
-        ({"variants": ["cement"], "rows": 2.5}, "rows: found 2.5, expected a whole number from 2"),
+        ({"variants": [1]}, "variants: entry 1: found 1, expected a text"),
+        ({"variants": ["cement"], "checkpoints": 0}, "checkpoints: found 0, expected more than 0"),
+        ({"variants": ["cement"], "rows": 2.5}, "rows: found 2.5, expected a whole number"),
     ],
 )
 def test_a_wrong_plan_is_refused(tmp_path, values, message):
@@ -71,8 +72,8 @@ def test_without_held_out_negatives_nothing_is_followed(tmp_path):
 
 
 def test_a_sweep_without_the_key_follows_nothing():
-    assert read_embedding_plan(None, ["a"], where="mine.yaml") is None
-    assert EmbeddingPlan(["a"]) == EmbeddingPlan(["a"], rows=200, checkpoints=10, examples=2)
+    assert read_sweep("slipform", ["--report", "margins"]).embeddings is None
+    assert EmbeddingPlan(variants=["a"]) == EmbeddingPlan(variants=["a"], rows=200, checkpoints=10, examples=2)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_a_sweep_without_the_key_follows_nothing():
     ],
 )
 def test_checkpoints_are_even_and_end_with_the_run(checkpoints, steps, expected):
-    assert EmbeddingPlan(["a"], checkpoints=checkpoints).checkpoint_steps(steps) == expected
+    assert EmbeddingPlan(variants=["a"], checkpoints=checkpoints).checkpoint_steps(steps) == expected
 
 
 def test_the_middle_is_the_scored_step_nearest_to_half_of_training():

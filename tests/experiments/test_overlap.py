@@ -167,7 +167,7 @@ def test_nothing_left_to_train_on_is_an_error(rows, clip, tmp_path):
 
 
 def test_another_policy_is_refused(rows, clip):
-    with pytest.raises(ValueError, match="overlap='warn': expected one of exclude, refuse, allow"):
+    with pytest.raises(ValueError, match="--overlap: found 'warn', expected one of exclude, refuse, allow"):
         recipe(rows, clip, overlap="warn")
 
 
@@ -200,11 +200,10 @@ def test_the_rows_of_training_are_not_scored(training, scored, refused):
     with pytest.raises(ValueError, match="evaluation: own: the rows of my-org/my-pairs .*are trained on") as caught:
         check_own_split(config, told.append)
     assert "--evaluation_split" in str(caught.value) and "--evaluation_dataset" in str(caught.value)
-    config.overlap = "allow"
-    check_own_split(config, told.append)
+    allowed = config.model_copy(update={"overlap": "allow"})
+    check_own_split(allowed, told.append)
     assert told[0].endswith("as overlap: allow says")
-    config.evaluation_dataset = "my-org/other-pairs"
-    check_own_split(config, told.append)
+    check_own_split(allowed.model_copy(update={"evaluation_dataset": "my-org/other-pairs"}), told.append)
     assert len(told) == 1
 
 

@@ -13,7 +13,8 @@ import pytest
 import hfcomp
 from hfcomp.experiments import recipes
 from hfcomp.experiments.experiment_config import PATH_FIELDS, expanded
-from hfcomp.experiments.recipes import find_recipe, read_recipe
+from hfcomp.experiments.recipe_files import find_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
@@ -72,7 +73,9 @@ def test_column_names_on_the_command_line_are_json(recipe):
 
 @pytest.mark.parametrize("value", ["caption=text", '["caption"]', '{"caption": 1}', '"caption"'])
 def test_column_names_that_are_no_json_object_are_refused(recipe, value):
-    with pytest.raises(ValueError, match="^column_names=.* is no JSON object of names.*--column_names"):
+    with pytest.raises(
+        ValueError, match="^command line: --column_names: .*found .*expected a (JSON object|mapping|text)"
+    ):
         read_recipe(recipe, ["--column_names", value])
 
 
@@ -113,7 +116,7 @@ def test_an_objective_beside_the_user_is_found(tmp_path, start):
     command = [sys.executable, *words, "--objective", "objective_of_mine:MyTrainer", "--controls", "nothing"]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert "error: controls names ['nothing']" in done.stderr, done.stderr[-2000:]
+    assert "error: command line: --controls: entry 1: found 'nothing'" in done.stderr, done.stderr[-2000:]
 
 
 def test_the_working_directory_is_searched_only_for_what_is_missing(tmp_path, monkeypatch):
@@ -148,19 +151,19 @@ def test_config_replaces_the_recipes_own_file(recipe):
     [
         (["--learning_rat", "1"], "command line: unknown field 'learning_rat'. Did you mean 'learning_rate'?"),
         (["--learn", "1"], "unknown field 'learn'"),
-        (["--max_steps", "many"], "--max-steps: invalid int value: 'many'"),
+        (["--max_steps", "many"], "command line: --max_steps: found 'many', expected a whole number"),
         (["7"], "'7' belongs to no field"),
         (["--config"], "--config: expected one argument"),
         (["--margin", "adaptiv"], None),
         (["--per_device_train_batch_size", "4"], "set batch_size instead"),
         (["--hub_token", "hf_secret"], "hub_token would be written into the run's files"),
         (["--fresh_model", "vit_b64"], "expected one of sandbox, sandbox-siglip, vit_b32"),
-        (["--keyword_matching", "loose"], "keyword_matching='loose': expected one of paper, extended"),
+        (["--keyword_matching", "loose"], "--keyword_matching: found 'loose', expected one of paper, extended"),
         (
             ["--controls", "plane"],
-            "controls names ['plane']; known: plain, same-batch, shuffled, random-spans, equal-images",
+            "--controls: entry 1: found 'plane', expected one of plain, same-batch, shuffled, random-spans",
         ),
-        (["--edit_noise", "1.5"], "edit_noise=1.5: expected a share, 0 to 1"),
+        (["--edit_noise", "1.5"], "--edit_noise: found '1.5', expected at most 1"),
         (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),
         (
             ["--caption_noise", "0.1", "--dataset", "mine"],
@@ -168,7 +171,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         ),
         (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
-        (["--objective", "json:JSONDecoder"], "no subclass of CompositionalTrainer"),
+        (["--objective", "json:JSONDecoder"], "not a subclass of CompositionalTrainer"),
         (["--dataset", "$HFCOMP_NOT_SET/x"], "names an environment variable that is not set"),
     ],
 )
@@ -203,7 +206,9 @@ def test_a_variable_that_may_hold_a_secret_is_not_written_into_a_path(recipe, mo
     monkeypatch.setenv("HF_TOKEN", "do-not-show")
     more = ["--dataset", "mine"] if field != "dataset" else []
     more += ["--keyword_negatives", "color"] if field == "keyword_table" else []
-    with pytest.raises(ValueError, match=f"^{field}=.*the environment variable HF_TOKEN may hold a secret") as caught:
+    with pytest.raises(
+        ValueError, match=f"mine.yaml: {field}=.*the environment variable HF_TOKEN may hold a secret"
+    ) as caught:
         read_recipe(recipe, [*more, f"--{field}", "a/${HF_TOKEN}/b"])
     assert "do-not-show" not in str(caught.value)
 
@@ -248,7 +253,7 @@ def test_an_unknown_recipe_names_those_that_exist():
 def test_recipes_are_found_inside_an_installed_package(tmp_path, monkeypatch):
     """The wheel carries them as hfcomp/recipes; a clone has them beside the package."""
     package = tmp_path / "site-packages" / "hfcomp"
-    shutil.copytree(recipes.recipes_folder(), package / "recipes")
+    shutil.copytree(recipes_folder(), package / "recipes")
     monkeypatch.setattr(hfcomp, "__file__", str(package / "__init__.py"))
     assert find_recipe("slipform") == package / "recipes" / "slipform" / "sandbox.yaml"
     assert find_recipe("slipform/real") == package / "recipes" / "slipform" / "real.yaml"
@@ -259,7 +264,7 @@ def test_recipes_are_found_beside_the_package_of_a_clone():
 
 
 def test_a_sweep_is_no_recipe():
-    names = {path.stem for path in recipes.recipe_files(recipes.recipes_folder())}
+    names = {path.stem for path in recipe_files(recipes_folder())}
     assert "sandbox" in names and "margins" not in names
     with pytest.raises(ValueError, match=r"margins.yaml: has no 'objective'.* It is a sweep: --report margins."):
         read_recipe("slipform", ["--config", "slipform/margins"])
@@ -274,7 +279,7 @@ def test_changes_of_a_sweep_are_fields_like_any_other(recipe):
         read_recipe(recipe, ["--seed", "1"], changes={"seed": 3}, where="sweep.yaml")
 
 
-@pytest.mark.parametrize("path", recipes.recipe_files(recipes.recipes_folder()), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", recipe_files(recipes_folder()), ids=lambda path: path.stem)
 def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     for name in ("HFCOMP_REAL_DATA", "SUGARCREPE", "COCO"):
         monkeypatch.setenv(name, "/somewhere")
@@ -288,8 +293,8 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
     [
         (["--keyword_table", "x.yaml"], "keyword_table is of keyword_negatives, which is not set"),
         (["--keyword_captions_only", "true"], "keyword_captions_only is of keyword_negatives, which is not set"),
-        (["--captions", "first"], "captions='first': expected one of longest, all"),
-        (["--captions", "all"], "captions=all: the sandbox has one caption per image"),
+        (["--captions", "first"], "--captions: found 'first', expected one of longest, all"),
+        (["--captions", "all"], "captions=all: the sandbox's images have one caption each"),
         (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
         (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
         (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),

@@ -17,12 +17,14 @@ import yaml
 from hfcomp.experiments import search_report, search_trials
 from hfcomp.experiments.command import main
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.recipes import read_recipe, recipes_folder
-from hfcomp.experiments.search import MOST_FAILURES, Search, read_search, run_search
-from hfcomp.experiments.search_file import find_search
+from hfcomp.experiments.plans import Range
+from hfcomp.experiments.recipe_files import find_search, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.search import MOST_FAILURES, run_search
+from hfcomp.experiments.search_file import Search, read_search
 from hfcomp.experiments.search_goal import goal_lines, score
-from hfcomp.experiments.search_space import Choices, NumberRange, read_range
 from hfcomp.experiments.search_trials import TrialRun
+from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
 from tests.experiments.evaluations import outcomes
@@ -51,44 +53,47 @@ def written(folder: Path, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("found", "ends"),
     [
-        ({"low": "1e-10", "high": 1e-4, "log": True}, NumberRange(1e-10, 1e-4, log=True)),  # YAML reads 1e-10 as text
-        ({"low": 2, "high": 10, "int": True}, NumberRange(2, 10, whole=True)),
-        ({"choices": ["a", 1, None]}, Choices(("a", 1, None))),
+        ({"low": "1e-10", "high": 1e-4, "log": True}, [1e-10, 1e-4]),  # YAML reads 1e-10 as text
+        ({"low": 2, "high": 10, "int": True}, [2, 10]),
+        ({"choices": ["a", 1, None]}, ["a", 1, None]),
     ],
 )
-def test_a_range(found, expected):
-    assert read_range(found, "here") == expected
+def test_a_range(found, ends):
+    space = parse(Range, found, "here")
+    assert repr(space.ends()) == repr(ends) and (space.log, space.whole) == ("log" in found, "int" in found)
 
 
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (3, "here: found 3, expected {low: 1e-5, high: 1e-2}"),
-        ({"low": 1}, "here: found {'low': 1}, expected {low"),
-        ({"low": 1, "high": 2, "lgo": True}, "'lgo': True}, expected {low"),
+        (3, "here: found 3, expected a mapping"),
+        ({"low": 1}, "here: expected {low: 1e-5, high: 1e-2}"),
+        ({"low": 1, "high": 2, "logg": True}, "here: unknown key 'logg'. Did you mean 'log'?"),
         ({"low": 1, "high": "x"}, "here: high: found 'x', expected a number"),
-        ({"low": 1, "high": math.inf}, "here: high: found inf, expected a number"),
+        ({"low": 1, "high": math.inf}, "here: high: found inf, expected a finite number"),
         ({"low": 2, "high": 2}, "here: low 2 is not below high 2"),
         ({"low": 0, "high": 2, "log": True}, "here: low 0: a logarithmic range begins above 0"),
         ({"low": 1, "high": 2, "log": 1}, "here: log: found 1, expected true or false"),
-        ({"low": 1.5, "high": 2, "int": True}, "here: low: found 1.5, expected a whole number"),
+        ({"low": 1.5, "high": 2, "int": True}, "here: found 1.5 to 2, expected whole numbers"),
         ({"choices": ["a"]}, "here: choices: found ['a'], expected at least two"),
-        ({"choices": [["a"], ["b"]]}, "expected at least two names, numbers or switches"),
+        ({"choices": ["a", "b"], "low": 1}, "expected at least two, and no low or high beside them"),
+        ({"choices": [["a"], ["b"]]}, "here: choices: entry 1: found ['a'], expected a name, number or switch"),
         ({"choices": ["a", "a"]}, "here: choices: found ['a', 'a'], one of them twice"),
     ],
 )
 def test_a_wrong_range_is_refused(found, message):
     with pytest.raises(ValueError) as caught:
-        read_range(found, "here")
+        parse(Range, found, "here")
     assert message in str(caught.value)
 
 
 def test_what_a_range_holds():
-    assert 3.0 in NumberRange(2, 4, whole=True) and 3.5 not in NumberRange(2, 4, whole=True)
-    assert 2 in NumberRange(2.0, 4.0) and 4.1 not in NumberRange(2.0, 4.0) and "3" not in NumberRange(2.0, 4.0)
-    assert 1 in Choices((1, "a")) and True not in Choices((1, "a")) and None not in NumberRange(0, 1)
+    whole, numbers, choices = Range(low=2, high=4, whole=True), Range(low=2, high=4), Range(choices=[1, "a"])
+    assert 3.0 in whole and 3.5 not in whole
+    assert 2 in numbers and 4.1 not in numbers and "3" not in numbers and None not in numbers
+    assert 1 in choices and True not in choices
 
 
 @pytest.mark.parametrize(
@@ -96,10 +101,10 @@ def test_what_a_range_holds():
     [
         ({"trails": 3}, "unknown key 'trails'. Did you mean 'trials'?"),
         ({"minimize": "mean"}, "expected maximize: MEASURE or minimize: MEASURE, one of them"),
-        ({"maximize": ["mean"]}, "expected maximize: MEASURE or minimize: MEASURE"),
-        ({"trials": 0}, "mine.yaml: trials: found 0, expected a whole number of at least 1"),
-        ({"seed": "x"}, "mine.yaml: seed: found 'x', expected a whole number of at least 0"),
-        ({"ranges": {}}, "ranges: found none, expected at least one field"),
+        ({"maximize": ["mean"]}, "mine.yaml: maximize: found ['mean'], expected a text"),
+        ({"trials": 0}, "mine.yaml: trials: found 0, expected more than 0"),
+        ({"seed": "x"}, "mine.yaml: seed: found 'x', expected a whole number"),
+        ({"ranges": {}}, "ranges: found {}, expected at least 1 of them"),
         ({"ranges": ["learning_rate"]}, "ranges: found ['learning_rate'], expected a mapping"),
         (
             {"ranges": {"learning_rat": {"low": 1, "high": 2}}},
@@ -109,7 +114,7 @@ def test_what_a_range_holds():
         ({"ranges": {"edit_noise": {"low": 0, "high": 1}}}, "edit_noise is the same for all trials"),
         ({"products": {"batch_size": ["warmup_step"]}}, "unknown field 'warmup_step'. Did you mean 'warmup_steps'?"),
         ({"products": {"batch_size": ["warmup_steps", "hub_model_id"]}}, "hub_model_id is None, expected a number"),
-        ({"products": {"batch_size": []}}, "products: batch_size: found [], expected a list of fields"),
+        ({"products": {"batch_size": []}}, "products: batch_size: found [], expected at least 1 of them"),
         ({"products": {"margin": ["warmup_steps"]}}, "products: margin has a range of its own"),
         ({"only_in_search": {"margin": "none"}}, "only_in_search: margin is searched"),
         ({"only_in_search": {"output_dir": "x"}}, "only_in_search: output_dir is the recipe's"),

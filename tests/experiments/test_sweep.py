@@ -19,11 +19,12 @@ from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
 from hfcomp.experiments.primary import find_primary
+from hfcomp.experiments.recipe_files import find_report
 from hfcomp.experiments.search_goal import score
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.stages import Run
-from hfcomp.experiments.sweep import read_sweep, run_sweep
-from hfcomp.experiments.sweep_file import find_report
+from hfcomp.experiments.sweep import run_sweep
+from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
@@ -70,7 +71,7 @@ def test_an_unknown_sweep_names_those_that_exist():
     ("changes", "message"),
     [
         ({"seed": [1]}, "unknown key 'seed'. Did you mean 'seeds'?"),
-        ({"seeds": [1.5]}, "seeds: found [1.5], expected a list of whole numbers"),
+        ({"seeds": [1.5]}, "seeds: entry 1: found 1.5, expected a whole number"),
         (
             {"settings": {"a": {"edit_nois": 1}}},
             "mine.yaml: settings: a: unknown field 'edit_nois'. Did you mean 'edit_noise'?",
@@ -85,13 +86,13 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"settings": {"a": {"seed": 3}}}, "settings: a: seed is the same for all runs"),
         ({"settings": {"a": {"column_names": {"image": "x"}}}}, "settings: a: column_names is the same for all runs"),
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
-        ({"seeds": [1, 1]}, "seeds: found [1, 1], one of them twice"),
-        ({"variants": {"a/b": {}}}, "variants: 'a/b' cannot be a folder's name"),
-        ({"variants": {False: {}}}, "variants: False cannot be a folder's name"),
-        ({"settings": {"base": {}}}, "settings: 'base' cannot be a folder's name"),
+        ({"seeds": [1, 1]}, "seeds: 1 is there twice"),
+        ({"variants": {"a/b": {}}}, "variants: 'a/b' is not a plain name. It becomes a folder's"),
+        ({"variants": {False: {}}}, "variants: found False, expected a text. YAML reads yes, no, on and off"),
+        ({"settings": {"base": {}}}, "settings: 'base' is reserved"),
         ({"logged": "margin"}, "logged: found 'margin', expected a list of names"),
-        ({"reference": ["none"]}, "reference ['none'] is none of none, high"),
-        ({"reference": "plain"}, "reference 'plain' is none of none, high"),
+        ({"reference": ["none"]}, "reference: found ['none'], expected the name of a variant"),
+        ({"reference": "plain"}, "reference: 'plain' is none of none, high"),
     ],
 )
 def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
@@ -110,7 +111,7 @@ def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, field, plac
 
 def test_a_file_that_is_no_yaml_is_named(tmp_path):
     (tmp_path / "mine.yaml").write_text("seeds: [")
-    with pytest.raises(ValueError, match="mine.yaml: no YAML: while parsing"):
+    with pytest.raises(ValueError, match="mine.yaml, line 1: not YAML: "):
         read_sweep("slipform", ["--report", str(tmp_path / "mine.yaml")])
 
 

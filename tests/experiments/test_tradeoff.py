@@ -13,11 +13,12 @@ import yaml
 from datasets import Dataset
 
 from hfcomp.experiments import command, tradeoff_report, tradeoff_study
+from hfcomp.experiments.plans import LineName, TradeoffPlan
+from hfcomp.experiments.recipe_files import find_report, is_sweep
 from hfcomp.experiments.stages import Run
-from hfcomp.experiments.sweep_file import find_report, is_sweep
 from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
-from hfcomp.experiments.tradeoff_results import LineName, Point, TradeoffPlan, summarize_tradeoff
+from hfcomp.experiments.tradeoff_results import Point, summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
 from hfcomp.trainers.hard_negatives import HardNegativesTrainer
 
@@ -94,10 +95,10 @@ def test_the_study_of_the_recipe_is_twelve_runs_and_a_base():
     ("changes", "message"),
     [
         ({"concept": {"size": [1]}}, "unknown key 'concept'. Did you mean 'concepts'?"),
-        ({"concepts": {"size": [0]}}, "concepts: size: found [0], expected numbers such as [1, 2, 3]"),
+        ({"concepts": {"size": [0]}}, "concepts: size: entry 1: found 0, expected more than 0"),
         ({"concepts": ["size"]}, "concepts: found ['size'], expected names with numbers"),
         ({"accuracy": "top-1"}, "accuracy: found 'top-1', expected {benchmark: ..., metric: ...}"),
-        ({"checkpoints_per_epoch": 0}, "checkpoints_per_epoch: found 0, expected a whole number from 1"),
+        ({"checkpoints_per_epoch": 0}, "checkpoints_per_epoch: found 0, expected more than 0"),
         ({"further": "sandbox lone objects"}, "further: found 'sandbox lone objects', expected a list of benchmarks"),
     ],
 )
@@ -127,7 +128,7 @@ def test_a_number_of_steps_is_refused(tmp_path):
 
 @pytest.mark.parametrize("epochs", ["0.5", "1.5"])
 def test_a_part_of_an_epoch_is_refused(tmp_path, epochs):
-    with pytest.raises(ValueError, match=f"num_train_epochs={epochs} is no whole number from 1"):
+    with pytest.raises(ValueError, match=f"num_train_epochs={epochs} is not a whole number from 1"):
         read_tradeoff("hard_negatives", ["--num_train_epochs", epochs], written(tmp_path))
 
 
@@ -167,7 +168,7 @@ def test_shares_and_epochs_are_those_of_the_outcomes():
 
 
 def test_a_line_that_nobody_scored_is_named():
-    plan = TradeoffPlan({"color": [1]}, 2, LineName("keyword", "top-1"), PLAN.retrieval, None, [])
+    plan = PLAN.model_copy(update={"concepts": {"color": [1]}, "accuracy": LineName("keyword", "top-1")})
     with pytest.raises(
         ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1' for color. There is: keywords, "
     ):

@@ -12,7 +12,8 @@ from transformers import AutoModel
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.program import method_run, run
-from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
+from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
 from tests.trainers.group_rows import in_groups
 

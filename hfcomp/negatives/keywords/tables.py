@@ -5,13 +5,15 @@ Yours are read from a YAML file by `read_keyword_table`.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
-from hfcomp.reading import read_yaml
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from hfcomp.reading import nearest, read_yaml
+from hfcomp.schemas import Strict, parse
 
 OBJECTS = (
     *("person", "bicycle", "car", "motorbike", "aeroplane", "bus", "train", "truck", "boat", "traffic light"),
@@ -38,7 +40,8 @@ SIZE_ONE_WAY = (("long", "short"), ("huge", "tiny"), ("giant", "tiny"))
 
 CATEGORIES = {"object": "object", "color": "attribute", "location": "relation", "size": "attribute"}
 OTHER_KIND = "other"
-KINDS = (*(f"keyword_{name}" for name in CATEGORIES), OTHER_KIND)
+Kind = Literal["keyword_object", "keyword_color", "keyword_location", "keyword_size", "other"]
+KINDS = get_args(Kind)
 
 Replacements = Mapping[str, tuple[str, ...]]
 
@@ -175,104 +178,77 @@ def read_keyword_table(path: str | PathLike[str]) -> KeywordTable:
     Raises:
         ValueError: For anything else, naming file, concept and entry.
     """
-    place = str(path)
-    content = read_yaml(path)
-    if not isinstance(content, dict) or not content:
-        raise ValueError(f"{place}: found {_shown(content)}, expected a mapping of concepts to their words.")
-    return KeywordTable({_word(name, f"{place}: concept"): _concept(name, of, place) for name, of in content.items()})
+    found: dict[str, _Words] = parse(_Table, read_yaml(path), str(path))
+    return KeywordTable({name: _concept(name, words, f"{path}: {name}") for name, words in found.items()})
 
 
-_CATEGORIES = ("attribute", "object", "relation")
-_WAYS: dict[str, Callable[[Any], Replacements]] = {"any_other": any_other, "pairs": both_ways, "one_way": one_way}
-_KEYS = (*_WAYS, "kind", "category", "plurals")
+def _check_word(word: str) -> str:
+    if not any(letter.isalnum() for letter in word):
+        raise ValueError(f"found {word!r}, expected a word. Write one, or leave the entry out.")
+    if word != " ".join(word.split()):
+        raise ValueError(f"found {word!r}, expected single spaces and none at the ends.")
+    if word != word.lower():
+        raise ValueError(f"found {word!r}, expected lower case. Capitals are found by keyword_matching: extended.")
+    return word
 
 
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else repr(value)
+def _check_pair(pair: list[str]) -> list[str]:
+    if pair[0] == pair[1]:
+        raise ValueError(f"{pair[0]!r} would be replaced by itself. Write another word.")
+    return pair
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (f" Did you mean {matches[0]!r}?" if matches else "") + f" Known: {', '.join(known)}."
+_Word = Annotated[str, AfterValidator(_check_word)]
+_Pair = Annotated[list[_Word], Field(min_length=2, max_length=2), AfterValidator(_check_pair)]
+_Pairs = Annotated[list[_Pair], Field(min_length=1)]
 
 
-def _word(value: Any, place: str) -> str:
-    if isinstance(value, bool):
-        raise ValueError(
-            f"{place}: found {value}, expected a word. YAML reads yes, no, on and off as true and false; put the word "
-            "in quotes."
-        )
-    if not isinstance(value, str):
-        raise ValueError(f"{place}: found {_shown(value)}, expected a word; put it in quotes.")
-    if not any(letter.isalnum() for letter in value):
-        raise ValueError(f"{place}: found {value!r}, expected a word. Write one, or leave the entry out.")
-    if value != " ".join(value.split()):
-        raise ValueError(f"{place}: found {value!r}, expected single spaces and none at the ends.")
-    if value != value.lower():
-        raise ValueError(
-            f"{place}: found {value!r}, expected lower case. Capitals are found by keyword_matching: extended."
-        )
-    return value
+def _read_plurals(value: Any) -> Any:
+    """`true` for the regular ones of all words, `false` or nothing for none."""
+    return {} if value is True else None if value is False else value
 
 
-def _chosen(value: Any, known: Sequence[str], place: str) -> str:
-    if value not in known:
-        raise ValueError(f"{place}: found {_shown(value)}.{_nearest(str(value), known)}")
-    return str(value)
+class _Plurals(Strict):
+    """The plurals of a concept, but for the regular ones."""
+
+    irregular: dict[_Word, _Word] = {}
+    always: list[_Word] = []
+    never: list[_Word] = []
 
 
-def _entries(value: Any, place: str) -> list[Any]:
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"{place}: found {_shown(value) if value != [] else 'an empty list'}, expected a list.")
-    return value
+class _Words(Strict):
+    """A concept as a file has it."""
+
+    any_other: Annotated[list[_Word], Field(min_length=2)] | None = None
+    pairs: _Pairs | None = None
+    one_way: _Pairs | None = None
+    category: Literal["attribute", "object", "relation"] | None = None
+    kind: Kind | None = None
+    plurals: Annotated[_Plurals | None, BeforeValidator(_read_plurals)] = Field(
+        default=None, description="true, or a mapping with irregular, always and never"
+    )
 
 
-def _concept(name: Any, content: Any, file: str) -> Concept:
-    place = f"{file}: concept {name!r}"
-    if not isinstance(content, dict):
-        raise ValueError(f"{place}: found {_shown(content)}, expected a mapping with some of {', '.join(_KEYS)}.")
-    for key in content:
-        _chosen(key, _KEYS, f"{place}: key")
-    if not _WAYS.keys() & content.keys():
-        raise ValueError(f"{place}: has no words. Give it one of {', '.join(_WAYS)}.")
-    replacements = _replacements(content, place)
-    if "category" not in content and name not in CATEGORIES:
-        raise ValueError(f"{place}: has no category. Add one of {', '.join(_CATEGORIES)}.")
-    category = _chosen(content.get("category", CATEGORIES.get(name)), _CATEGORIES, f"{place}: category")
-    by_name = f"keyword_{name}" if name in CATEGORIES else OTHER_KIND
-    kind = _chosen(content.get("kind", by_name), KINDS, f"{place}: kind")
-    plurals = _plurals(content.get("plurals", False), replacements, f"{place}: plurals")
-    return Concept(replacements, kind, category, plurals)
+_Table = Annotated[dict[_Word, _Words], Field(min_length=1)]
 
 
-def _replacements(content: Mapping[str, Any], place: str) -> Replacements:
+def _concept(name: str, words: _Words, place: str) -> Concept:
     replacements: dict[str, tuple[str, ...]] = {}
-    for key, way in _WAYS.items():
-        if key not in content:
-            continue
-        here = f"{place}: {key}"
-        entries = _entries(content[key], here)
-        if key == "any_other":
-            words = [_word(word, f"{here}: entry {number}") for number, word in enumerate(entries, 1)]
-            if len(words) == 1:
-                raise ValueError(f"{here}: found {words[0]!r} alone, which nothing can replace. Add another word.")
-            _check_new(words, replacements, here)
-            replacements |= way(words)
-        else:
-            pairs = [_pair(pair, f"{here}: entry {number}") for number, pair in enumerate(entries, 1)]
-            _check_new([word for pair in pairs for word in pair[: 2 if key == "pairs" else 1]], replacements, here)
-            replacements |= way(pairs)
-    return replacements
-
-
-def _pair(value: Any, place: str) -> tuple[str, str]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError(f"{place}: found {_shown(value)}, expected two words in brackets, as [left, right].")
-    first, second = (_word(word, place) for word in value)
-    if first == second:
-        raise ValueError(f"{place}: {first!r} would be replaced by itself. Write another word.")
-    return first, second
+    ways = {
+        "any_other": (words.any_other or [], any_other(words.any_other or [])),
+        "pairs": ([word for pair in words.pairs or [] for word in pair], both_ways(words.pairs or [])),
+        "one_way": ([first for first, _ in words.one_way or []], one_way(words.one_way or [])),
+    }
+    for key, (keywords, found) in ways.items():
+        _check_new(keywords, replacements, f"{place}: {key}")
+        replacements |= found
+    if not replacements:
+        raise ValueError(f"{place}: has no words. Give it one of any_other, pairs, one_way.")
+    category = words.category or CATEGORIES.get(name)
+    if category is None:
+        raise ValueError(f"{place}: has no category. Add one of attribute, object, relation.")
+    kind = words.kind or (f"keyword_{name}" if name in CATEGORIES else OTHER_KIND)
+    return Concept(replacements, kind, category, _plurals(words.plurals, replacements, f"{place}: plurals"))
 
 
 def _check_new(words: Iterable[str], known: Replacements, place: str) -> None:
@@ -286,44 +262,21 @@ def _check_new(words: Iterable[str], known: Replacements, place: str) -> None:
         seen.add(word)
 
 
-def _plurals(value: Any, replacements: Replacements, place: str) -> Plurals | None:
-    if value is False or value is None:
+def _plurals(found: _Plurals | None, replacements: Replacements, place: str) -> Plurals | None:
+    if found is None:
         return None
-    if value is not True and not isinstance(value, dict):
-        raise ValueError(f"{place}: found {value!r}, expected true, or a mapping with irregular, always and never.")
-    content = {} if value is True else value
-    for key in content:
-        _chosen(key, ("irregular", "always", "never"), f"{place}: key")
-    words = dict.fromkeys([*replacements, *(word for others in replacements.values() for word in others)])
-
-    def known(value: Any, where: str) -> str:
-        return _chosen(_word(value, where), list(words), where)
-
-    irregular = content.get("irregular") or {}
-    if not isinstance(irregular, dict):
-        raise ValueError(f"{place}: irregular: found {irregular!r}, expected a mapping of words to their plurals.")
-    irregular = {
-        known(word, f"{place}: irregular"): _word(plural, f"{place}: irregular: {word!r}")
-        for word, plural in irregular.items()
-    }
-    always, never = (
-        frozenset(known(word, f"{place}: {key}") for word in _entries(content[key], f"{place}: {key}"))
-        if key in content
-        else frozenset()
-        for key in ("always", "never")
-    )
-    plurals = Plurals(irregular, always, never)
-    _check_plurals(plurals, replacements, place)
-    return plurals
-
-
-def _check_plurals(plurals: Plurals, replacements: Replacements, place: str) -> None:
-    """A plural that is also a keyword, or the plural of two, would not say which word is meant."""
+    known = {*replacements, *(word for others in replacements.values() for word in others)}
+    for key, words in (("irregular", found.irregular), ("always", found.always), ("never", found.never)):
+        for word in words:
+            if word not in known:
+                raise ValueError(f"{place}: {key}: {word!r} is not a word of the concept.{nearest(word, known)}")
+    plurals = Plurals(found.irregular, frozenset(found.always), frozenset(found.never))
     meant = {keyword: keyword for keyword in replacements}
-    for keyword in replacements:
+    for keyword in replacements:  # a plural that is also a keyword, or that of two, would not say which word is meant
         plural = plurals.of(keyword)
         if meant.setdefault(plural, keyword) != keyword:
             raise ValueError(
                 f"{place}: {plural!r} is the plural of {keyword!r} and also stands for {meant[plural]!r}. Give "
                 f"{keyword!r} another under irregular, or none under never."
             )
+    return plurals

@@ -1,0 +1,47 @@
+"""Mistakes of users end a command in one line; errors of the library keep their traceback."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
+# What hfcomp raises for values, files and packages of the user, and a loss that is no longer finite.
+MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
+# Where the errors of the Hub and of its data sets come from, which are of no common class.
+THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions")
+_PACKAGE = Path(__file__).parents[1]
+
+
+@contextmanager
+def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
+    """Ends the process with one line for a mistake of the user's; other exceptions pass, which are ours.
+
+    Args:
+        traceback_wanted: let every exception pass, as the environment variable HFCOMP_TRACEBACK=1 does.
+
+    Raises:
+        SystemExit: with the line.
+    """
+    try:
+        yield
+    except Exception as error:
+        wanted = traceback_wanted or os.environ.get(VARIABLE, "0") not in ("", "0")
+        if wanted or not (isinstance(error, MISTAKES) or type(error).__module__.startswith(THEIRS)):
+            raise
+        raise SystemExit(f"error: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    """What an error says, and where it was raised if that is not in hfcomp: it may be a mistake of ours then."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    said = " ".join(str(error).split()) or type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or _PACKAGE in Path(frames[-1].filename).parents:
+        return said
+    place = "/".join(Path(frames[-1].filename).parts[-2:])
+    return f"{said} ({type(error).__name__} in {place}; {FLAG} shows the whole)"

@@ -1,0 +1,93 @@
+"""Where recipes lie, and the sweeps, studies and searches beside them. Cheap to import: the usage lists recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import hfcomp
+from hfcomp.reading import nearest, read_yaml
+
+SWEEP_KEY, STUDY_KEY, SEARCH_KEY = "variants", "accuracy", "ranges"  # each in files of that kind alone
+
+
+def recipes_folder() -> Path:
+    """Where the recipes lie: inside the installed package, or beside it in a clone.
+
+    Raises:
+        FileNotFoundError: when neither exists.
+    """
+    package = Path(hfcomp.__file__).parent
+    for folder in (package / "recipes", package.parent / "recipes"):
+        if any(folder.glob("*/*.yaml")):
+            return folder
+    raise FileNotFoundError(f"no recipes beside {package}; reinstall hfcomp, or pass --config <file>.")
+
+
+def recipe_methods() -> list[str]:
+    """The methods that have a recipe for the sandbox, which `hfcomp train METHOD` runs."""
+    return sorted(path.parent.name for path in recipes_folder().glob("*/sandbox.yaml"))
+
+
+def recipe_files(folder: Path) -> list[Path]:
+    """The recipes in a folder of them, without the YAML files of sweeps, studies and searches."""
+    return [path for path in sorted(folder.glob("*/*.yaml")) if "objective" in keys(path)]
+
+
+def find_recipe(name: str) -> Path:
+    """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`.
+
+    Raises:
+        FileNotFoundError: naming the recipes that exist.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    folder = recipes_folder()
+    stem = name.removesuffix(".yaml")
+    for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
+        if candidate.is_file():
+            return candidate
+    known = sorted(str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder))
+    raise FileNotFoundError(f"no recipe {name!r}.{nearest(name, known)} Known: {', '.join(known)}.")
+
+
+def find_report(recipe: str, name: str) -> Path:
+    """The YAML file of a sweep or a study of concepts: a path, or a name beside the recipe's files.
+
+    Raises:
+        FileNotFoundError: naming the reports of the recipe.
+    """
+    return _find_beside(recipe, name, what="report", having={SWEEP_KEY, STUDY_KEY})
+
+
+def find_search(recipe: str, name: str) -> Path:
+    """The YAML file of a search: a path, or a name beside the recipe's files.
+
+    Raises:
+        FileNotFoundError: naming the searches of the recipe.
+    """
+    return _find_beside(recipe, name, what="search", having={SEARCH_KEY})
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a report is a sweep, and not a study of concepts."""
+    return STUDY_KEY not in keys(path)
+
+
+def keys(path: Path) -> set[str]:
+    """The keys of a YAML file; none where it is not a mapping."""
+    values = read_yaml(path)
+    return set(values) if isinstance(values, dict) else set()
+
+
+def _find_beside(recipe: str, name: str, *, what: str, having: Collection[str]) -> Path:
+    if Path(name).is_file():
+        return Path(name)
+    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
+    known = [path for path in sorted(folder.glob("*.yaml")) if set(having) & keys(path)]
+    for path in known:
+        if path.stem == name.removesuffix(".yaml"):
+            return path
+    names = [path.stem for path in known]
+    listed = f"Known: {', '.join(names)}." if names else "It has none."
+    raise FileNotFoundError(f"no {what} {name!r} of {recipe}.{nearest(name, names)} {listed}")
