@@ -19,6 +19,9 @@ from hfcomp.writing import remove_unfinished, try_lock, write_text
 
 CONFIG_FILE = "config.yaml"
 FINISHED_FILE = "finished"
+LOST_CONFIG = "Put it back from a copy, remove the folder, or choose another --output_dir."
+# A folder with one of the others and without a configuration holds a run of unknown values.
+OF_A_RUN = (CONFIG_FILE, "overlap.json", FINISHED_FILE)
 # Seconds in which the data-loading workers of a killed run end; until then they hold its lock.
 PATIENCE = 10
 # Fields that do not change what is trained: a run may go on with other values of these. Stored outcomes know the
@@ -124,15 +127,19 @@ def _kind(folder: Path, wants_more: Callable[[Path], bool]) -> str | None:
 
 def _free(wanted: Path) -> tuple[Path, FileLock]:
     for path in _numbered(wanted):
-        if (path / CONFIG_FILE).exists():
+        if _holds_run(path):
             continue
         lock = try_lock(path)
         if lock is None:
             continue
-        if not (path / CONFIG_FILE).exists():
+        if not _holds_run(path):
             return path, lock
         lock.release()  # another process took it in between
     raise FileExistsError(f"{wanted} and its 9,998 numbered neighbours are taken. Choose another --output_dir.")
+
+
+def _holds_run(folder: Path) -> bool:
+    return any((folder / name).exists() for name in OF_A_RUN)
 
 
 def _lock_of_survivors(folder: Path, say: Say) -> FileLock | None:
@@ -142,7 +149,12 @@ def _lock_of_survivors(folder: Path, say: Say) -> FileLock | None:
 
 def _changed_values(folder: Path, given: dict[str, Any]) -> str:
     """The fields whose values differ and change what is trained, as `name: before -> now`."""
-    before = read_yaml(folder / CONFIG_FILE) or {}
+    try:
+        before = read_yaml(folder / CONFIG_FILE)
+    except ValueError as error:
+        raise ValueError(f"{error} {LOST_CONFIG}") from error
+    if not isinstance(before, dict):
+        raise ValueError(f"{folder / CONFIG_FILE} is damaged: expected the fields of a run. {LOST_CONFIG}")
     names = sorted(key for key in {*before, *given} if not _is_free(key))
     changed = [key for key in names if before.get(key) != given.get(key)]
     return ", ".join(f"{key}: {before.get(key)!r} -> {given.get(key)!r}" for key in changed)

@@ -11,13 +11,15 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset, ReadInstruction
 
+from hfcomp.checksums import read_checked
 from hfcomp.data.overlap import FIX, Overlap, ScoredImages, find_overlap, known_names, without_known_images
 from hfcomp.distributed import on_main_process
 from hfcomp.experiments.experiment_config import ALLOW, EXCLUDE, REFUSE, SANDBOX, ExperimentConfig
 from hfcomp.experiments.session import Session
-from hfcomp.writing import write_text
+from hfcomp.writing import write_json
 
 FILE = "overlap.json"
+LOST_OVERLAP = "Put it back from a copy, or train anew with another --output_dir: which rows it left out is not known."
 UNSURE_FIX = (
     "Look at the first: where they are copies of scored images, remove such rows from the set, which "
     "hfcomp.data.overlap.find_overlap gives as unsure; where they are not, --overlap allow compares by name and file "
@@ -202,7 +204,7 @@ def check_same_rows(folder: Path, session: Session) -> None:
         ValueError: when the earlier part of the run trained on other rows.
     """
     path = folder / FILE
-    before = json.loads(path.read_text()) if path.is_file() else {}
+    before = read_checked(path, LOST_OVERLAP) if path.is_file() else {}
     for key, facts in session.overlaps.items():
         if key in before and _left_out(before[key]) != _left_out(facts):
             raise ValueError(
@@ -212,7 +214,7 @@ def check_same_rows(folder: Path, session: Session) -> None:
             )
     session.state.wait_for_everyone()  # nobody reads what the main process writes now
     if session.state.is_main_process:
-        write_text(path, json.dumps({**before, **session.overlaps}, indent=1))
+        write_json(path, {**before, **session.overlaps})
 
 
 def _left_out(facts: dict[str, Any]) -> Any:
