@@ -16,8 +16,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from hfcomp.cli import main
-from hfcomp.data.hash_store import RECORD, HashStore
 from hfcomp.data.loading import load_training_set
+from hfcomp.data.overlap.hash_store import RECORD, HashStore
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.generation.manifest import open_build

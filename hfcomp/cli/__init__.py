@@ -1,69 +1,53 @@
-"""The command `hfcomp`: parses, builds, calls."""
+"""The command `hfcomp`: each command is a file of this package, imported when it is called."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from types import ModuleType
 
-USAGE = """usage: hfcomp COMMAND ...
-
-  hfcomp train RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]
-      RECIPE   slipform, hard_negatives, negclip, ceclip, tripletclip, dcl,
-               slipform/real, ... or a YAML file
-      fields   every field of the recipe and of transformers' TrainingArguments;
-               hfcomp train RECIPE --help lists them with the recipe's values
-  hfcomp evaluate MODEL [MODEL ...] --suite compositional|general|all | --benchmarks A,B
-      any models of the Hub or in folders, side by side; --list names the benchmarks
-  hfcomp compare A B [C ...]
-      stored results against each other, without loading a model
-  hfcomp attention MODEL [MODEL] --image FILE --text PHRASE
-      where each model's image tokens attend for a phrase, and the difference
-  hfcomp levels MODEL [MODEL ...] [--data DIR]
-      accuracy by level of abstraction and joint embeddings by group, drawn
-  hfcomp build negatives --source DATASET --kinds keyword,swap,mask --output DIR
-      hard negative captions for a data set; killed, the same command goes on
-  hfcomp build concepts --source DATASET --parser SPEC --output DIR
-      the noun phrases of captions, for C2LIP
-  hfcomp build neighbours --source DATASET --model MODEL --output DIR
-      each image's nearest others, for NegCLIP
-  hfcomp cache [clear] [--model NAME] [--older_than DAYS]
-      the embeddings and image hashes that are kept for later runs: what there is, and clearing it
-  hfcomp push-metrics --namespace NAME
-      the `evaluate` modules as Spaces"""
-
-# Each in its module's `main(arguments)`, imported when it is called: `compare` needs neither torch nor transformers.
-COMMANDS = {
-    "evaluate": "hfcomp.experiments.evaluate_command",
-    "compare": "hfcomp.experiments.compare",
-    "attention": "hfcomp.experiments.attention_command",
-    "levels": "hfcomp.experiments.levels_command",
-    "build": "hfcomp.experiments.build_command",
-    "cache": "hfcomp.experiments.cache_command",
-    "push-metrics": "hfcomp.experiments.push_metrics",
-}
+COMMANDS = ("train", "evaluate", "compare", "attention", "levels", "build", "cache", "push-metrics")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script.
+
+    A mistake of the user's ends in one line and status 1; `--traceback`, or HFCOMP_TRACEBACK=1, shows where it arose.
+
+    Args:
+        arguments: by default those of the process.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
-        print(USAGE)
+        print(usage())
         return
     if words[0] == "--version":
         from hfcomp import __version__
 
         print(__version__)
         return
-    if words[0] in COMMANDS:
-        listed = words[0] == "evaluate" and "--list" in words
-        import_module("hfcomp.cli.list_benchmarks" if listed else COMMANDS[words[0]]).main(words[1:])
-        return
-    if words[0] == "train" and words[1:2] in (["-h"], ["--help"]):
-        print(USAGE)
-        return
-    if words[0] != "train" or len(words) < 2:
-        raise SystemExit(f"error: {' '.join(words)!r} is no command.\n{USAGE}")
-    from hfcomp.experiments.command import main as run
+    name, *rest = words
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise SystemExit(f"error: unknown command {name!r}. {hint}`hfcomp --help` lists the commands.")
+    from hfcomp.experiments.errors import FLAG, one_line_errors
 
-    run(words[1], words[2:])
+    with one_line_errors(traceback_wanted=FLAG in rest):
+        _module(name).main([word for word in rest if word != FLAG])
+
+
+def usage() -> str:
+    """What there is, in the words of the commands."""
+    parts = ["usage: hfcomp COMMAND ...\n"]
+    for name in COMMANDS:
+        module = _module(name)
+        parts.append(f"  hfcomp {name} {module.USAGE}\n      {module.SUMMARY}")
+    parts.append("\n`hfcomp COMMAND --help` says more; --traceback shows where an error arose.")
+    return "\n".join(parts)
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"hfcomp.cli.{name.replace('-', '_')}")

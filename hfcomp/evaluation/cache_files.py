@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 from huggingface_hub.constants import HF_HOME
 from safetensors import SafetensorError, safe_open
 
+from hfcomp.data.columns import nearest
 from hfcomp.writing import remove_unfinished
 
 DEFAULT_LIMIT = "20GB"
@@ -119,6 +122,28 @@ def cached_models(folder: Path) -> list[CachedModel]:
         model = "of all models" if neighbours else str(facts.get("model", "unknown"))
         found.append(CachedModel(place, model, kind, versions, files, used))
     return sorted(found, key=lambda one: -one.used)
+
+
+def chosen_models(folder: Path, *, model: str | None = None, older_than: float | None = None) -> list[CachedModel]:
+    """What a cache holds of one model or of all, and was not used for some days.
+
+    Args:
+        folder: of the cache.
+        model: as it is shown; None for all.
+        older_than: in days; None for whatever age.
+
+    Raises:
+        ValueError: for a negative age, or a model that the cache does not have.
+    """
+    if older_than is not None and not older_than >= 0:
+        raise ValueError(f"--older_than: found {older_than}, expected a number of days, 0 or more.")
+    found = cached_models(folder)
+    names = sorted({one.model for one in found})
+    if model is not None and model not in names:
+        known = f"it has {', '.join(names)}.{nearest(model, names)}" if names else "it is empty."
+        raise ValueError(f"--model: {folder} has nothing of {model!r}; {known}")
+    latest = math.inf if older_than is None else time.time() - older_than * DAY
+    return [one for one in found if model in (None, one.model) and one.used < latest]
 
 
 def evict(folder: Path, limit: int, *, since: float) -> tuple[int, int, int]:

@@ -22,14 +22,13 @@ from hfcomp.evaluation.benchmarks.hierarcaps import HIERARCAPS_LEVELS
 from hfcomp.evaluation.benchmarks.magic import MAGIC
 from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS, SandboxData
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.embed import open_embedder
 from hfcomp.evaluation.engine import run_benchmark, select_rows, validate
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.protocols.level_choice import ALL, LEVELS, Count, LevelChoice
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.experiments.build_source import check_device
 from hfcomp.experiments.evaluation_report import RESULTS_FILE, evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.model_names import named_models
 
@@ -102,7 +101,8 @@ def show_levels(options: argparse.Namespace) -> None:
         notes.append(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
     tables, joint = [], {}
     for name, place in models.items():
-        embedder = _embedder(place, options)
+        settings = {"device": options.device, "batch_size": options.batch_size, "cache": EmbeddingCache()}
+        embedder = open_embedder(place, **settings)
         tables.append(run_benchmark(benchmark, items, embedder).items.assign(model=name))
         if pairs is not None:
             chosen = items.rows.select(pairs)
@@ -181,7 +181,6 @@ def _check_options(options: argparse.Namespace) -> None:
     if (options.output_dir / RESULTS_FILE).exists() and not options.overwrite:
         raise ValueError(f"{options.output_dir} holds results already. Pass --overwrite, or another --output_dir.")
     _candidates(options.candidates)
-    check_device(options.device)
 
 
 def _candidates(text: str) -> tuple[Count, ...]:
@@ -212,14 +211,6 @@ def _drawn(items: BenchmarkData, options: argparse.Namespace) -> BenchmarkData:
 
 def _has_captions(items: BenchmarkData) -> bool:
     return "caption" in items.rows.column_names and any(items.rows["caption"][:])
-
-
-def _embedder(place: str, options: argparse.Namespace) -> Embedder:
-    try:
-        return Embedder(place, device=options.device, batch_size=options.batch_size, cache=EmbeddingCache())
-    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
-        where = "" if Path(place).is_dir() else "is no folder here, and as an id of the Hub: "
-        raise ValueError(f"{place} {where}{error}") from error
 
 
 def _facts(benchmark: Benchmark, items: BenchmarkData) -> dict[str, Any]:

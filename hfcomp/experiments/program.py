@@ -26,7 +26,6 @@ from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.evaluate import Evaluation, declared_averages, prepare_evaluation
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.neighbours import with_neighbours
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.overlap import check_same_rows, without_scored_rows
 from hfcomp.experiments.primary import Endpoint, find_primary, report_averages, summarize_run
@@ -34,6 +33,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.modeling import load_config, load_processor
 from hfcomp.sandbox.bases import base_folder
 

@@ -16,7 +16,7 @@ from hfcomp.experiments.figure import draw_figure
 from hfcomp.experiments.markdown import markdown
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tables import LEGEND, NO_TIES, STAR, has_ties, legend_of_models, short_sheets, terminal_table
-from hfcomp.hub import write_model_card
+from hfcomp.hub.cards import write_model_card
 from hfcomp.writing import write_parquet, write_text
 
 TERMINAL_WIDTH = 80

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from datasets.exceptions import DatasetsError
 
 import hfcomp
 from hfcomp import cli
@@ -23,31 +24,80 @@ def test_train_hands_recipe_and_fields_to_the_program(monkeypatch):
     assert called == [("slipform/real", ["--max_steps", "3"])]
 
 
-@pytest.mark.parametrize("name", ["evaluate", "compare", "attention", "build", "cache", "push-metrics"])
-def test_the_other_commands_get_their_words(name, monkeypatch):
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_each_command_gets_its_words(name, monkeypatch):
     called = []
-    module = import_module(cli.COMMANDS[name])
-    monkeypatch.setattr(module, "main", called.append)
-    cli.main([name, "a", "--flag"])
+    monkeypatch.setattr(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), "main", called.append)
+    cli.main([name, "a", "--flag", "--traceback"])
     assert called == [["a", "--flag"]]
 
 
-@pytest.mark.parametrize("words", [["trian", "slipform"], ["train"]])
-def test_a_wrong_command_shows_the_usage(words):
-    with pytest.raises(SystemExit, match="is no command.\nusage: hfcomp COMMAND"):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian", "slipform"], "error: unknown command 'trian'. Did you mean 'train'? `hfcomp --help` lists"),
+        (["--flag"], "error: unknown command '--flag'. `hfcomp --help` lists the commands."),
+        (["train"], "error: hfcomp train needs a recipe first: RECIPE"),
+        (["train", "--max_steps", "3"], "error: hfcomp train needs a recipe first: RECIPE"),
+        (["train", "nothing/at/all"], "nothing/at/all"),
+    ],
+)
+def test_a_wrong_command_ends_in_one_line(words, message):
+    with pytest.raises(SystemExit) as stopped:
         cli.main(words)
+    assert message in str(stopped.value) and "\n" not in str(stopped.value)
 
 
-def test_version_and_help_are_printed(capsys):
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), OSError(2, "No such file", "a.txt"), ImportError("pip install x"), DatasetsError("no")]
+)
+def test_a_mistake_ends_in_one_line_unless_the_whole_is_asked_for(error, monkeypatch):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(import_module("hfcomp.cli.cache"), "main", fail)
+    with pytest.raises(SystemExit, match=r"^error: .*(no|a\.txt|pip install x)"):
+        cli.main(["cache"])
+    with pytest.raises(type(error)):
+        cli.main(["cache", "--traceback"])
+    monkeypatch.setenv("HFCOMP_TRACEBACK", "1")
+    with pytest.raises(type(error)):
+        cli.main(["cache"])
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(import_module("hfcomp.cli.cache"), "main", lambda _: {}["key"])
+    with pytest.raises(KeyError):
+        cli.main(["cache"])
+
+
+def test_version_and_usage_are_printed(capsys):
     cli.main(["--version"])
     cli.main([])
-    assert capsys.readouterr().out.startswith(f"{hfcomp.__version__}\nusage: hfcomp COMMAND")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{hfcomp.__version__}\nusage: hfcomp COMMAND")
+    assert all(f"  hfcomp {name} " in shown for name in cli.COMMANDS)
+
+
+def test_the_usage_needs_no_package_of_others():
+    code = "import sys; from hfcomp.cli import main; main([]); print({'torch', 'datasets', 'rich'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("set()\n"), done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_before_a_recipe_is_the_usage(flag, capsys):
+def test_help_before_a_recipe_lists_the_recipes(flag, capsys):
     cli.main(["train", flag])
-    assert capsys.readouterr().out.startswith("usage: hfcomp COMMAND")
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: hfcomp train RECIPE")
+    assert "\n  slipform slipform/real slipform/sandbox slipform/vit_b32_coco\n" in shown  # no sweep
+
+
+@pytest.mark.parametrize("name", ["evaluate", "compare", "attention", "levels", "build", "cache", "push-metrics"])
+def test_each_command_has_its_help(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([name, "--help"])
+    assert stopped.value.code == 0 and capsys.readouterr().out.startswith(f"usage: hfcomp {name}")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

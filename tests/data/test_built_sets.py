@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
+from hfcomp import cli
 from hfcomp.data import built_sets
 from hfcomp.data.loading import load_training_set
-from hfcomp.experiments import build_command
+from hfcomp.generation.build import verify_set
 from hfcomp.generation.runner import run_stages
 from tests.generation import builds
 
@@ -52,7 +53,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder
         flipped(path, content, bit)
         try:
             load_training_set(str(folder))
-            build_command.verify_build(folder)
+            verify_set(folder)
         except ValueError as error:
             assert str(path) in str(error), bit
             refused += 1
@@ -89,7 +90,7 @@ def test_a_lost_manifest_is_named_as_that(folder):
     lost = (
         r"manifest\.json is missing: this is a set of `hfcomp build`, .* Put it back from a copy\. Delete the folder"
     )
-    for use in (lambda: load_training_set(str(folder)), lambda: build_command.verify_build(folder)):
+    for use in (lambda: load_training_set(str(folder)), lambda: verify_set(folder)):
         with pytest.raises(ValueError, match=lost):
             use()
     with pytest.raises(ValueError, match=lost):
@@ -114,7 +115,7 @@ def test_a_manifest_of_something_else_is_none_of_ours(tmp_path):
         ):
             build(tmp_path)
         with pytest.raises(ValueError, match="is not a set of `hfcomp build`"):
-            build_command.verify_build(tmp_path)
+            verify_set(tmp_path)
 
 
 def test_files_are_read_once_and_again_when_they_change(folder, monkeypatch):
@@ -135,13 +136,13 @@ def test_files_are_read_once_and_again_when_they_change(folder, monkeypatch):
 
 
 def test_verify_prints_a_line_a_file_and_ends_with_1_at_a_damaged_one(folder, capsys):
-    build_command.main(["verify", str(folder)])
+    cli.main(["build", "verify", str(folder)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["ok  manifest.json", "ok  data/train-00000-of-00003.parquet  4 rows", f"ok  {SHARD}  3 rows"]
     assert lines[-1] == "9 rows in 3 files are as they were built"
     flipped(folder / SHARD, (folder / SHARD).read_bytes(), 77)
     with pytest.raises(SystemExit, match=f"^error: .*{SHARD} is damaged: .*Remove it and give the `hfcomp build`"):
-        build_command.main(["verify", str(folder)])
+        cli.main(["build", "verify", str(folder)])
     assert capsys.readouterr().out.splitlines() == lines[:2]
 
 

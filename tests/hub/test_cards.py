@@ -9,8 +9,9 @@ import yaml
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.experiments.markdown import markdown
-from hfcomp.hub import without_local_paths, write_model_card
+from hfcomp.hub.cards import write_model_card
 from tests.experiments.lines import GROUP, all_lines, facts, line, stages
 
 

@@ -39,6 +39,13 @@ def default_folder() -> Path:
     return Path(HF_HOME) / "hfcomp" / "image_hashes"
 
 
+def stored_files(*, older_than: float | None = None) -> list[Path]:
+    """The files of `default_folder`; none where the newest is younger than some seconds."""
+    found = [path for path in default_folder().rglob("*") if path.is_file()]
+    used = max((path.stat().st_mtime for path in found), default=0.0)
+    return [] if older_than is not None and used >= time.time() - older_than else found
+
+
 def digest(content: Any) -> bytes:
     """`KEY_BYTES` bytes that tell bytes from others."""
     return hashlib.sha256(content).digest()[:KEY_BYTES]

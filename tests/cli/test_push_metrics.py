@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import filter_repo_objects
 
-from hfcomp.experiments import push_metrics
+from hfcomp import cli
+from hfcomp.hub.push import module_files
 from hfcomp.metrics.modules import MODULES, module_path
 from tests.metrics.evaluate_cache import evaluate
 
@@ -39,12 +41,12 @@ class Hub:
 @pytest.fixture
 def hub(tmp_path, monkeypatch) -> Hub:
     made = Hub(tmp_path)
-    monkeypatch.setattr(push_metrics, "HfApi", lambda: made)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: made)
     return made
 
 
 def test_every_metric_is_pushed_and_said(hub, capsys):
-    push_metrics.main(["--namespace", "me"])
+    cli.main(["push-metrics", "--namespace", "me"])
     told = capsys.readouterr().out
     assert hub.made == dict.fromkeys((f"me/{name}" for name in MODULES), False)
     for name in MODULES:
@@ -55,14 +57,14 @@ def test_every_metric_is_pushed_and_said(hub, capsys):
 
 def test_what_is_pushed_loads_by_the_space_s_own_name(hub):
     """`evaluate` asks the Space `me/name` for `name.py`."""
-    push_metrics.main(["--namespace", "me", "--only", "caption_choice", "recall_at_k", "--private"])
+    cli.main(["push-metrics", "--namespace", "me", "--only", "caption_choice", "recall_at_k", "--private"])
     assert hub.made == {"me/caption_choice": True, "me/recall_at_k": True}
     metric = evaluate.load(str(hub.folder / "me" / "caption_choice"))
     assert metric.compute(true_score=[0.9], other_scores=[[0.1, 0.2]])["accuracy"] == 1.0
 
 
 def test_a_dry_run_lists_and_sends_nothing(hub, capsys):
-    push_metrics.main(["--namespace", "me", "--only", "hierarchy", "--private", "--dry_run"])
+    cli.main(["push-metrics", "--namespace", "me", "--only", "hierarchy", "--private", "--dry_run"])
     assert capsys.readouterr().out == (
         "would push to Space me/hierarchy (private): hierarchy.py, README.md, app.py, requirements.txt\n"
     )
@@ -71,7 +73,7 @@ def test_a_dry_run_lists_and_sends_nothing(hub, capsys):
 
 def test_every_file_that_is_named_is_there():
     for name in MODULES:
-        for file in push_metrics.module_files(name):
+        for file in module_files(name):
             assert (module_path(name) / file).is_file()
 
 
@@ -82,7 +84,7 @@ def test_a_refusal_names_the_space_and_no_token(hub, monkeypatch, error):
 
     monkeypatch.setattr(hub, "create_repo", refuse)
     with pytest.raises(SystemExit) as stopped:
-        push_metrics.main(["--namespace", "me"])
+        cli.main(["push-metrics", "--namespace", "me"])
     assert "Space me/caption_choice was not pushed" in str(stopped.value) and "hf auth login" in str(stopped.value)
     assert TOKEN not in str(stopped.value)
 
@@ -90,5 +92,5 @@ def test_a_refusal_names_the_space_and_no_token(hub, monkeypatch, error):
 @pytest.mark.parametrize("arguments", [[], ["--namespace", "me", "--only", "accuracy"]])
 def test_wrong_arguments_are_refused(hub, capsys, arguments):
     with pytest.raises(SystemExit):
-        push_metrics.main(arguments)
+        cli.main(["push-metrics", *arguments])
     assert "usage: hfcomp push-metrics" in capsys.readouterr().err and not hub.made

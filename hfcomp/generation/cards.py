@@ -14,11 +14,10 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import file_hash
-from hfcomp.experiments.sheets import Sheet, markdown_table
+from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
-from hfcomp.hub import fenced, is_on_hub
 from hfcomp.writing import write_text
 
 CARD = "README.md"
@@ -122,7 +121,22 @@ def source_license(name: str) -> str | None:
     return ", ".join(stated) if isinstance(stated, list) else stated
 
 
-def count_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
+@dataclass(frozen=True)
+class Counts:
+    """A table of numbers by name.
+
+    Attributes:
+        title: of the table.
+        of: what the names are of.
+        numbers: by name.
+    """
+
+    title: str
+    of: str
+    numbers: Mapping[str, int]
+
+
+def counts_of(manifest: Mapping[str, Any]) -> list[Counts]:
     """What was made and not made, by kind and reason, and rows that were set aside."""
     counts = manifest["counts"]
     parts = [
@@ -136,8 +150,8 @@ def count_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
         (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
     ]
     return [
-        Sheet(title, [header, "number"], [[name.replace("_", " "), f"{n:,}"] for name, n in found.items()])
-        for title, header, found in parts
+        Counts(title, of, {name.replace("_", " "): number for name, number in found.items()})
+        for title, of, found in parts
         if found
     ]
 
@@ -163,7 +177,7 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
     )
     name = source.name if is_on_hub(source.name) else Path(source.name).name
     stages = yaml.safe_dump(manifest["plan"]["stages"], allow_unicode=True, sort_keys=False).strip()
-    tables = ["\n".join(_titled(sheet)) for sheet in count_sheets(manifest)]
+    tables = ["\n".join(_count_table(counts)) for counts in counts_of(manifest)]
     text = [
         f"---\n{data.to_yaml()}\n---",
         f"# {title} of {_plain(name)}",
@@ -203,8 +217,10 @@ def _named(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
 
 
-def _titled(sheet: Sheet) -> list[str]:
-    return [f"**{sheet.title[0].upper()}{sheet.title[1:]}**", "", *markdown_table(sheet)]
+def _count_table(counts: Counts) -> list[str]:
+    title = f"**{counts.title[0].upper()}{counts.title[1:]}**"
+    rows = [line for name, number in counts.numbers.items() for line in _cells([_plain(name), f"{number:,}"])]
+    return [title, "", *_cells([counts.of, "number"]), *_cells(["---", "---:"]), *rows]
 
 
 def _license_text(source: Source) -> str:

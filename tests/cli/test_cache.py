@@ -9,9 +9,9 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.data.overlap import hash_store
+from hfcomp.evaluation import cache_files
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments import cache_command
 from tests import tiny
 
 TEXTS = tiny.captions()[:7]
@@ -113,7 +113,7 @@ def hashes(folder, tmp_path, monkeypatch):
         (place / name).parent.mkdir(parents=True)
         (place / name).write_bytes(bytes(3000))
     monkeypatch.setattr(hash_store, "default_folder", lambda: place)
-    monkeypatch.setattr(cache_command, "default_folder", lambda: folder)
+    monkeypatch.setattr(cache_files, "default_folder", lambda: folder)
     return place
 
 

@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+from hfcomp.cli.options import add_device
 
-from hfcomp.analysis.attention import TokenCosines, attention, best_token, evenness, token_cosines
-from hfcomp.analysis.attention_figure import QUANTITIES, attention_maps, draw_attention
-from hfcomp.data.images import decode_image
-from hfcomp.data.urls import UrlAccess
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.build_source import check_device
-from hfcomp.experiments.model_names import named_models
-from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, terminal_table
-from hfcomp.writing import write_text
+if TYPE_CHECKING:
+    from hfcomp.analysis.attention import TokenCosines
 
-SCHEMA_VERSION = 1
+USAGE = "MODEL [MODEL] --image FILE --text PHRASE"
+SUMMARY = "where each model's image tokens attend for a phrase, and the difference"
 HEADER = ["phrase", "model", "pooled\ncosine", "best\ntoken", "its row,\ncolumn", "its\nattention", "entropy,\n%"]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the command.
+    """Compares, prints the table, and writes the figure and, if asked, the values.
 
     Args:
         arguments: models and options, see `parser`.
 
     Raises:
-        SystemExit: with what is wrong and the way out.
+        ValueError: for options that do not fit, an image that cannot be used, or a model that is not a dual encoder.
+        OSError: for a file that cannot be read or written.
+        ImportError: when the figure cannot be drawn; the table is printed before.
     """
+    from hfcomp.analysis.attention import token_cosines
+    from hfcomp.analysis.attention_figure import draw_attention
+    from hfcomp.analysis.attention_values import write_values
+    from hfcomp.data.images import decode_image
+    from hfcomp.data.urls import UrlAccess
+    from hfcomp.evaluation.embed import open_embedder
+    from hfcomp.experiments.model_names import named_models
+
     options = parser().parse_intermixed_args(arguments)
-    try:
-        show_attention(options)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        raise SystemExit(f"error: {error}") from error
+    models = named_models(options.models)
+    if len(models) > 2:
+        raise ValueError(f"found {len(models)} models, expected one or two.")
+    _check_values(options)
+    image = decode_image(options.image, where="--image", urls=UrlAccess())  # a URL was asked for by name
+    phrases = list(dict.fromkeys(options.text))
+    found = {}
+    for name, place in models.items():
+        embedder = open_embedder(place, device=options.device)
+        found[name] = token_cosines(embedder, image, phrases)
+        embedder.release()
+    print_attention(phrases, found, options.temperature)
+    if options.values is not None:
+        facts = {"models": models, "image": options.image, "phrases": phrases, "temperature": options.temperature}
+        write_values(options.values, found, **facts)
+        print(f"values written to {options.values}")
+    shown = {"quantity": options.map, "temperature": options.temperature}
+    print(f"written to {draw_attention(options.output, image, phrases, found, **shown)}")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
+    from hfcomp.analysis.attention_figure import QUANTITIES
+
     found = argparse.ArgumentParser(
         prog="hfcomp attention",
         description="Draws where the tokens of an image attend for a phrase, and how that differs between two models.",
@@ -58,38 +77,8 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--output", type=Path, default=Path("attention.png"), metavar="PNG", help="(attention.png)")
     found.add_argument("--values", type=Path, metavar="JSON", help="write the maps as numbers there")
-    found.add_argument("--device", help="such as cpu or cuda:1; by default a GPU where there is one")
+    add_device(found)
     return found
-
-
-def show_attention(options: argparse.Namespace) -> None:
-    """Compares, prints the table, and writes the figure and, if asked, the values.
-
-    Args:
-        options: of `parser`.
-
-    Raises:
-        ValueError: for options that do not fit, an image that cannot be used, or a model that is not a dual encoder.
-        OSError: for a file that cannot be read or written.
-        ImportError: when the figure cannot be drawn; the table is printed before.
-    """
-    models = named_models(options.models)
-    if len(models) > 2:
-        raise ValueError(f"found {len(models)} models, expected one or two.")
-    _check_values(options)
-    check_device(options.device)
-    image = decode_image(options.image, where="--image", urls=UrlAccess())  # a URL was asked for by name
-    phrases = list(dict.fromkeys(options.text))
-    found = {}
-    for name, place in models.items():
-        embedder = _embedder(place, options.device)
-        found[name] = token_cosines(embedder, image, phrases)
-        embedder.release()
-    print_attention(phrases, found, options.temperature)
-    if options.values is not None:
-        _write_values(options, models, phrases, found)
-    shown = {"quantity": options.map, "temperature": options.temperature}
-    print(f"written to {draw_attention(options.output, image, phrases, found, **shown)}")
 
 
 def _check_values(options: argparse.Namespace) -> None:
@@ -112,6 +101,10 @@ def print_attention(phrases: Sequence[str], found: Mapping[str, TokenCosines], t
         found: by model.
         temperature: of the attention.
     """
+    from rich.console import Console
+
+    from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, terminal_table
+
     console = Console(width=None if sys.stdout.isatty() else TERMINAL_WIDTH, highlight=False)
     for name, one in found.items():
         for phrase in (phrase for phrase, cut in zip(phrases, one.truncated, strict=True) if cut):
@@ -128,48 +121,10 @@ def print_attention(phrases: Sequence[str], found: Mapping[str, TokenCosines], t
 
 
 def _numbers(one: TokenCosines, row: int, temperature: float) -> list[str]:
+    from hfcomp.analysis.attention import attention, best_token, evenness
+
     best = best_token(one.tokens[row])
     attended = attention(one.tokens[row], temperature)
     place = f"{best[0] + 1}, {best[1] + 1}"
     cosines = [f"{value:.3f}" for value in (one.pooled[row], one.tokens[row][best])]
     return [*cosines, place, f"{attended[best]:.3f}", f"{100 * float(evenness(attended)):.2f}"]
-
-
-def _embedder(place: str, device: str | None) -> Embedder:
-    try:
-        return Embedder(place, device=device)
-    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
-        where = "" if Path(place).is_dir() else "is no folder here, and as an id of the Hub: "
-        raise ValueError(f"{place} {where}{error}") from error
-
-
-def _write_values(
-    options: argparse.Namespace, models: Mapping[str, str], phrases: Sequence[str], found: Mapping[str, TokenCosines]
-) -> None:
-    content: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "image": options.image,
-        "phrases": phrases,
-        "temperature": options.temperature,
-        "models": {
-            name: {
-                "path": models[name],
-                "box": one.box,
-                "pooled": one.pooled.tolist(),
-                "cosine": one.tokens.tolist(),
-                "attention": attention(one.tokens, options.temperature).tolist(),
-                "truncated": one.truncated,
-            }
-            for name, one in found.items()
-        },
-    }
-    if len(found) == 2:
-        changes = {
-            kind: attention_maps(found, quantity=kind, temperature=options.temperature).change for kind in QUANTITIES
-        }
-        content["difference"] = {
-            "box": changes["cosine"][1],
-            **{kind: values.tolist() for kind, (values, _) in changes.items()},
-        }
-    write_text(options.values, json.dumps(content) + "\n")
-    print(f"values written to {options.values}")

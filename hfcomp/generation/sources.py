@@ -1,13 +1,11 @@
-"""What all builds of `hfcomp build` begin with: the source's rows under the contract's names, and names of models."""
+"""What all builds begin with: the source's rows under the contract's names, and names of models."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-import torch
 from datasets import Dataset, Features, Image, LargeList, List, Value
 from datasets.arrow_writer import SchemaInferenceError
 from datasets.exceptions import DatasetGenerationError
@@ -15,8 +13,9 @@ from datasets.exceptions import DatasetGenerationError
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import identity
-from hfcomp.hub import without_local_paths
+from hfcomp.generation.options import BuildOptions
 from hfcomp.reading import parse_json
 
 SHARD_PATH = "__url__"
@@ -24,11 +23,11 @@ SHARD_PATH = "__url__"
 Tell = Callable[[str], None]
 
 
-def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
+def read_rows(options: BuildOptions, tell: Tell) -> Dataset:
     """The rows of the source, under the contract's names.
 
     Args:
-        options: of the command.
+        options: of the build.
         tell: receives a line about what was read.
 
     Raises:
@@ -57,9 +56,7 @@ def read_rows(options: argparse.Namespace, tell: Tell) -> Dataset:
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
 
 
-def _with_captions_file(
-    options: argparse.Namespace, dataset: Dataset, names: Mapping[str, str], tell: Tell
-) -> Dataset:
+def _with_captions_file(options: BuildOptions, dataset: Dataset, names: Mapping[str, str], tell: Tell) -> Dataset:
     """The rows with the captions of a file, where one is given; those without are set aside later, by the build."""
     columns = {"key_column": options.key_column, "file_columns": options.captions_columns}
     if options.captions_file:
@@ -70,7 +67,7 @@ def _with_captions_file(
 
 
 def read_captioned_rows(
-    options: argparse.Namespace,
+    options: BuildOptions,
     tell: Tell,
     *,
     is_old: Callable[[str], bool],
@@ -80,7 +77,7 @@ def read_captioned_rows(
     """The rows whose captions something is made for, without what was made for them before.
 
     Args:
-        options: of the command, with `captions`.
+        options: of the build.
         tell: receives a line about what was read and left behind.
         is_old: whether a column of that name speaks of others than those that are made.
         needed: further columns.
@@ -109,7 +106,7 @@ def _with_image_ids(dataset: Dataset) -> Dataset:
     return dataset.add_column("image_id", [str(row) for row in range(len(dataset))], feature=Value("string"))
 
 
-def _check_captions(options: argparse.Namespace, dataset: Dataset) -> None:
+def _check_captions(options: BuildOptions, dataset: Dataset) -> None:
     if "caption" not in dataset.column_names:
         near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
         raise ValueError(
@@ -151,14 +148,6 @@ def kept_columns(dataset: Dataset, asked: str | None) -> list[str]:
     names = [name.strip() for name in asked.split(",") if name.strip()]
     require_columns(dataset, names, needed_by="--columns")
     return list(dict.fromkeys(names))
-
-
-def check_device(device: str | None) -> None:
-    """Raises ValueError for a device that is not there."""
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device: {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
 
 
 def shown_features(dataset: Dataset) -> Features:

@@ -1,8 +1,7 @@
-"""`hfcomp build negatives`: from options to source, stages and what identifies them."""
+"""Sets of hard negative captions: from options to source, stages and what identifies them."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ from datasets import Dataset, Features
 from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.images import decode_image
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.build_source import Tell, model_facts, output_features, read_captioned_rows
+from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
+from hfcomp.generation.sources import Tell, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import cached_parser, check_kinds, make_captions, make_negatives, needs_parser
-from hfcomp.hub import without_local_paths
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.mask_filling import DEFAULT_MODEL
@@ -33,11 +33,11 @@ SETTINGS = (
 )
 
 
-def read_source(options: argparse.Namespace, tell: Tell) -> Dataset:
+def negative_rows(options: NegativeOptions, tell: Tell) -> Dataset:
     """The rows that get negatives, without negatives of before.
 
     Args:
-        options: of the command.
+        options: of the build.
         tell: receives a line about what was read and left behind.
 
     Raises:
@@ -56,7 +56,7 @@ def negative_features(dataset: Dataset) -> Features:
     return output_features(dataset, {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES})
 
 
-def negative_stages(options: argparse.Namespace) -> list[Stage]:
+def negative_stages(options: NegativeOptions) -> list[Stage]:
     """The stages of a build, with what identifies them: names of models and versions, not places on this machine.
 
     Raises:
@@ -73,7 +73,7 @@ def negative_stages(options: argparse.Namespace) -> list[Stage]:
     return [*stages, Stage("negatives", make_checked_negatives, settings, facts)]
 
 
-def _model_facts(options: argparse.Namespace) -> dict[str, Any]:
+def _model_facts(options: NegativeOptions) -> dict[str, Any]:
     """What tells the files and models that are used from others."""
     facts: dict[str, Any] = {}
     if options.keyword_table:
@@ -92,11 +92,11 @@ def _model_facts(options: argparse.Namespace) -> dict[str, Any]:
     return facts
 
 
-def _has_kind(options: argparse.Namespace, generator: str) -> bool:
+def _has_kind(options: NegativeOptions, generator: str) -> bool:
     return any(kind.partition(":")[0] == generator for kind in options.kinds)
 
 
-def _check_unused(options: argparse.Namespace) -> None:
+def _check_unused(options: NegativeOptions) -> None:
     """An option that changes nothing is a mistake."""
     if options.num_negatives < 1:
         raise ValueError(f"--num_negatives: found {options.num_negatives}, expected 1 or more.")

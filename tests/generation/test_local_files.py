@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset, Features, Image
 
-from hfcomp.experiments import local_files
-from hfcomp.experiments.local_files import check_local_files
+from hfcomp.generation import local_files
+from hfcomp.generation.local_files import check_local_files
 
 FEATURES = Features({"image": Image(decode=False)})
 

@@ -12,8 +12,8 @@ from datasets import Dataset, Features, Image, Value
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments import neighbours
-from hfcomp.experiments.neighbours import with_neighbours
+from hfcomp.generation import neighbours
+from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.neighbours import nearest_neighbours
 from tests import tiny
 

@@ -1,24 +1,23 @@
-"""`hfcomp build concepts`: the noun phrases of captions as the columns `concepts` and `concept_spans` (C2LIP)."""
+"""Sets with the noun phrases of captions as the columns `concepts` and `concept_spans` (C2LIP)."""
 
 from __future__ import annotations
-
-import argparse
 
 from datasets import Dataset, Features
 
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.experiments.build_source import Tell, output_features, read_captioned_rows
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.generation.options import ConceptOptions
 from hfcomp.generation.shards import Stage
+from hfcomp.generation.sources import Tell, output_features, read_captioned_rows
 from hfcomp.generation.text_concepts import make_concepts
 from hfcomp.generation.text_negatives import cached_parser, make_captions
-from hfcomp.hub import without_local_paths
 
 
-def captions_for_concepts(options: argparse.Namespace, tell: Tell) -> Dataset:
+def concept_rows(options: ConceptOptions, tell: Tell) -> Dataset:
     """The rows that get concepts, without concepts of before.
 
     Args:
-        options: of the command.
+        options: of the build.
         tell: receives a line about what was read and left behind.
 
     Raises:
@@ -32,7 +31,7 @@ def concept_features(dataset: Dataset) -> Features:
     return output_features(dataset, CONCEPT_FEATURES)
 
 
-def concept_stages(options: argparse.Namespace) -> list[Stage]:
+def concept_stages(options: ConceptOptions) -> list[Stage]:
     """The stages of a build, with the parser that was found.
 
     Raises:

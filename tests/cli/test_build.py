@@ -11,7 +11,7 @@ from datasets import Dataset, Image, load_dataset
 from huggingface_hub import DatasetCard
 
 from hfcomp import cli
-from hfcomp.experiments import build_command
+from hfcomp.data.built_sets import SET_ASIDE_FILE
 from hfcomp.generation import shards
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
@@ -45,7 +45,7 @@ def words(source: str, output, *more: str) -> list[str]:
 @pytest.fixture(scope="module")
 def built(source, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built") / "out"
-    build_command.main(words(source, folder, "--kinds", "keyword:color,keyword:object", "--num_negatives", "2"))
+    cli.main(["build", *words(source, folder, "--kinds", "keyword:color,keyword:object", "--num_negatives", "2")])
     return folder
 
 
@@ -90,7 +90,7 @@ def test_the_card_says_what_it_is_and_shows_texts_as_data(built, source):
 
 
 def test_everything_is_told(source, tmp_path, capsys):
-    build_command.main(words(source, tmp_path, "--only_with_negative"))
+    cli.main(["build", *words(source, tmp_path, "--only_with_negative")])
     shown = " ".join(capsys.readouterr().out.split())
     assert "7 rows from" in shown and "7 rows read, 3 written to" in shown
     assert re.search(r"without a negative 1 .*rows set aside, in set_aside.jsonl", shown)
@@ -109,16 +109,16 @@ def test_a_build_that_failed_half_way_goes_on_to_the_same_bytes(source, built, t
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
         patch.setattr(shards.ShardMaker, "make", interrupted)
-        build_command.main(given)
+        cli.main(["build", *given])
     assert stopped.value.code == 130 and "the same command goes on" in capsys.readouterr().err
-    build_command.main(given)
+    cli.main(["build", *given])
     assert "1 shards were there already, 2 were made" in capsys.readouterr().out
     assert builds.hashes(tmp_path) == builds.hashes(built)
 
 
 def test_other_settings_in_the_same_folder_are_refused(source, built):
     with pytest.raises(SystemExit, match=r"^error: .*other settings: stages.1 negatives.kinds"):
-        build_command.main(words(source, built))
+        cli.main(["build", *words(source, built)])
 
 
 def test_a_model_drops_false_negatives_and_bad_images_are_set_aside(clip, tmp_path, capsys):
@@ -127,10 +127,10 @@ def test_a_model_drops_false_negatives_and_bad_images_are_set_aside(clip, tmp_pa
     rows.cast_column("image", Image(decode=False)).save_to_disk(tmp_path / "rows")
     given = ["negatives", "--source", str(tmp_path / "rows"), "--kinds", "keyword:color", "--device", "cpu"]
     given += ["--columns", "", "--false_negative_model", str(clip), "--false_negative_margin"]
-    build_command.main([*given, "2.5", "--output", str(tmp_path / "kept")])
+    cli.main(["build", *given, "2.5", "--output", str(tmp_path / "kept")])
     kept = load_dataset(str(tmp_path / "kept"), split="train")
     assert all(texts[0] for texts in kept["negative_captions"]) and len(kept) == 2
-    build_command.main([*given, "-2.5", "--output", str(tmp_path / "none")])
+    cli.main(["build", *given, "-2.5", "--output", str(tmp_path / "none")])
     none = load_dataset(str(tmp_path / "none"), split="train")
     assert none["negative_captions"][:] == [[""], [""]]
     manifest = json.loads((tmp_path / "none" / "manifest.json").read_text())
@@ -143,7 +143,7 @@ def test_a_model_drops_false_negatives_and_bad_images_are_set_aside(clip, tmp_pa
 def test_parsed_kinds_record_parser_and_model(source, tmp_path):
     model = language_models.roberta(tmp_path / "fill", {"Ġdog": 0.0, "Ġblue": -1.0})
     given = ["--kinds", "swap:nouns,mask:adjective", "--parser", "rules", "--fill_model", str(model), "--limit", "2"]
-    build_command.main(words(source, tmp_path / "out", "--device", "cpu", *given))
+    cli.main(["build", *words(source, tmp_path / "out", "--device", "cpu", *given)])
     stage = json.loads((tmp_path / "out" / "manifest.json").read_text())["plan"]["stages"]["1 negatives"]
     assert stage["parser"].startswith("rules (textblob ") and stage["fill_model"].startswith("LOCAL/fill (sha256:")
     rows = load_dataset(str(tmp_path / "out"), split="train")
@@ -153,7 +153,7 @@ def test_parsed_kinds_record_parser_and_model(source, tmp_path):
 def test_the_built_set_trains(clip, tmp_path):
     tiny.pairs(8).to_parquet(tmp_path / "rows.parquet")
     given = ["--kinds", "keyword:color", "--num_negatives", "2", "--output", str(tmp_path / "out")]
-    build_command.main(["negatives", "--source", str(tmp_path / "rows.parquet"), *given])
+    cli.main(["build", "negatives", "--source", str(tmp_path / "rows.parquet"), *given])
     built = load_dataset(str(tmp_path / "out"), split="train")
     assert "negative_concreteness" not in built.column_names and "negative_image" not in built.column_names
     run = {"per_device_train_batch_size": 4, "max_steps": 2, "num_negatives": 2}
@@ -164,7 +164,7 @@ def test_the_built_set_trains(clip, tmp_path):
 
 def test_a_set_built_anew_in_its_folder_is_read_anew(source, tmp_path):
     def texts(seed):
-        build_command.main(words(source, tmp_path / "out", "--seed", seed))
+        cli.main(["build", *words(source, tmp_path / "out", "--seed", seed)])
         return load_dataset(str(tmp_path / "out"), split="train")["negative_captions"][:]
 
     first = texts("0")
@@ -176,11 +176,11 @@ def test_lists_of_captions_give_a_row_each(tmp_path):
     rows = [{"caption": ["a red dog", "a cat and a dog"]}, {"caption": ["a car", ""]}, {"caption": []}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     given = ["negatives", "--source", str(tmp_path / "rows.jsonl"), "--output"]
-    build_command.main([*given, str(tmp_path / "all"), "--captions", "all"])
+    cli.main(["build", *given, str(tmp_path / "all"), "--captions", "all"])
     every = load_dataset(str(tmp_path / "all"), split="train")
     assert every["caption"][:] == ["a red dog", "a cat and a dog", "a car"]
     assert every["image_id"][:] == ["0", "0", "1"]
-    build_command.main([*given, str(tmp_path / "longest")])
+    cli.main(["build", *given, str(tmp_path / "longest")])
     assert load_dataset(str(tmp_path / "longest"), split="train")["caption"][:] == ["a cat and a dog", "a car"]
 
 
@@ -188,16 +188,16 @@ def test_image_ids_of_the_source_go_with_its_captions(tmp_path):
     rows = [{"texts": ["a red dog", "a cat"], "image_id": "first"}, {"texts": ["a car"], "image_id": "second"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     given = ["--source", str(tmp_path / "rows.jsonl"), "--column_names", '{"caption": "texts"}', "--captions", "all"]
-    build_command.main(["negatives", *given, "--columns", "caption", "--output", str(tmp_path / "out")])
+    cli.main(["build", "negatives", *given, "--columns", "caption", "--output", str(tmp_path / "out")])
     assert load_dataset(str(tmp_path / "out"), split="train")["image_id"][:] == ["first", "first", "second"]
 
 
 def test_neighbours_become_a_column(clip, tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.experiments.build_neighbours.default_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("hfcomp.generation.neighbours.default_folder", lambda: tmp_path / "cache")
     tiny.pairs(6).to_parquet(tmp_path / "rows.parquet")
     given = ["--number", "2", "--device", "cpu", "--output", str(tmp_path / "out"), "--columns", "image,caption"]
     for _ in range(2):  # the second time all is there
-        build_command.main(["neighbours", "--source", str(tmp_path / "rows.parquet"), "--model", str(clip), *given])
+        cli.main(["build", "neighbours", "--source", str(tmp_path / "rows.parquet"), "--model", str(clip), *given])
     rows = load_dataset(str(tmp_path / "out"), split="train")
     assert rows.column_names == ["image", "caption", "image_id", "neighbour_ids"]
     assert all(len(set(row["neighbour_ids"]) - {row["image_id"]}) == 2 for row in rows)
@@ -217,7 +217,7 @@ def with_phrases(tmp_path_factory):
     lines = [{"text": text, "concepts": ["old"], "url": str(row)} for row, text in enumerate(NAMES)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     given = ["--source", str(folder / "rows.jsonl"), "--column_names", "caption=text", "--parser", "rules"]
-    build_command.main(["concepts", *given, "--max_concepts", "1", "--output", str(folder / "out")])
+    cli.main(["build", "concepts", *given, "--max_concepts", "1", "--output", str(folder / "out")])
     return folder / "out"
 
 
@@ -259,7 +259,7 @@ def test_shards_with_a_file_of_captions_become_a_set_with_concepts(tmp_path, cap
         "rules",
     ]
     given += ["--column_names", "image=png,image_id=__key__", "--output", str(tmp_path / "out")]
-    build_command.main(["concepts", *given])
+    cli.main(["build", "concepts", *given])
     assert "2 rows have one; 1 have none" in capsys.readouterr().out
     rows = load_dataset(str(tmp_path / "out"), split="train")
     assert rows.column_names == ["caption", "image", "txt", "image_id", "concepts", "concept_spans"]
@@ -273,7 +273,7 @@ def test_shards_with_a_file_of_captions_become_a_set_with_concepts(tmp_path, cap
 def test_counts_of_concepts_and_what_is_left_behind_are_told(with_phrases, tmp_path, capsys):
     source = str(with_phrases.parent / "rows.jsonl")
     given = ["--column_names", "caption=text", "--parser", "rules", "--output", str(tmp_path / "out")]
-    build_command.main(["concepts", "--source", source, *given])
+    cli.main(["build", "concepts", "--source", source, *given])
     shown = " ".join(capsys.readouterr().out.split())
     assert "the source's own concepts are left out: they speak of other concepts" in shown
     assert "written 4" in shown and "without a phrase 1" in shown and "4 rows read, 3 written to" in shown
@@ -294,7 +294,7 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
     source = str(with_phrases.parent / "rows.jsonl")
     given = ["concepts", "--source", source, "--parser", "rules", "--output", str(tmp_path / "out"), *more]
     with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
-        build_command.main(given)
+        cli.main(["build", *given])
     assert not (tmp_path / "out").exists()
 
 
@@ -326,7 +326,7 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
 def test_mistakes_are_told_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch, more, message):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
-        build_command.main(words(source, tmp_path / "out", *more))
+        cli.main(["build", *words(source, tmp_path / "out", *more)])
     assert not (tmp_path / "out").exists()
 
 
@@ -341,7 +341,7 @@ def test_a_wrong_command_line_ends_with_2(given, capsys):
 def test_a_file_without_rows_is_told(tmp_path, content, message):
     (tmp_path / "rows.jsonl").write_text(content)
     with pytest.raises(SystemExit, match=f"^{message}"):
-        build_command.main(["negatives", "--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")])
+        cli.main(["build", "negatives", "--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")])
 
 
 def test_a_stage_that_fails_is_told_with_its_trace(source, tmp_path, monkeypatch, capsys):
@@ -350,7 +350,7 @@ def test_a_stage_that_fails_is_told_with_its_trace(source, tmp_path, monkeypatch
 
     monkeypatch.setattr("hfcomp.generation.text_negatives.keyword_negatives", fail)
     with pytest.raises(SystemExit, match=r"error: stage 'negatives', shard 0 of 3 \(rows 0 to 2\): ZeroDivisionError"):
-        build_command.main(words(source, tmp_path))
+        cli.main(["build", *words(source, tmp_path)])
     assert "in fail" in capsys.readouterr().err
 
 
@@ -358,7 +358,7 @@ def test_a_set_left_empty_is_an_error(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"caption": "hello"}')
     given = ["--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out"), "--only_with_negative"]
     with pytest.raises(SystemExit, match="error: no row is left; .*set_aside.jsonl"):
-        build_command.main(["negatives", *given])
+        cli.main(["build", "negatives", *given])
 
 
 def sources_of_others(tmp_path):
@@ -379,9 +379,9 @@ def test_files_outside_of_the_source_are_refused_by_number_and_name(tmp_path, ca
     source = sources_of_others(tmp_path)
     given = ["concepts", "--source", source, "--column_names", "caption=text", "--parser", "rules"]
     with pytest.raises(SystemExit, match="names 3 image files outside of its own folder.*passport.png.*row 1.*row 2"):
-        build_command.main([*given, "--output", str(tmp_path / "out")])
+        cli.main(["build", *given, "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
-    build_command.main([*given, "--output", str(tmp_path / "out"), "--allow_outside_files"])
+    cli.main(["build", *given, "--output", str(tmp_path / "out"), "--allow_outside_files"])
     assert "4 image files that" in capsys.readouterr().out
     assert len(load_dataset(str(tmp_path / "out"), split="train")) == 4
 
@@ -392,8 +392,8 @@ def test_urls_and_long_captions_are_set_aside_with_their_reason(tmp_path):
     source = tmp_path / "rows.jsonl"
     source.write_text("\n".join(json.dumps({"image": image, "caption": text}) for image, text in rows))
     out = tmp_path / "out"
-    build_command.main(["concepts", "--source", str(source), "--parser", "rules", "--output", str(out)])
+    cli.main(["build", "concepts", "--source", str(source), "--parser", "rules", "--output", str(out)])
     assert load_dataset(str(out), split="train")["concepts"][:] == [["a red cube"]]
-    lines = [json.loads(line) for line in (out / build_command.SET_ASIDE_FILE).read_text().splitlines()]
+    lines = [json.loads(line) for line in (out / SET_ASIDE_FILE).read_text().splitlines()]
     assert [(line["row"], line["reason"]) for line in lines] == [(1, shards.NO_IMAGE), (2, "caption too long")]
     assert "--allow_urls" in lines[0]["detail"] and "3,000 words" in lines[1]["detail"]

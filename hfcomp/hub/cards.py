@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCardData
 
+from hfcomp.data.publishing import fenced, is_absolute, is_on_hub, without_local_paths
 from hfcomp.writing import write_bytes, write_text
 
 USE = """```python
@@ -25,10 +26,6 @@ FIGURE_TEXT = "composition and general abilities of every model of the run, with
 SYNTHETIC = "sandbox"
 # What a set of the user's own is called in results.
 OWN = "own"
-LOCAL = "LOCAL"
-ABSOLUTE = re.compile(r"(?<![\w:/.$}])(?:~|[A-Za-z]:)?(?:[/\\][\w.@+=-]+){2,}[/\\]?")
-TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{16,}")
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def write_model_card(
@@ -81,47 +78,11 @@ def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCa
     )
 
 
-def without_local_paths(value: Any, *, known: Iterable[str] = ()) -> Any:
-    """A text, or a list or mapping of texts, with `LOCAL/name` for each absolute path and without tokens.
-
-    Args:
-        value: other kinds of value are returned as they are.
-        known: paths to be replaced as they stand, blanks in them included.
-    """
-    if isinstance(value, dict):
-        return {key: without_local_paths(part, known=known) for key, part in value.items()}
-    if isinstance(value, list):
-        return [without_local_paths(part, known=known) for part in value]
-    if isinstance(value, Path):
-        value = str(value)
-    if not isinstance(value, str):
-        return value
-    if _is_absolute(value):
-        return _last_part(value)
-    for path in sorted(known, key=len, reverse=True):
-        value = re.sub(rf"(?<![\w/.:]){re.escape(path)}", lambda match: _last_part(match[0]), value)
-    return TOKEN.sub("TOKEN", ABSOLUTE.sub(lambda match: _last_part(match[0]), value))
-
-
-def _is_absolute(text: str) -> bool:
-    return "\n" not in text and re.match(r"/(?!/)|~|[A-Za-z]:[/\\]", text) is not None and text not in ("/", "~")
-
-
-def _last_part(path: str) -> str:
-    parts = [part for part in re.split(r"[/\\]", path) if part]
-    return f"{LOCAL}/{parts[-1]}"
-
-
 def _local_places(facts: dict[str, Any]) -> set[str]:
     """Absolute paths among the values of the configuration and the places of the models."""
     models = [place.get("path") if isinstance(place, dict) else place for place in facts.get("models", {}).values()]
     places = [*facts["config"].values(), *models]
-    return {str(place) for place in places if isinstance(place, str | Path) and _is_absolute(str(place))}
-
-
-def is_on_hub(name: str | None) -> bool:
-    """Whether a name has the form of an id of the Hub and is nothing on this machine."""
-    return bool(name) and HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+    return {str(place) for place in places if isinstance(place, str | Path) and is_absolute(str(place))}
 
 
 def _slug(text: str) -> str:
@@ -172,10 +133,3 @@ def _with_figure(report: str, shown: bool) -> str:
         return report
     head, heading, tables = report.partition("\n## ")
     return f"{head.rstrip()}\n\n![{FIGURE_TEXT}]({FIGURE})\n{heading}{tables}".rstrip()
-
-
-def fenced(text: str, language: str) -> str:
-    """A block of Markdown that ends where it should, whatever backticks its text holds."""
-    longest = max(map(len, re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"

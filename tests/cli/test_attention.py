@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.experiments.attention_command import main
+from hfcomp import cli
 from tests import tiny
 
 
@@ -27,7 +27,15 @@ def words(folder, image, *more: str) -> list[str]:
 
 def test_two_models_are_shown_for_each_phrase(clip, siglip, image, tmp_path, capsys):
     texts = ["--text", "red cube", "--text", "blue ball " * 30, "--text", "red cube"]
-    main([f"ours={clip}", str(siglip), *texts, *words(tmp_path, image, "--values", str(tmp_path / "new" / "v.json"))])
+    cli.main(
+        [
+            "attention",
+            f"ours={clip}",
+            str(siglip),
+            *texts,
+            *words(tmp_path, image, "--values", str(tmp_path / "new" / "v.json")),
+        ]
+    )
     out = capsys.readouterr().out
     with Image.open(tmp_path / "out" / "a.png") as picture:
         assert picture.format == "PNG" and min(picture.size) > 400
@@ -54,7 +62,7 @@ def test_two_models_are_shown_for_each_phrase(clip, siglip, image, tmp_path, cap
 def test_one_model_has_no_difference(siglip2, image, tmp_path, capsys):
     values = tmp_path / "v.json"
     sharp = ["--temperature", "0.01", "--map", "cosine", "--values", str(values)]
-    main([str(siglip2), "--text", "red", *words(tmp_path, image, *sharp)])
+    cli.main(["attention", str(siglip2), "--text", "red", *words(tmp_path, image, *sharp)])
     found = json.loads(values.read_text())
     assert "difference" not in found and np.max(found["models"]["siglip2"]["attention"]) > 1.2
     assert "at temperature 0.01" in capsys.readouterr().out
@@ -63,7 +71,7 @@ def test_one_model_has_no_difference(siglip2, image, tmp_path, capsys):
 def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SystemExit, match=r"^error: .*a.png is not drawn without matplotlib: pip install"):
-        main([str(clip), "--text", "red", *words(tmp_path, image)])
+        cli.main(["attention", str(clip), "--text", "red", *words(tmp_path, image)])
     assert re.search(r"red +clip +-?0\.\d{3}", capsys.readouterr().out)
 
 
@@ -86,7 +94,7 @@ def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypa
 def test_what_does_not_fit_is_refused_in_words(models, more, message, image, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(SystemExit) as ended:
-        main([*models, "--text", "red", *words(tmp_path, image, *more)])
+        cli.main(["attention", *models, "--text", "red", *words(tmp_path, image, *more)])
     assert str(ended.value).startswith("error: ") and message in str(ended.value)
 
 
@@ -98,4 +106,4 @@ def test_files_that_are_no_images_and_models_that_are_no_dual_encoders_are_refus
         ([], "model type 'bert' is not a supported dual encoder"),
     ):
         with pytest.raises(SystemExit, match=message):
-            main([str(tmp_path), "--text", "red", *words(tmp_path, image, *more)])
+            cli.main(["attention", str(tmp_path), "--text", "red", *words(tmp_path, image, *more)])

@@ -1,4 +1,4 @@
-"""NegCLIP's hard images: the column `neighbour_ids`, from the embeddings of a training set by a model."""
+"""NegCLIP's hard images: the column `neighbour_ids`, from the embeddings of a training set, and sets with it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import NEIGHBOURS, mark_used
+from hfcomp.evaluation.cache_files import NEIGHBOURS, default_folder, mark_used
 from hfcomp.evaluation.embed import Embedder
+from hfcomp.generation.options import NEIGHBOURS_OF, NeighbourOptions
+from hfcomp.generation.shards import Batch, Stage
+from hfcomp.generation.sources import Tell, kept_columns, model_facts, read_rows
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
 
-NEIGHBOURS_OF = ("image", "caption")
 FEATURES = {"image_id": Value("string"), "neighbour_ids": List(Value("string"))}
-
-Tell = Callable[[str], None]
 
 
 def with_neighbours(
@@ -128,3 +128,47 @@ def _read(path: Path) -> list[list[str]] | None:
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def neighbour_rows(options: NeighbourOptions, tell: Tell) -> Dataset:
+    """The source with its columns `image_id` and `neighbour_ids`.
+
+    All images are compared with all, so this is no work of a stage. Embeddings and neighbours are kept in the cache of
+    `hfcomp evaluate`, from which a killed build goes on.
+
+    Args:
+        options: of the build.
+        tell: receives a line about what was read and compared.
+
+    Raises:
+        ValueError: for columns that are not there, or an image that cannot be read.
+    """
+    if options.number < 1:
+        raise ValueError(f"--number: found {options.number}, expected 1 or more.")
+    dataset = read_rows(options, tell)
+    cache = EmbeddingCache(default_folder())
+    dataset = with_neighbours(
+        dataset,
+        place=options.model,
+        number=options.number,
+        tell=tell,
+        by=options.by,
+        cache=cache,
+        device=options.device,
+    )
+    return dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
+
+
+def neighbour_stages(options: NeighbourOptions) -> list[Stage]:
+    """One stage that changes nothing; it says whose neighbours the column holds."""
+    facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
+    return [Stage("neighbours", make_unchanged, {}, facts)]
+
+
+def make_unchanged() -> Callable[[Batch], Batch]:
+    """The stage that hands every batch on as it is."""
+    return _unchanged
+
+
+def _unchanged(batch: Batch) -> Batch:
+    return batch

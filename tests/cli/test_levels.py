@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from hfcomp import cli
 from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.levels_command import main
 from hfcomp.sandbox import levels_set
 from tests.analysis.figures import texts_of
 from tests.evaluation.benchmarks.oracle import photo
@@ -28,7 +28,9 @@ def words(folder, *more: str) -> list[str]:
 
 def test_two_models_on_the_sandbox(clip, siglip, tmp_path, monkeypatch, capsys):
     written = texts_of(monkeypatch)
-    main([f"before={clip}", f"after={siglip}", *words(tmp_path, "--rows", str(ROWS), "--candidates", "2,all")])
+    cli.main(
+        ["levels", f"before={clip}", f"after={siglip}", *words(tmp_path, "--rows", str(ROWS), "--candidates", "2,all")]
+    )
     out = capsys.readouterr().out
     for name in ("levels.png", "groups.png", "figure.png"):
         with Image.open(tmp_path / "out" / name) as picture:
@@ -57,7 +59,7 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
     (tmp_path / "data").mkdir()
     rows.to_parquet(tmp_path / "data" / "a.parquet")
     folder = ["--data", str(tmp_path / "data"), "--rows", "20", "--candidates", "3"]
-    main([str(clip), *words(tmp_path, *folder, "--seed", "3")])
+    cli.main(["levels", str(clip), *words(tmp_path, *folder, "--seed", "3")])
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "groups.png is not drawn: it needs captions and two groups" in out and "hard" not in out
     assert "levels.png is not drawn without matplotlib" in out
@@ -67,7 +69,7 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
     drawn = set(np.random.default_rng(3).choice(ROWS, 20, replace=False))
     assert set(items["image_id"]) == {rows["image_id"][int(row)] for row in drawn}
     with pytest.raises(SystemExit, match="holds results already. Pass --overwrite"):
-        main([str(clip), *words(tmp_path)])
+        cli.main(["levels", str(clip), *words(tmp_path)])
 
 
 def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
@@ -79,7 +81,7 @@ def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
         lines.append(f'{number},"{texts}",http://x/val2014/COCO_val2014_{number:012}.jpg')
     (tmp_path / "data" / "hierarcaps_test.csv").write_text("\n".join(["id,captions,image_url", *lines, ""]))
     more = ["--benchmark", "hierarcaps_levels", "--data", str(tmp_path / "data"), "--rows", "5", "--candidates", "2"]
-    main([str(clip), *words(tmp_path, *more)])
+    cli.main(["levels", str(clip), *words(tmp_path, *more)])
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
     # level 4 has one name, which leaves no other image
     assert list(items["metric"].unique()) == [f"level {number} image choice of 2" for number in (1, 2, 3)]
@@ -107,5 +109,5 @@ def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
 def test_what_does_not_fit_is_refused_in_words(models, more, message, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(SystemExit) as ended:
-        main([*models, *words(tmp_path, *more)])
+        cli.main(["levels", *models, *words(tmp_path, *more)])
     assert str(ended.value).startswith("error: ") and message in str(ended.value)

@@ -1,0 +1,43 @@
+"""`hfcomp train`: a recipe, one of its studies, or a search for its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+USAGE = "RECIPE [--config FILE] [--report SWEEP | --search [FILE]] [--field value ...]"
+SUMMARY = "base, controls and method of a recipe, compared; RECIPE --help lists its fields with their values"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs a recipe.
+
+    Args:
+        arguments: its name or file, then options and fields, see `hfcomp.experiments.command`.
+
+    Raises:
+        ValueError: without a recipe.
+    """
+    words = list(arguments)
+    if words[:1] in (["-h"], ["--help"]):
+        print(f"usage: hfcomp train {USAGE}\n\n{SUMMARY}.\n\nRECIPE: a YAML file, or one of\n{_recipes()}")
+        return
+    if not words or words[0].startswith("-"):
+        raise ValueError(f"hfcomp train needs a recipe first: {USAGE}. `hfcomp train --help` lists the recipes.")
+    from hfcomp.experiments.command import main as run
+
+    run(words[0], words[1:])
+
+
+def _recipes() -> str:
+    """The recipes that are shipped, one line for each method."""
+    from hfcomp.experiments.recipes import recipes_folder
+
+    folder = recipes_folder()
+    lines = []
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        files = [
+            path for path in sorted(place.glob("*.yaml")) if "\nmethod:" in f"\n{path.read_text(encoding='utf-8')}"
+        ]
+        names = [f"{place.name}/{path.stem}" for path in files]
+        lines.append("  " + " ".join([place.name, *names]))
+    return "\n".join(lines)
