@@ -152,9 +152,12 @@ def try_lock(folder: Path, seconds: float = 0.0) -> FileLock | None:
 def locked(folder: Path) -> Iterator[None]:
     """Holds the lock of an output folder, and removes what a killed process left half-written in it.
 
+    A folder that was made for it and stays empty is removed again.
+
     Raises:
         ValueError: where another process holds it.
     """
+    is_new = not folder.exists()
     lock = try_lock(folder)
     if lock is None:
         raise ValueError(f"{folder} is in use by another process. Wait until it ends, or choose another folder.")
@@ -162,6 +165,8 @@ def locked(folder: Path) -> Iterator[None]:
         remove_unfinished(folder)
         yield
     finally:
+        if is_new and os.listdir(folder) == [LOCK_FILE]:
+            shutil.rmtree(folder, ignore_errors=True)
         lock.release()
 
 

@@ -168,6 +168,17 @@ def test_a_folder_in_use_is_named_and_a_killed_process_holds_none(tmp_path):
         assert try_lock(tmp_path, 0.2) is None and time.monotonic() - start >= 0.2
 
 
+def test_a_new_folder_that_stays_empty_goes_again(tmp_path):
+    with pytest.raises(RuntimeError), locked(tmp_path / "new"):
+        raise RuntimeError
+    with locked(tmp_path / "used"):
+        write_text(tmp_path / "used" / "file", "a")
+    (tmp_path / "old").mkdir()
+    with locked(tmp_path / "old"):
+        pass
+    assert names(tmp_path) == ["old", "used"]
+
+
 WRITERS = {"write_text", "write_bytes", "to_parquet", "to_csv", "write_table", "savefig", "save_file", "symlink_to"}
 MOVERS = {"os.replace", "os.rename", "shutil.move"}
 

@@ -24,6 +24,7 @@ from hfcomp.experiments.stored import (
     read_stored,
     stated_items,
 )
+from hfcomp.writing import locked
 
 if TYPE_CHECKING:  # it imports `datasets`, for which nobody should wait who mistyped a path
     from hfcomp.evaluation.spec import Average
@@ -52,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"error: {error}") from error
     folder = Path(options.output_dir) if options.output_dir else None
     if folder is not None:
-        write_report(folder, report)
+        with locked(folder):
+            write_report(folder, report)
     print_evaluation(report, folder)
 
 

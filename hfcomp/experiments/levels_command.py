@@ -31,6 +31,7 @@ from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.experiments.evaluation_report import RESULTS_FILE, evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.model_names import named_models
+from hfcomp.writing import locked
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
@@ -42,16 +43,10 @@ def main(arguments: Sequence[str]) -> None:
 
     Args:
         arguments: models and options, see `parser`.
-
-    Raises:
-        SystemExit: with what is wrong and the way out.
     """
     options = parser().parse_intermixed_args(arguments)
     options.command = shlex.join(["hfcomp", "levels", *arguments])
-    try:
-        show_levels(options)
-    except (ValueError, TypeError, OSError) as error:
-        raise SystemExit(f"error: {error}") from error
+    show_levels(options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -95,6 +90,11 @@ def show_levels(options: argparse.Namespace) -> None:
     models = named_models(options.models)
     _check_options(options)
     benchmark, items = levels_benchmark(options)
+    with locked(options.output_dir):
+        _score(options, models, benchmark, items)
+
+
+def _score(options: argparse.Namespace, models: dict[str, str], benchmark: Benchmark, items: Items) -> None:
     notes = list(remarks(benchmark, items))
     pairs = pairs_of_groups(items, options.groups)
     if pairs is None:

@@ -15,6 +15,7 @@ from hfcomp import cli
 from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.sandbox import levels_set
+from hfcomp.writing import locked
 from tests.analysis.figures import texts_of
 from tests.evaluation.benchmarks.oracle import photo
 
@@ -70,6 +71,12 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
     assert set(items["image_id"]) == {rows["image_id"][int(row)] for row in drawn}
     with pytest.raises(SystemExit, match="holds results already. Pass --overwrite"):
         cli.main(["levels", str(clip), *words(tmp_path)])
+
+
+def test_a_folder_in_use_is_named(clip, tmp_path):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+        cli.main(["levels", str(clip), *words(tmp_path, "--rows", "4", "--candidates", "2")])
+    assert not (tmp_path / "out").exists()
 
 
 def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):

@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hfcomp import cli
 from hfcomp.evaluation.results import items_hash, read_results, write_results
 from hfcomp.experiments.compare import compare, main
 from hfcomp.experiments.stored import read_evaluation, read_stored
-from hfcomp.writing import write_parquet
+from hfcomp.writing import locked, write_parquet
 from tests.experiments.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 
 
@@ -255,6 +256,14 @@ def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_p
     results = base / "results.json"
     results.write_text(results.read_text().replace('"tie_rule": "wrong"', '"tie_rule": "half"'))
     refused(r"base.results\.json is damaged: expected content of sha256:\w{64}, found .*Evaluate again", base, tuned)
+
+
+def test_an_output_folder_in_use_is_named(folders, tmp_path):
+    given = ["compare", *map(str, folders), "--output_dir", str(tmp_path / "out")]
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+        cli.main(given)
+    cli.main(given)
+    assert (tmp_path / "out" / "results.json").is_file()
 
 
 def test_no_model_library_is_loaded():
