@@ -94,7 +94,7 @@ def show_levels(options: argparse.Namespace) -> None:
         _score(options, models, benchmark, items)
 
 
-def _score(options: argparse.Namespace, models: dict[str, str], benchmark: Benchmark, items: Items) -> None:
+def _score(options: argparse.Namespace, models: dict[str, str], benchmark: Benchmark, items: BenchmarkData) -> None:
     notes = list(remarks(benchmark, items))
     pairs = pairs_of_groups(items, options.groups)
     if pairs is None:
