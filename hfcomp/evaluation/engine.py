@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, ROWS_AT_A_TIME, Benchmark, BenchmarkData, Measured
-from hfcomp.evaluation.statistics.summary import STRATUM
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
+    import pandas as pd
     from datasets import Dataset
 
     from hfcomp.evaluation.embed import Indexed
@@ -74,6 +73,8 @@ def run_benchmark(
     Returns:
         Outcomes; without rows when `score` is off.
     """
+    import pandas as pd
+
     embedded = embed(benchmark, items, encoder, progress=progress)
     measured = list(benchmark.protocol.score(embedded)) if score else []
     tables = [_table(benchmark, items, one) for one in measured]
@@ -264,6 +265,10 @@ class EmbeddedItems:
 
 
 def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd.DataFrame:
+    import pandas as pd
+
+    from hfcomp.evaluation.statistics.summary import STRATUM
+
     rows = slice(None) if measured.rows is None else measured.rows
     names = {
         column: np.asarray(items.rows[column][:], dtype=object)[rows] for column in ("subset", "item", "image_id")
@@ -345,13 +350,11 @@ def _photographs(cells: Sequence[Any]) -> list[str | None]:
 
 
 def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
-    names = pd.Series(
-        [f"{subset}/{item}" for subset, item in zip(items.rows["subset"][:], items.rows["item"][:], strict=True)]
-    )
-    twice = names[names.duplicated()]
-    if len(twice):
-        rows = np.flatnonzero(names == twice.iloc[0])
-        raise ValueError(
-            f"{benchmark.name}: {items.origin.place} has the item {twice.iloc[0]!r} in rows {rows[0]} and {rows[1]}. "
-            "Every item needs a name of its own; remove one of them."
-        )
+    first: dict[str, int] = {}
+    for row, names in enumerate(zip(items.rows["subset"][:], items.rows["item"][:], strict=True)):
+        name = "/".join(names)
+        if first.setdefault(name, row) != row:
+            raise ValueError(
+                f"{benchmark.name}: {items.origin.place} has the item {name!r} in rows {first[name]} and {row}. "
+                "Every item needs a name of its own; remove one of them."
+            )

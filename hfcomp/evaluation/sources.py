@@ -24,7 +24,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
         folders: where data lies on this machine.
 
     Raises:
-        Unavailable: when they cannot be had, with the reason and the way to get them.
+        Unavailable: when the data is missing, with the reason and how to get it.
         ValueError: when the folder holds none of the forms, or something in it is wrong.
     """
     folders = folders or Folders()
@@ -286,7 +286,7 @@ def require(rows: Dataset, columns: Any, place: str) -> None:
     """Checks that rows have columns.
 
     Raises:
-        ValueError: naming what is missing, what is there and the way out.
+        ValueError: naming what is missing, what is there and how to fix it.
     """
     absent = [name for name in columns if name not in rows.column_names]
     if absent:

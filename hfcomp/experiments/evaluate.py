@@ -39,21 +39,21 @@ class Evaluation:
         tell: receives how many texts were cut, once for each benchmark: the models of a run share a tokenizer.
         images: those that are scored, other than the sandbox's own scenes, which are held out of its training sets by
             how they are drawn.
-        told: names of the benchmarks whose cut texts were reported.
+        reported: names of the benchmarks whose cut texts were reported.
     """
 
     loaded: tuple[Loaded, ...]
     tell: Tell
     images: list[ScoredImages] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def __call__(self, encoder: Encoder) -> pd.DataFrame:
         """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
         tables = []
         for benchmark, data in self.loaded:
             report = run_benchmark(benchmark, data, encoder, progress=not benchmark.synthetic)
-            if report.truncated and benchmark.name not in self.told:
-                self.told.add(benchmark.name)
+            if report.truncated and benchmark.name not in self.reported:
+                self.reported.add(benchmark.name)
                 self.tell(f"{benchmark.name}: {cut_remark(report.truncated, report.merged)}")
             tables.append(report.items)
         return pd.concat(tables, ignore_index=True)
@@ -134,9 +134,9 @@ def prepare_concepts(
         return ConceptEvaluation({concept: Evaluation(of[concept], tell) for concept in concepts}, main, [])
     _check_main(main, [one.title for one in find_benchmarks(config.evaluation_benchmarks)], "evaluation_benchmarks")
     whole = _load(config, tell, main)
-    images, told = [image for one in whole for image in scored_images(*one)], set[str]()
+    images, reported = [image for one in whole for image in scored_images(*one)], set[str]()
     parts = {concept: tuple((one, _of_concept(data, concept)) for one, data in whole) for concept in concepts}
-    make = partial(Evaluation, tell=tell, images=images, told=told)
+    make = partial(Evaluation, tell=tell, images=images, reported=reported)
     return ConceptEvaluation({concept: make(part) for concept, part in parts.items()}, main, images)
 
 

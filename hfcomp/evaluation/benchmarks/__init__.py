@@ -32,7 +32,7 @@ def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
     once.
 
     Raises:
-        ValueError: for a name that nobody has, with the nearest; or an object that is no benchmark.
+        ValueError: for a name that nobody has, with the nearest; or an object that is not a Benchmark.
     """
     found = [one for name in names for one in _found(name)]
     return list({id(one): one for one in found}.values())

@@ -173,7 +173,7 @@ class KeywordItems:
         return {concept: found[concept] for concept in self.concepts if found[concept]}, empty
 
     def _drawn(self, captions: list[_Caption], cells: Sequence[Any]) -> tuple[list[_Caption], int]:
-        """At most `limit` captions, and how many were passed over for want of their image."""
+        """At most `limit` captions, and how many have no image."""
         if self.limit is None or len(captions) <= self.limit:
             return captions, 0
 

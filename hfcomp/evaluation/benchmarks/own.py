@@ -165,7 +165,7 @@ def _check_rows(rows: Dataset, place: str) -> None:
 
 def _shown(cell: object) -> str:
     path = cell.get("path") if isinstance(cell, dict) else cell
-    return f"{path} is no file" if path else "the cell is empty"
+    return f"{path} does not exist" if path else "the cell is empty"
 
 
 def _first_negatives(rows: Dataset) -> list[list[str]]:

@@ -33,7 +33,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items with COCO's images where these can be had; the texts alone are a task of their own."""
+    """Items with COCO's images where these are available; the texts alone are a task of their own."""
     try:
         return with_images(items, COCO_VAL2017, folders, beside)
     except Unavailable as error:

@@ -82,10 +82,10 @@ class Joined(Sequence[Any]):
 
 
 def with_images_of_all(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items with the images of every pool that can be had; those of the others are left out, with the pool's name.
+    """Items with the images of every available pool; those of the others are left out, with the pool's name.
 
     Raises:
-        Unavailable: when no pool can be had.
+        Unavailable: when no pool is available.
     """
     files = items.rows["image"][:]
     reasons = items.rows["left_out"][:]

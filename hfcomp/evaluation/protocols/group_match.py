@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics import group
 from hfcomp.metrics.choice import pair_scores
 from hfcomp.metrics.group import GroupOutcome
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 CHANCE = group.CHANCE
 

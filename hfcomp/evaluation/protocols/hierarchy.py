@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.hierarchy import hierarchy
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import Candidates, draw_rivals, hard_images
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.retrieval import rank_scores
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 __all__ = ["ALL", "GROUPS", "LEVELS", "Count", "LevelChoice", "draw_rivals", "level_choice", "level_retrieval"]
 

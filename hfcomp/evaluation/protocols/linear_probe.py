@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.probes.linear import Labels, LinearProbe
 from hfcomp.evaluation.protocols.classes import accuracies
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.average_precision import average_precision, map_influence
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 Fit = Callable[..., LinearProbe]
 

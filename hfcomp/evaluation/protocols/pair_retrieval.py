@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.caption_choice import CHANCE, caption_choice
 from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, Measured, ScoringProtocol
 from hfcomp.metrics.retrieval import rank_bounds, recall_chance
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics.retrieval import rank_bounds, recall_chance
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 
 @dataclass(frozen=True)

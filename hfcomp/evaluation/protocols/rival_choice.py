@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import draw_rivals
 from hfcomp.evaluation.protocols.level_choice import level_choice
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 
 @dataclass(frozen=True)

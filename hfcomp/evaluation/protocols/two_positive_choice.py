@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics import two_positive
 from hfcomp.metrics.choice import ChoiceOutcome, pair_scores
-
-if TYPE_CHECKING:
-    from hfcomp.evaluation.engine import EmbeddedItems
 
 CHANCE = two_positive.CHANCE
 

@@ -171,7 +171,7 @@ def test_a_file_is_a_benchmark_by_its_path(listing, clip):
 
 def test_a_missing_image_is_named(listing):
     (listing.parent / "1.png").unlink()
-    with pytest.raises(ValueError, match="column 'image', row 1: the image is missing: .*1.png is no file"):
+    with pytest.raises(ValueError, match="column 'image', row 1: the image is missing: .*1.png does not exist"):
         loaded(str(listing))
 
 
