@@ -126,7 +126,7 @@ def test_allow_trains_on_them_and_counts_them(rows, clip, tmp_path):
 
 
 def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, monkeypatch):
-    monkeypatch.setattr("hfcomp.data.overlap.MOST_BY_LOOK", (3, 0.02))
+    monkeypatch.setattr("hfcomp.data.overlap.guard.MOST_BY_LOOK", (3, 0.02))
     kept, session = loaded(recipe(rows, clip))
     (facts,) = session.overlaps.values()
     assert len(kept) == 16 and (facts["left_out_rows"], facts["unsure_rows"]) == (0, 4)
