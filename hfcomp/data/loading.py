@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from hfcomp.data.archives import check_tail
 from hfcomp.data.built_sets import checked_shards
 from hfcomp.data.urls import add_repositories
 
+BUILDERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
+"""What `datasets` reads a file with, by its suffix."""
+
 
 def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
     """Loads a data set: a folder or file on disk where there is one, else a Hub id.
@@ -39,6 +43,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
     Raises:
+        FileNotFoundError: for a path, and no Hub id, where nothing is.
         ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
             file that is damaged: a set of `hfcomp build` is checked against its manifest, a `.tar` for its end.
     """
@@ -54,7 +59,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
     elif (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
     elif path.is_file():
-        builder = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix)
+        builder = BUILDERS.get(path.suffix)
         if builder is None:
             raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
         loaded = load_dataset(builder, data_files=name, **kwargs)
@@ -82,6 +87,8 @@ def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
     """One split of a folder or a set of the Hub; `datasets` may prepare the configuration's others beside it."""
     if not Path(name).exists():
+        if Path(name).suffix in (*BUILDERS, ".tar") or name.startswith((".", "/", "~")) or name.count("/") > 1:
+            raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
         add_repositories([name])
     try:
         return load_dataset(name, config, split=split, **kwargs)

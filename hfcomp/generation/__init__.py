@@ -1,5 +1,6 @@
 """Making data sets: stages over batches of columns, run shard by shard so that a killed build goes on where it was.
 
 * `runner`: stages over a data set, into a folder of Parquet files with a manifest.
-* `text_negatives`: hard negative captions from keywords, swaps and mask filling, filtered.
+* `build`: the sets of `hfcomp build` from typed options: hard negatives, noun phrases, nearest images.
+* `text_negatives`, `text_concepts`: their stages.
 """

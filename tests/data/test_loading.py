@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 
 import datasets
@@ -224,3 +225,12 @@ def test_an_unfinished_build_is_refused(tmp_path):
     (tmp_path / ".build").mkdir()
     with pytest.raises(ValueError, match="is a build that was stopped: some of its rows are missing"):
         load_training_set(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "./rows", "/nowhere/rows", "a/b/c", "owner/rows.parquet"])
+def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatch):
+    monkeypatch.setattr(loading, "load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
+    with pytest.raises(
+        FileNotFoundError, match=f"there is no file or folder '{re.escape(name)}'; relative paths start"
+    ):
+        load_training_set(name)
