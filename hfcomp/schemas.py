@@ -127,7 +127,7 @@ def one_line(error: ValidationError, kind: Any, where: str) -> str:
         known = list(_keys(_at(kind, location[:-1])))
         return f"{above}: unknown key {last!r}.{nearest(str(last), known)} Known: {', '.join(known)}."
     if first["type"] == "missing":
-        return f"{above}: {last} is missing. Expected {_description(kind, location) or 'a value'}."
+        return f"{above}: {last} is missing. Expected {(_description(kind, location) or 'a value').rstrip('.')}."
     is_key = last == "[key]"  # of a mapping; the message names it
     location = location[:-2] if is_key else location
     if first["type"] == "value_error":

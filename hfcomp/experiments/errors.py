@@ -6,6 +6,7 @@ import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
@@ -14,11 +15,14 @@ MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
 # Where the errors of the Hub and of its data sets come from, which are of no common class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions")
 _PACKAGE = Path(__file__).parents[1]
+_within: ContextVar[bool] = ContextVar("within", default=False)
 
 
 @contextmanager
 def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     """Ends the process with one line for a mistake of the user's; other exceptions pass, which are ours.
+
+    Inside another one it does nothing: the outer one knows what was asked for.
 
     Args:
         traceback_wanted: let every exception pass, as the environment variable HFCOMP_TRACEBACK=1 does.
@@ -26,6 +30,10 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     Raises:
         SystemExit: with the line.
     """
+    if _within.get():
+        yield
+        return
+    token = _within.set(True)
     try:
         yield
     except Exception as error:
@@ -33,6 +41,8 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
         if wanted or not (isinstance(error, MISTAKES) or type(error).__module__.startswith(THEIRS)):
             raise
         raise SystemExit(f"error: {_line(error)}") from error
+    finally:
+        _within.reset(token)
 
 
 def _line(error: Exception) -> str:

@@ -29,6 +29,7 @@ from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.overlap import check_same_rows, without_scored_rows
 from hfcomp.experiments.primary import Endpoint, find_primary, report_averages, summarize_run
+from hfcomp.experiments.recipe_files import check_place
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
@@ -110,21 +111,22 @@ def prepare(recipe: Recipe, session: Session) -> Evaluation:
 
 
 def prepare_base(recipe: Recipe) -> None:
-    """Looks for the base, so that a mistyped name costs nothing.
+    """Looks for the base and the files of a recipe, so that a mistyped name costs nothing.
 
     Raises:
-        FileNotFoundError: for a path, and no Hub id, that is no folder.
+        OSError: for a path without a file or folder, or a Hub id that cannot be loaded.
         ValueError: for a model that is not a supported dual encoder, or whose weights are incomplete.
     """
     config = recipe.experiment
-    if config.model and config.model.count("/") > 1 and not Path(config.model).is_dir():
-        raise FileNotFoundError(
-            f"model={config.model} is no folder. If another recipe leaves it there, run that one first; else pass "
-            "--model with a Hub id or a folder."
-        )
+    for name in ("model", "dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
+        check_place(name, getattr(config, name))
     if config.model:
-        load_config(config.model)
-        load_processor(config.model, argument="--model")
+        try:
+            load_config(config.model)
+            load_processor(config.model, argument="--model")
+        except OSError as error:
+            place = "" if Path(config.model).is_dir() else "no such folder here, and from the Hub: "
+            raise OSError(f"model={config.model}: {place}{error}") from error
     elif config.fresh_model not in SANDBOX_MODELS:
         check_vocabulary(config.clip_vocabulary)
 

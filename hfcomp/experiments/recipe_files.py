@@ -1,7 +1,8 @@
-"""Where recipes lie, and the sweeps, studies and searches beside them. Cheap to import: the usage lists recipes."""
+"""Where recipes lie, and the sweeps, studies and searches beside them. Cheap to import."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import hfcomp
 from hfcomp.reading import nearest, read_yaml
 
 SWEEP_KEY, STUDY_KEY, SEARCH_KEY = "variants", "accuracy", "ranges"  # each in files of that kind alone
+FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
 
 
 def recipes_folder() -> Path:
@@ -22,11 +24,6 @@ def recipes_folder() -> Path:
         if any(folder.glob("*/*.yaml")):
             return folder
     raise FileNotFoundError(f"no recipes beside {package}; reinstall hfcomp, or pass --config <file>.")
-
-
-def recipe_methods() -> list[str]:
-    """The methods that have a recipe for the sandbox, which `hfcomp train METHOD` runs."""
-    return sorted(path.parent.name for path in recipes_folder().glob("*/sandbox.yaml"))
 
 
 def recipe_files(folder: Path) -> list[Path]:
@@ -48,7 +45,8 @@ def find_recipe(name: str) -> Path:
         if candidate.is_file():
             return candidate
     known = sorted(str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder))
-    raise FileNotFoundError(f"no recipe {name!r}.{nearest(name, known)} Known: {', '.join(known)}.")
+    there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
+    raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
 
 
 def find_report(recipe: str, name: str) -> Path:
@@ -74,6 +72,29 @@ def is_sweep(path: Path) -> bool:
     return STUDY_KEY not in keys(path)
 
 
+def check_place(field: str, value: str | None) -> None:
+    """Refuses a path without a file or folder, before anybody asks the Hub for it.
+
+    A name is a path, and not a Hub id, where it begins as one, has more than one slash, ends as a file does, or begins
+    with a folder that exists.
+
+    Args:
+        field: what errors call it.
+        value: of the field.
+
+    Raises:
+        FileNotFoundError: naming field and path.
+    """
+    if value is None or "://" in value or Path(value).exists():
+        return
+    begins = value.startswith((".", "/", "~")) or ("/" in value and Path(value).parts[0] in os.listdir())
+    if begins or value.count("/") > 1 or "\\" in value or value.endswith(FILE_ENDINGS):
+        raise FileNotFoundError(
+            f"{field}={value}: no such file or folder. If another recipe leaves it there, run that one first; else "
+            f"correct --{field}."
+        )
+
+
 def keys(path: Path) -> set[str]:
     """The keys of a YAML file; none where it is not a mapping."""
     values = read_yaml(path)
@@ -90,4 +111,4 @@ def _find_beside(recipe: str, name: str, *, what: str, having: Collection[str]) 
             return path
     names = [path.stem for path in known]
     listed = f"Known: {', '.join(names)}." if names else "It has none."
-    raise FileNotFoundError(f"no {what} {name!r} of {recipe}.{nearest(name, names)} {listed}")
+    raise FileNotFoundError(f"{name}: no such {what} of {recipe}.{nearest(name, names)} {listed}")

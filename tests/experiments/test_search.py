@@ -139,7 +139,7 @@ def test_the_command_line_does_not_set_what_is_searched(tmp_path):
 
 
 def test_an_unknown_search_is_told_and_one_is_no_recipe(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no search 'search' of slipform.* It has none."):
+    with pytest.raises(FileNotFoundError, match="search: no such search of slipform.* It has none."):
         read_search("slipform", ["--search"])
     with pytest.raises(ValueError, match="mine.yaml: has no 'objective'.* It is a search: --search mine."):
         read_recipe(written(tmp_path))

@@ -62,7 +62,7 @@ def test_the_folder_that_is_asked_for_is_taken(tmp_path):
 
 def test_an_unknown_sweep_names_those_that_exist():
     with pytest.raises(
-        FileNotFoundError, match=r"no report 'margin' of slipform. Did you mean 'margins'\? Known: margins"
+        FileNotFoundError, match=r"margin: no such report of slipform. Did you mean 'margins'\? Known: margins"
     ):
         find_report("slipform", "margin")
 

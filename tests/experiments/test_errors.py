@@ -1,0 +1,198 @@
+"""Mistakes of users end `hfcomp train` in one line, before a folder is taken; errors of ours keep their traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hfcomp.experiments import command, program
+from hfcomp.experiments.command import main
+from hfcomp.experiments.errors import one_line_errors
+from hfcomp.experiments.recipes import read_recipe
+from tests import tiny
+
+RECIPE = "method: Mine\nobjective: hfcomp.trainers.info_nce:InfoNCETrainer\ndataset: sandbox\nbatch_size: 4\n"
+SWEEP = "seeds: [1]\nsettings: {all: {}}\nvariants: {a: {}}\nreference: a\n"
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """The line that a command ends in; nothing but what was there before lies in its folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(program, "run_folder", lambda *_, **__: pytest.fail("took a folder"))
+
+    def line(*words: str) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(SystemExit) as caught:
+            main(*words[:1], words[1:])
+        assert sorted(tmp_path.rglob("*")) == before
+        assert str(caught.value).startswith("error: ") and "\n" not in str(caught.value)
+        return str(caught.value)
+
+    return line
+
+
+@pytest.mark.parametrize(
+    ("changed", "facts"),
+    [
+        ("batch_sise: 8", ["mine.yaml", "batch_sise", "Did you mean 'batch_size'?"]),
+        ("method: Other", ["mine.yaml, line 5", "'method' is there twice", "line 1"]),
+        ("max_steps: many", ["mine.yaml: max_steps", "'many'", "a whole number"]),
+        ("max_steps: 3.5", ["mine.yaml: max_steps", "3.5", "a whole number"]),
+        ("learning_rate: fast", ["mine.yaml: learning_rate", "'fast'", "a number"]),
+        ("learning_rate: -1", ["mine.yaml: learning_rate", "-1", "at least 0"]),
+        ("bf16: 1", ["mine.yaml: bf16", "1", "true or false"]),
+        ("gradient_accumulation_steps: 0", ["gradient_accumulation_steps", "0", "at least 1"]),
+        ("num_negatives: -1", ["mine.yaml: num_negatives", "-1", "at least 0"]),
+        ("dataset_rows: 0", ["mine.yaml: dataset_rows", "0", "more than 0"]),
+        ("evaluation_items: 2.5", ["mine.yaml: evaluation_items", "2.5", "a whole number"]),
+        ("controls: 5", ["mine.yaml: controls", "5", "a list"]),
+        ("controls: [plane]", ["mine.yaml: controls: entry 1", "'plane'", "Did you mean 'plain'?"]),
+        ("model: [a, b]", ["mine.yaml: model", "['a', 'b']", "a text"]),
+        ("evaluation: sandbx", ["mine.yaml: evaluation", "'sandbx'", "Did you mean 'sandbox'?"]),
+        ("edit_noise: 1.5", ["mine.yaml: edit_noise", "1.5", "at most 1"]),
+        ("lr_scheduler_type: 3", ["mine.yaml: lr_scheduler_type", "3"]),
+        ("column_names: {caption: 3}", ["mine.yaml: column_names: caption", "3", "a text"]),
+    ],
+)
+def test_a_recipe_that_is_wrong(refused, tmp_path, changed, facts):
+    (tmp_path / "mine.yaml").write_text(RECIPE + changed + "\n")
+    said = refused("mine.yaml")
+    assert all(fact in said for fact in facts), said
+
+
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [
+        ("batch_size: 0", ["mine.yaml: batch_size", "found 0", "more than 0"]),
+        ("batch_size: 2.5", ["mine.yaml: batch_size", "found 2.5", "a whole number"]),
+        ("batch_size: [4]", ["mine.yaml: batch_size", "found [4]", "a whole number"]),
+        ("", ["mine.yaml: batch_size is missing"]),
+    ],
+)
+def test_the_size_of_a_batch(refused, tmp_path, line, facts):
+    (tmp_path / "mine.yaml").write_text(RECIPE.replace("batch_size: 4", line))
+    said = refused("mine.yaml")
+    assert all(fact in said for fact in facts), said
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/evil", "a/b", "base", "BASE", "evaluation", "plain", "shuffled"])
+def test_a_method_is_a_plain_name_that_means_nothing_else(refused, tmp_path, name):
+    said = refused("slipform", "--method", name)
+    assert f"--method: {name!r}" in said and ("not a plain name" in said or "is reserved" in said)
+    (tmp_path / "mine.yaml").write_text(RECIPE.replace("Mine", name))
+    assert f"mine.yaml: method: {name!r}" in refused("mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("file", "facts"),
+    [
+        (SWEEP.replace("seeds", "seds"), ["x.yaml: unknown key 'seds'. Did you mean 'seeds'?"]),
+        (SWEEP.replace("[1]", "5"), ["x.yaml: seeds: found 5"]),
+        (SWEEP.replace("all: {}", "../all: {}"), ["x.yaml: settings: '../all' is not a plain name"]),
+        (SWEEP.replace("{a: {}}", "{a: {}, base: {}}"), ["x.yaml: variants: 'base' is reserved"]),
+        (SWEEP.replace("all: {}", "all: {max_steps: many}"), ["x.yaml: settings: all: max_steps: found 'many'"]),
+        (SWEEP.replace("a: {}", "a: {margin: 3}"), ["x.yaml: variants: a: margin: found 3", "a text"]),
+        (SWEEP + "embeddings: {variants: [a], rows: 2.5}", ["x.yaml: embeddings: rows: found 2.5, expected a whole"]),
+        ("concepts: {a/b: [1]}\naccuracy: {}\nretrieval: {}", ["x.yaml: concepts: 'a/b' is not a plain name"]),
+        ("concepts: {a: [1]}\naccuracy: x\nretrieval: {}", ["accuracy: found 'x', expected {benchmark: ..., metric:"]),
+    ],
+)  # fmt: skip
+def test_a_sweep_or_study_that_is_wrong(refused, tmp_path, file, facts):
+    (tmp_path / "x.yaml").write_text(file)
+    said = refused("slipform", "--report", "x.yaml")
+    assert all(fact in said for fact in facts), said
+
+
+@pytest.mark.parametrize(
+    ("words", "facts"),
+    [
+        (["--margin", "adaptve"], ["margin='adaptve'", "adaptive, static"]),
+        (["--num_negatives", "3"], ["num_negatives=3", "exactly 1"]),
+        (["--num_negatives", "3.5"], ["--num_negatives: found '3.5', expected a whole number"]),
+        (["--learning_rate", "abc"], ["--learning_rate: found 'abc', expected a number"]),
+        (["--max_steps"], ["--max_steps: found nothing, expected one value"]),
+        (["--max_steps", "1", "2"], ["--max_steps: found ['1', '2'], expected one value"]),
+        (["--lr_scheduler_type", "cosin"], ["cosin", "cosine"]),
+        (["--keyword_table", "no.yaml", "--keyword_negatives", "color"], ["no.yaml: no such file"]),
+        (["--report", "nothing"], ["nothing: no such report", "margins"]),
+        (["--config", "no.yaml"], ["no.yaml: no such file"]),
+        (["--config", "slipform/vit_b32_coco", "--model", "no/such/folder"], ["model=no/such/folder: no such file"]),
+        (["--config", "slipform/vit_b32_coco", "--model", "./no"], ["model=./no: no such file or folder"]),
+        (["--dataset", "no.jsonl"], ["dataset=no.jsonl: no such file or folder"]),
+        (["--dataset", "no/such/rows"], ["dataset=no/such/rows: no such file or folder"]),
+        (["--evaluation", "own", "--evaluation_dataset", "no.csv"], ["evaluation_dataset=no.csv: no such file"]),
+    ],
+)  # fmt: skip
+def test_a_command_line_that_is_wrong(refused, words, facts):
+    said = refused("slipform", *words)
+    assert all(fact in said for fact in facts) and "Hub" not in said, said
+
+
+def test_a_column_that_the_rows_do_not_have_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny.pairs(8).remove_columns("caption").to_parquet("rows.parquet")
+    words = "--dataset rows.parquet --controls none --max_steps 1 --evaluation_items 2 --use_cpu true --hard_images 0"
+    with pytest.raises(SystemExit, match="^error: .*'caption'; the data set has: 'image'.*column_names"):
+        main("negclip", [*words.split(), "--num_neighbours", "0"])
+
+
+def test_half_precision_without_a_gpu(refused, monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    said = refused("slipform", "--bf16", "true")
+    assert "bf16=True" in said and "--use_cpu true" in said
+
+
+def test_a_model_of_the_hub_that_cannot_be_reached_is_named_with_the_reason(refused, monkeypatch):
+    def unreachable(place: str) -> None:
+        raise OSError("We couldn't connect to 'https://huggingface.co'\nto load the files.")
+
+    monkeypatch.setattr(program, "load_config", unreachable)
+    said = refused("slipform", "--config", "slipform/vit_b32_coco", "--dataset", "org/rows", "--model", "org/model")
+    assert "model=org/model: no such folder here, and from the Hub: We couldn't connect" in said
+
+
+def test_a_package_that_is_not_installed_is_named(refused, monkeypatch):
+    monkeypatch.setattr("hfcomp.experiments.search_file.find_spec", lambda name: None)
+    assert "pip install 'hfcomp[search]'" in refused("clear_glass", "--search")
+
+
+@pytest.mark.parametrize("error", [httpx.ConnectError("no network"), ModuleNotFoundError("No module named 'x'")])
+def test_other_errors_of_a_users_machine_are_one_line(error):
+    with pytest.raises(SystemExit, match=f"^error: {error}"), one_line_errors():
+        raise error
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), RuntimeError("x"), AssertionError("x")])
+def test_an_error_of_ours_keeps_its_traceback(monkeypatch, error):
+    def fail(plan: object) -> Path:
+        raise error
+
+    monkeypatch.setattr(command, "run", fail)
+    with pytest.raises(type(error)):
+        main("slipform", [])
+
+
+def test_the_traceback_is_there_for_who_asks(monkeypatch):
+    words = ["--max_steps", "many"]
+    with pytest.raises(ValueError, match="--max_steps: found 'many'"):
+        main("slipform", [*words, "--traceback"])
+    monkeypatch.setenv("HFCOMP_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="--max_steps: found 'many'"):
+        main("slipform", words)
+    with pytest.raises(ValueError, match="inner"), one_line_errors(traceback_wanted=True), one_line_errors():
+        raise ValueError("inner")
+
+
+def test_a_value_error_of_another_library_says_where_it_was_raised():
+    with pytest.raises(SystemExit, match=r"\(JSONDecodeError in json/decoder.py; --traceback"), one_line_errors():
+        json.loads("{")
+
+
+def test_numbers_of_a_recipe_stay_as_they_were_written(tmp_path):
+    (tmp_path / "mine.yaml").write_text(RECIPE + "max_grad_norm: 0\nlearning_rate: 1e-3\nweight_decay: 0.5\n")
+    given = read_recipe(str(tmp_path / "mine.yaml"), ["--warmup_steps", "0"]).given
+    assert repr(given["max_grad_norm"]) == "0" and given["learning_rate"] == 0.001
+    assert repr(given["weight_decay"]) == "0.5" and repr(given["warmup_steps"]) == "0.0"
