@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
@@ -78,124 +78,94 @@ class ExperimentConfig(Strict):
     recipe gives the same batches on one process and on several.
     """
 
-    objective: str = Field(description="The trainer, as module:class (a user's own works too).")
-    method: Method = Field(description="Name of the method in tables and folders.")
-    dataset: str = Field(description="'sandbox', a folder or file, or a Hub id with the column contract.")
-    batch_size: PositiveInt = Field(description="Rows of the contrastive batch, over all processes.")
-    model: str | None = Field(
-        default=None, description="Hub id or folder. Unset: a model without a download, as `fresh_model` says."
-    )
-    fresh_model: Literal[FRESH_MODELS] = Field(
-        default=SANDBOX,
-        description="Without --model: 'sandbox' and 'sandbox-siglip' are the tiny models that hfcomp brings along, "
-        "'vit_b32' is a CLIP of that size with random weights.",
-    )
-    clip_vocabulary: str | None = Field(
-        default=None, description="Folder with CLIP's vocab.json and merges.txt, for fresh_model vit_b32."
-    )
-    dataset_config: str | None = Field(default=None, description="Configuration of a Hub data set.")
-    dataset_split: str = Field(default="train", description="Split to train on.")
-    dataset_filter: str | None = Field(
-        default=None, description="column=value; only such rows are used, the others are counted."
-    )
-    captions: Literal[CAPTIONS] = Field(
-        default="longest",
-        description="Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image.",
-    )
-    captions_file: str | None = Field(
-        default=None,
-        description="JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted "
-        "and left out.",
-    )
-    key_column: str | None = Field(
-        default=None, description="Of the data set, as json.url; by default __key__, which WebDataset shards have."
-    )
-    captions_columns: str | None = Field(
-        default=None, description="Key and caption in captions_file, by default key,caption."
-    )
-    dataset_rows: PositiveInt = Field(default=8000, description="Rows made, for the sandbox.")
-    negative_kinds: Kinds | None = Field(
-        default=None, description="Kinds of the sandbox's negatives (swap_att, ...); unset: its own mixture."
-    )
-    edit_noise: Share = Field(
-        default=0.0, description="Share of the sandbox's negative images whose edit went wrong, 0 to 1."
-    )
-    caption_noise: Share = Field(default=0.0, description="Share of the sandbox's captions that are wrong, 0 to 1.")
-    false_negatives: Share = Field(
-        default=0.0, description="Share of the sandbox's negative captions that are true after all, 0 to 1."
-    )
-    keyword_negatives: list[str] | None = Field(
-        default=None,
-        description="Concepts (object, color, location, size, or those of keyword_table) of negatives made for each "
-        "caption; the data set's own negatives are dropped.",
-    )
-    keyword_table: str | None = Field(
-        default=None,
-        description="YAML file of your own concepts and keywords, by its path or its name beside the recipe. Unset: "
-        "the paper's Table 6.",
-    )
-    keyword_matching: Literal["paper", "extended"] = Field(
-        default="paper",
-        description="How keywords are found: 'paper', or 'extended' by capitals, plurals and articles.",
-    )
-    keyword_captions_only: bool = Field(
-        default=False,
-        description="Train on captions that hold a keyword of keyword_negatives alone; others are counted.",
-    )
-    hard_images: NonNegativeInt = Field(
-        default=0,
-        description="Nearest images of each image, by the base's embeddings, that num_neighbours draws from. 0: the "
-        "data set's own column neighbour_ids.",
-    )
-    concreteness_ratings: str | None = Field(
-        default=None, description="File of Brysbaert et al. 2014, joined to the negatives' keywords."
-    )
-    concept_parser: str | None = Field(
-        default=None,
-        description="Parser ('rules' or spacy:NAME) that makes the concepts of captions, for C2LIP. A data set with a "
-        "column concepts keeps its own. `hfcomp build concepts` makes them once, on several processes.",
-    )
-    streaming: bool = Field(
-        default=False,
-        description="Read the training set while training goes on, without a copy on disk: a Hub id, or a folder of "
-        "WebDataset shards or Parquet files. Needs max_steps.",
-    )
-    controls: Controls = Field(
-        default=list(CONTROLS),
-        description="Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on "
-        "the positives), same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside "
-        "another row), random-spans (the method, runs of a caption's words in place of its phrases), equal-images "
-        "(plain, with as many images as the method); or none.",
-    )
-    evaluation: Literal[EVALUATIONS] = Field(
-        default=SANDBOX,
-        description="'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and "
-        "caption choice on a set of yours.",
-    )
-    evaluation_benchmarks: list[str] = Field(
-        default=[], description="For 'benchmarks': their names, as `hfcomp evaluate --list` has them."
-    )
-    evaluation_data: list[str] = Field(
-        default=[],
-        description="For 'benchmarks': NAME=DIR, folders with their data; the others come from the Hub.",
-    )
-    evaluation_dataset: str | None = Field(
-        default=None, description="For 'own': folder, file or Hub id. Unset: the training set's."
-    )
-    evaluation_split: str = Field(default="test", description="Split for 'own'.")
-    overlap: Literal[OVERLAPS] = Field(
-        default=EXCLUDE,
-        description="Training rows whose image the evaluation scores: 'exclude' leaves them out, 'refuse' ends the "
-        "run, 'allow' trains on them, and knows them by name and file alone; counted in any case. "
-        "docs/datasets.md says what counts as the same image.",
-    )
-    evaluation_items: PositiveInt = Field(default=400, description="Items of each kind, for the sandbox.")
-    primary: str | None = Field(
-        default=None,
-        description="The one number that the verdict is about: 'benchmark: metric' (over its subsets), 'benchmark: "
-        "subset metric', or with * the mean of all that fit. Unset, or where the command line changes the "
-        "evaluation alone: the first benchmark of composition, by its metric `group` where it has one.",
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    objective: str
+    """The trainer, as module:class (a user's own works too)."""
+    method: Method
+    """Name of the method in tables and folders."""
+    dataset: str
+    """'sandbox', a folder or file, or a Hub id with the column contract."""
+    batch_size: PositiveInt
+    """Rows of the contrastive batch, over all processes."""
+    model: str | None = None
+    """Hub id or folder. Unset: a model without a download, as `fresh_model` says."""
+    fresh_model: Literal[FRESH_MODELS] = SANDBOX
+    """Without --model: 'sandbox' and 'sandbox-siglip' are the tiny models that hfcomp brings along, 'vit_b32' is a
+    CLIP of that size with random weights."""
+    clip_vocabulary: str | None = None
+    """Folder with CLIP's vocab.json and merges.txt, for fresh_model vit_b32."""
+    dataset_config: str | None = None
+    """Configuration of a Hub data set."""
+    dataset_split: str = "train"
+    """Split to train on."""
+    dataset_filter: str | None = None
+    """column=value; only such rows are used, the others are counted."""
+    captions: Literal[CAPTIONS] = "longest"
+    """Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image."""
+    captions_file: str | None = None
+    """JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted and left out."""
+    key_column: str | None = None
+    """Of the data set, as json.url; by default __key__, which WebDataset shards have."""
+    captions_columns: str | None = None
+    """Key and caption in captions_file, by default key,caption."""
+    dataset_rows: PositiveInt = 8000
+    """Rows made, for the sandbox."""
+    negative_kinds: Kinds | None = None
+    """Kinds of the sandbox's negatives (swap_att, ...); unset: its own mixture."""
+    edit_noise: Share = 0.0
+    """Share of the sandbox's negative images whose edit went wrong, 0 to 1."""
+    caption_noise: Share = 0.0
+    """Share of the sandbox's captions that are wrong, 0 to 1."""
+    false_negatives: Share = 0.0
+    """Share of the sandbox's negative captions that are true after all, 0 to 1."""
+    keyword_negatives: list[str] | None = None
+    """Concepts (object, color, location, size, or those of keyword_table) of negatives made for each caption; the data
+    set's own negatives are dropped."""
+    keyword_table: str | None = None
+    """YAML file of your own concepts and keywords, by its path or its name beside the recipe. Unset: the paper's Table
+    6."""
+    keyword_matching: Literal["paper", "extended"] = "paper"
+    """How keywords are found: 'paper', or 'extended' by capitals, plurals and articles."""
+    keyword_captions_only: bool = False
+    """Train on captions that hold a keyword of keyword_negatives alone; others are counted."""
+    hard_images: NonNegativeInt = 0
+    """Nearest images of each image, by the base's embeddings, that num_neighbours draws from. 0: the data set's own
+    column neighbour_ids."""
+    concreteness_ratings: str | None = None
+    """File of Brysbaert et al. 2014, joined to the negatives' keywords."""
+    concept_parser: str | None = None
+    """Parser ('rules' or spacy:NAME) that makes the concepts of captions, for C2LIP. A data set with a column concepts
+    keeps its own. `hfcomp build concepts` makes them once, on several processes."""
+    streaming: bool = False
+    """Read the training set while training goes on, without a copy on disk: a Hub id, or a folder of WebDataset shards
+    or Parquet files. Needs max_steps."""
+    controls: Controls = list(CONTROLS)
+    """Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on the positives),
+    same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside another row), random-spans
+    (the method, runs of a caption's words in place of its phrases), equal-images (plain, with as many images as the
+    method); or none."""
+    evaluation: Literal[EVALUATIONS] = SANDBOX
+    """'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and caption choice on a set of
+    yours."""
+    evaluation_benchmarks: list[str] = []
+    """For 'benchmarks': their names, as `hfcomp evaluate --list` has them."""
+    evaluation_data: list[str] = []
+    """For 'benchmarks': NAME=DIR, folders with their data; the others come from the Hub."""
+    evaluation_dataset: str | None = None
+    """For 'own': folder, file or Hub id. Unset: the training set's."""
+    evaluation_split: str = "test"
+    """Split for 'own'."""
+    overlap: Literal[OVERLAPS] = EXCLUDE
+    """Training rows whose image the evaluation scores: 'exclude' leaves them out, 'refuse' ends the run, 'allow'
+    trains on them, and knows them by name and file alone; counted in any case. docs/datasets.md says what counts as
+    the same image."""
+    evaluation_items: PositiveInt = 400
+    """Items of each kind, for the sandbox."""
+    primary: str | None = None
+    """The one number that the verdict is about: 'benchmark: metric' (over its subsets), 'benchmark: subset metric', or
+    with * the mean of all that fit. Unset, or where the command line changes the evaluation alone: the first benchmark
+    of composition, by its metric `group` where it has one."""
 
     @model_validator(mode="before")
     @classmethod
