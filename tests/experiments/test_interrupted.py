@@ -285,7 +285,7 @@ def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, t
     session.notes.clear()
     pd.testing.assert_frame_equal(items(), first)
     assert len(evaluated) == 1 and session.notes == ["2 texts were cut"]
-    recipe.experiment.evaluation_items = 5
+    recipe = read_recipe("slipform", ["--evaluation_items", "5"])
     items()
     assert len(evaluated) == 2
     weights = load_file(tmp_path / "model" / "model.safetensors")
