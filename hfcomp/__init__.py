@@ -38,15 +38,15 @@ _MODULES = {
     ),
     "hfcomp.modeling": ("DualEncoder", "Features"),
     "hfcomp.trainers.ahnpl": ("AHNPLConfig", "AHNPLTrainer"),
-    "hfcomp.trainers.ahnpl_released": ("AHNPLReleasedConfig", "AHNPLReleasedTrainer"),
+    "hfcomp.trainers.released.ahnpl": ("AHNPLReleasedConfig", "AHNPLReleasedTrainer"),
     "hfcomp.trainers.base": ("CompositionalConfig", "CompositionalTrainer"),
     "hfcomp.trainers.c2lip": ("C2LIPConfig", "C2LIPTrainer"),
     "hfcomp.trainers.ce_clip": ("CEClipConfig", "CEClipTrainer"),
     "hfcomp.trainers.cement": ("CementConfig", "CementTrainer"),
     "hfcomp.trainers.clear_glass": ("ClearGlassConfig", "ClearGlassTrainer"),
-    "hfcomp.trainers.clear_glass_released": ("ClearGlassReleasedConfig", "ClearGlassReleasedTrainer"),
+    "hfcomp.trainers.released.clear_glass": ("ClearGlassReleasedConfig", "ClearGlassReleasedTrainer"),
     "hfcomp.trainers.dcl": ("DCLConfig", "DCLTrainer"),
-    "hfcomp.trainers.hard_negatives": ("HardNegativesConfig", "HardNegativesTrainer"),
+    "hfcomp.trainers.replaced_negatives": ("ReplacedNegativesConfig", "ReplacedNegativesTrainer"),
     "hfcomp.trainers.hierarcaps": ("HierarCapsConfig", "HierarCapsTrainer"),
     "hfcomp.trainers.info_nce": ("InfoNCEConfig", "InfoNCETrainer"),
     "hfcomp.trainers.text_alignment": ("TextAlignmentConfig", "TextAlignmentTrainer"),
@@ -100,8 +100,6 @@ if TYPE_CHECKING:
     from hfcomp.parsing import load_parser as load_parser
     from hfcomp.trainers.ahnpl import AHNPLConfig as AHNPLConfig
     from hfcomp.trainers.ahnpl import AHNPLTrainer as AHNPLTrainer
-    from hfcomp.trainers.ahnpl_released import AHNPLReleasedConfig as AHNPLReleasedConfig
-    from hfcomp.trainers.ahnpl_released import AHNPLReleasedTrainer as AHNPLReleasedTrainer
     from hfcomp.trainers.base import CompositionalConfig as CompositionalConfig
     from hfcomp.trainers.base import CompositionalTrainer as CompositionalTrainer
     from hfcomp.trainers.c2lip import C2LIPConfig as C2LIPConfig
@@ -112,16 +110,18 @@ if TYPE_CHECKING:
     from hfcomp.trainers.cement import CementTrainer as CementTrainer
     from hfcomp.trainers.clear_glass import ClearGlassConfig as ClearGlassConfig
     from hfcomp.trainers.clear_glass import ClearGlassTrainer as ClearGlassTrainer
-    from hfcomp.trainers.clear_glass_released import ClearGlassReleasedConfig as ClearGlassReleasedConfig
-    from hfcomp.trainers.clear_glass_released import ClearGlassReleasedTrainer as ClearGlassReleasedTrainer
     from hfcomp.trainers.dcl import DCLConfig as DCLConfig
     from hfcomp.trainers.dcl import DCLTrainer as DCLTrainer
-    from hfcomp.trainers.hard_negatives import HardNegativesConfig as HardNegativesConfig
-    from hfcomp.trainers.hard_negatives import HardNegativesTrainer as HardNegativesTrainer
     from hfcomp.trainers.hierarcaps import HierarCapsConfig as HierarCapsConfig
     from hfcomp.trainers.hierarcaps import HierarCapsTrainer as HierarCapsTrainer
     from hfcomp.trainers.info_nce import InfoNCEConfig as InfoNCEConfig
     from hfcomp.trainers.info_nce import InfoNCETrainer as InfoNCETrainer
+    from hfcomp.trainers.released.ahnpl import AHNPLReleasedConfig as AHNPLReleasedConfig
+    from hfcomp.trainers.released.ahnpl import AHNPLReleasedTrainer as AHNPLReleasedTrainer
+    from hfcomp.trainers.released.clear_glass import ClearGlassReleasedConfig as ClearGlassReleasedConfig
+    from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer as ClearGlassReleasedTrainer
+    from hfcomp.trainers.replaced_negatives import ReplacedNegativesConfig as ReplacedNegativesConfig
+    from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer as ReplacedNegativesTrainer
     from hfcomp.trainers.text_alignment import TextAlignmentConfig as TextAlignmentConfig
     from hfcomp.trainers.text_alignment import TextAlignmentTrainer as TextAlignmentTrainer
     from hfcomp.trainers.triplet_clip import TripletClipConfig as TripletClipConfig

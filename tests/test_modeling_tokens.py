@@ -14,7 +14,7 @@ from transformers import AutoProcessor
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.modeling import DualEncoder, encode_image_tokens, encode_phrases, encode_texts, load_backbone
 from hfcomp.modeling.backbones import load_config
-from hfcomp.trainers.step_log import COUNTED_KEYS
+from hfcomp.trainers._support.step_log import COUNTED_KEYS
 from tests import tiny, tolerances
 from tests.trainers.runs import assert_same_gradients
 

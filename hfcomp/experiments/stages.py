@@ -19,7 +19,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import world_size
 from hfcomp.experiments.memory import RESIDENT_SO_FAR, PeakMemory
 from hfcomp.experiments.progress import show_progress
-from hfcomp.trainers.row_report import missing_negative_images
+from hfcomp.trainers._support.row_report import missing_negative_images
 from hfcomp.writing import write_json, write_text
 
 SUMMARY_FILE = "stage.json"

@@ -10,9 +10,9 @@ from hfcomp.losses.entailment import radial_entailment_loss
 from hfcomp.losses.group_centroid import centroid_group_loss
 from hfcomp.losses.group_pairwise import pairwise_group_loss
 from hfcomp.losses.info_nce import info_nce_loss
-from hfcomp.losses.keyword import replaced_negative_loss
 from hfcomp.losses.margins import LearnedMargin, RunningThreshold, fermi_dirac_margin, inverse_margin, static_margin
 from hfcomp.losses.ranking import adaptive_threshold, negative_margin_loss
+from hfcomp.losses.replaced_negatives import replaced_negative_loss
 from hfcomp.losses.sigmoid import sigmoid_loss
 from hfcomp.losses.triplet_clip import triplet_clip_loss
 

@@ -15,9 +15,9 @@ from transformers.utils import logging
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_image
 from hfcomp.modeling import Features
+from hfcomp.trainers._support.frozen_text import FrozenText
+from hfcomp.trainers._support.reference_text import ReferenceText, WithReferenceText
 from hfcomp.trainers.config import CompositionalConfig
-from hfcomp.trainers.frozen_text import FrozenText
-from hfcomp.trainers.reference_text import ReferenceText, WithReferenceText
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 logger = logging.get_logger(__name__)

@@ -21,14 +21,14 @@ from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
-from hfcomp.trainers.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
+from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
+from hfcomp.trainers._support.changed_weights import ChangedWeights
+from hfcomp.trainers._support.gathering import first_rows, gather_features
+from hfcomp.trainers._support.metrics import embedding_metrics
+from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
+from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
+from hfcomp.trainers._support.step_log import COUNTED_KEYS, StepLog
 from hfcomp.trainers.config import CompositionalConfig
-from hfcomp.trainers.gathering import first_rows, gather_features
-from hfcomp.trainers.metrics import embedding_metrics
-from hfcomp.trainers.model_checks import align_special_tokens, check_processes, check_trainable
-from hfcomp.trainers.moved_share import MovedShare
-from hfcomp.trainers.row_report import check_image_ids, check_streamed_rows, report_rows
-from hfcomp.trainers.step_log import COUNTED_KEYS, StepLog
 from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
@@ -136,7 +136,7 @@ class CompositionalTrainer(Trainer):
         self.label_names = []
         self.can_return_loss = True
         self.step_log = StepLog()
-        self.moved = MovedShare(encoder)
+        self.changed_weights = ChangedWeights(encoder)
         self._own_outputs: dict[str, torch.Tensor] = {}
         self.add_callback(LogBeforeSave())
         self.add_callback(SizeAtStart())
@@ -333,11 +333,11 @@ class CompositionalTrainer(Trainer):
         # "train_loss" is the last line of a run, which may end between two logging steps
         if "loss" in logs or "train_loss" in logs:
             self._stop_if_not_finite()
-            moved = self.moved.value()
+            moved = self.changed_weights.value()
             if "train_loss" in logs:
                 self._stop_if_weights_not_finite()
-                self.moved.warn(moved, self.args.learning_rate)
-            logs |= {**self.step_log.drain(), "moved_share": moved}
+                self.changed_weights.warn(moved, self.args.learning_rate)
+            logs |= {**self.step_log.drain(), "changed_weight_fraction": moved}
             check_streamed_rows(self.train_dataset, logs, self.state.log_history, type(self), self.args)
         super().log(logs, start_time)
 

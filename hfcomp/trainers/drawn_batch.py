@@ -12,8 +12,8 @@ from transformers.utils import logging
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negative_draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
+from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.own_order import seed_of_order, tell_epochs
 
 logger = logging.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from hfcomp.data.concepts.level_names import level_columns, level_names
 from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, world_size
+from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.own_order import seed_of_order, tell_epochs
 
 logger = logging.get_logger(__name__)
 

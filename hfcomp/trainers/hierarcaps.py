@@ -21,9 +21,9 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.losses import radial_entailment_loss
 from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
+from hfcomp.trainers._support.frozen_text import FrozenText
+from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.frozen_text import FrozenText
-from hfcomp.trainers.own_order import seed_of_order
 
 logger = logging.get_logger(__name__)
 

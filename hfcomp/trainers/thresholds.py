@@ -9,8 +9,8 @@ import torch
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import adaptive_threshold
 from hfcomp.modeling import Features
+from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.step_log import StepLog
 
 
 class ThresholdTrainer(CompositionalTrainer):

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
-from hfcomp.trainers.reference_text import FOLDER
+from hfcomp.trainers._support.reference_text import FOLDER
 from tests import tolerances
 from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
 from tests.distributed.compare import (

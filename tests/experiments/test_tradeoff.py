@@ -20,7 +20,7 @@ from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
 from hfcomp.experiments.tradeoff_results import Point, summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
-from hfcomp.trainers.hard_negatives import HardNegativesTrainer
+from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
 VALUES = {
     "concepts": {"location": [1]},
@@ -183,10 +183,10 @@ def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, 
 
 def test_rows_without_the_negative_images_that_are_needed_cost_no_training(study, monkeypatch):
     monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
-    monkeypatch.setattr(HardNegativesTrainer, "uses", (*HardNegativesTrainer.uses, "negative_image"))
-    monkeypatch.setattr(HardNegativesTrainer, "negative_images_advice", "Give rows some.", raising=False)
+    monkeypatch.setattr(ReplacedNegativesTrainer, "uses", (*ReplacedNegativesTrainer.uses, "negative_image"))
+    monkeypatch.setattr(ReplacedNegativesTrainer, "negative_images_advice", "Give rows some.", raising=False)
     with pytest.raises(
-        ValueError, match="HardNegativesTrainer: none of .* rows has a negative_image. Give rows some."
+        ValueError, match="ReplacedNegativesTrainer: none of .* rows has a negative_image. Give rows some."
     ):
         run_tradeoff(study())
 

@@ -31,7 +31,7 @@ RECIPES = {
     "tripletclip": {"loss_negative_image_to_text"},
     "dcl": {"loss_image_to_text"},
     "c2lip": {"loss_concept", "loss_cross_attended"},
-    "clear_glass": {"loss_outer", "loss_inner", "accuracy_inner", "moved_share"},
+    "clear_glass": {"loss_outer", "loss_inner", "accuracy_inner", "changed_weight_fraction"},
     "clear_glass/released_sandbox": {"loss_outer", "loss_inner"},
     "clear_glass/text_alignment": {"loss_caption_to_generalised"},
     "hierarcaps": {"loss_entailment", "loss_hardest", "loss_pullback", "accuracy_entailment"},

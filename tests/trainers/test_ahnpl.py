@@ -14,10 +14,10 @@ from transformers import AutoModel, CLIPModel
 from hfcomp.data.columns import KIND_IDS
 from hfcomp.losses import adaptive_threshold, ahnpl_loss, info_nce_loss, multimodal_hard_negative_loss, perturb_image
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, encode_texts
+from hfcomp.trainers._support.frozen_text import PROBE_FILE
+from hfcomp.trainers._support.reference_text import FOLDER, WithReferenceText
 from hfcomp.trainers.ahnpl import AHNPLConfig, AHNPLTrainer, start_of_margin
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.frozen_text import PROBE_FILE
-from hfcomp.trainers.reference_text import FOLDER, WithReferenceText
 from tests import tolerances
 from tests.trainers.runs import (
     arguments,

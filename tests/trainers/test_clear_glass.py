@@ -15,8 +15,8 @@ from hfcomp.data.groups import GroupOrder, Groups
 from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
 from hfcomp.losses.group_pairwise_released import released_pairwise_group_loss
 from hfcomp.trainers.clear_glass import ClearGlassConfig, ClearGlassTrainer
-from hfcomp.trainers.clear_glass_released import ClearGlassReleasedTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
 from tests import tolerances
 from tests.trainers import runs
 from tests.trainers.group_rows import in_groups, names
@@ -156,7 +156,7 @@ def test_training_lowers_both_terms_and_leaves_the_scale(grouping, clip, rows, t
     for term in ("loss_outer", "loss_inner"):
         losses = history(trainer, term)
         assert sum(losses[-3:]) < 0.8 * sum(losses[:3]), term
-    assert {"accuracy_outer", "accuracy_inner", "moved_share"} <= trainer.state.log_history[0].keys()
+    assert {"accuracy_outer", "accuracy_inner", "changed_weight_fraction"} <= trainer.state.log_history[0].keys()
     assert not history(trainer, "logit_scale")
     trainer.save_model(str(tmp_path / "final"))
     model, info = AutoModel.from_pretrained(tmp_path / "final", output_loading_info=True)
@@ -177,7 +177,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(clip_with_dropout, rows
         resumed = trainer()
         resumed.train(resume_from_checkpoint=str(tmp_path / "run" / f"checkpoint-{step}"))
         assert_same_weights(weights(resumed), weights(whole))
-        assert history(resumed, "moved_share") == history(whole, "moved_share")
+        assert history(resumed, "changed_weight_fraction") == history(whole, "changed_weight_fraction")
 
 
 def test_evaluation_needs_no_groups(clip, rows, pairs, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hfcomp.modeling import Features
-from hfcomp.trainers.gathering import first_rows
+from hfcomp.trainers._support.gathering import first_rows
 
 
 def features(rows: slice) -> Features:

@@ -18,7 +18,7 @@ from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests.trainers.own_objective import OwnTrainer
 from tests.trainers.runs import build, history
 
-LOGGER = "hfcomp.trainers.row_report"
+LOGGER = "hfcomp.trainers._support.row_report"
 NEED_THEM = pytest.mark.parametrize("trainer_class", [CementTrainer, TripletClipTrainer])
 
 
@@ -146,7 +146,7 @@ def test_a_stream_without_any_is_refused_at_the_end(trainer_class, clip, without
 
 @NEED_THEM
 def test_a_stream_without_any_is_refused_after_a_number_of_rows(trainer_class, clip, without, tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.trainers.row_report.STREAMED_ROWS_LOOKED_AT", 24)
+    monkeypatch.setattr("hfcomp.trainers._support.row_report.STREAMED_ROWS_LOOKED_AT", 24)
     trainer = build(trainer_class, clip, without.to_iterable_dataset(), tmp_path, max_steps=6)
     with pytest.raises(ValueError, match="none of the 24 rows that were read so far has"):
         trainer.train()

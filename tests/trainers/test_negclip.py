@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import sum_over_processes
 from hfcomp.losses import info_nce_loss
-from hfcomp.trainers.gathering import gather_features
+from hfcomp.trainers._support.gathering import gather_features
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import assert_same_weights, build, history, weights

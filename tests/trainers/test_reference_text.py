@@ -16,11 +16,11 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.loading import TrainingRows
 from hfcomp.experiments.controls import ShuffledNegatives
 from hfcomp.modeling import encode_texts, load_backbone
-from hfcomp.trainers import reference_text
+from hfcomp.trainers._support import reference_text
+from hfcomp.trainers._support.frozen_text import FrozenText
+from hfcomp.trainers._support.reference_text import FOLDER, ReferenceText, WithReferenceText
 from hfcomp.trainers.ahnpl import AHNPLTrainer
-from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.trainers.info_nce import InfoNCEConfig
-from hfcomp.trainers.reference_text import FOLDER, ReferenceText, WithReferenceText
 from hfcomp.writing import host
 from tests import tolerances
 from tests.trainers.runs import build, with_row

@@ -13,16 +13,16 @@ from hfcomp.data.several_captions import every_caption
 from hfcomp.experiments.controls import ShuffledNegatives, derangement
 from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.trainers.ahnpl import AHNPLTrainer
-from hfcomp.trainers.ahnpl_released import AHNPLReleasedTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
-from hfcomp.trainers.clear_glass_released import ClearGlassReleasedTrainer
 from hfcomp.trainers.dcl import DCLTrainer
-from hfcomp.trainers.hard_negatives import HardNegativesTrainer
 from hfcomp.trainers.hierarcaps import HierarCapsTrainer, with_siblings
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.released.ahnpl import AHNPLReleasedTrainer
+from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
+from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 from hfcomp.trainers.text_alignment import TextAlignmentTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
 from tests import tiny
@@ -30,7 +30,7 @@ from tests.trainers.group_rows import in_groups
 from tests.trainers.own_objective import OwnTrainer
 from tests.trainers.runs import batch_of, build, history, loss_and_gradients
 
-LOGGER = "hfcomp.trainers.row_report"
+LOGGER = "hfcomp.trainers._support.row_report"
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ SETTINGS = {
     "negatives": (InfoNCETrainer, NEGATIVES),
     "drawn": (InfoNCETrainer, {"num_negatives": 1, "draw_negatives": True}),
     "dcl": (DCLTrainer, NEGATIVES),
-    "hard_negatives": (HardNegativesTrainer, NEGATIVES),
+    "hard_negatives": (ReplacedNegativesTrainer, NEGATIVES),
     "ce_clip": (CEClipTrainer, NEGATIVES),
     "ahnpl": (AHNPLTrainer, {"margin_start": 0.9}),
     "ahnpl_released": (AHNPLReleasedTrainer, NEGATIVES),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from hfcomp.trainers.step_log import StepLog
 from tests.trainers.runs import build, history
 
 NAN = float("nan")

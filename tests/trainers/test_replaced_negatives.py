@@ -8,11 +8,11 @@ from transformers import CLIPModel
 
 from hfcomp.losses import info_nce_loss, replaced_negative_loss
 from hfcomp.trainers.dcl import DCLTrainer
-from hfcomp.trainers.hard_negatives import HardNegativesConfig, HardNegativesTrainer
+from hfcomp.trainers.replaced_negatives import ReplacedNegativesConfig, ReplacedNegativesTrainer
 from tests.trainers.runs import assert_same_weights, batch_of, build, history, loss_and_gradients, weights
 
 
-class Watched(HardNegativesTrainer):
+class Watched(ReplacedNegativesTrainer):
     """Keeps every draw."""
 
     def slots(self, features):
@@ -39,13 +39,13 @@ def test_rows_without_any_negative_are_told(clip, pairs, tmp_path, caplog):
     some = pairs.map(
         lambda row, index: {"negative_captions": ["", ""] if index < 3 else ["a", "b"]}, with_indices=True
     )
-    build(HardNegativesTrainer, clip, some, tmp_path, num_negatives=2).get_train_dataloader()
+    build(ReplacedNegativesTrainer, clip, some, tmp_path, num_negatives=2).get_train_dataloader()
     assert "3 of 20 rows have no negative caption" in caplog.text
 
 
 def test_rows_without_any_negative_train_as_plain_info_nce(clip, pairs, tmp_path):
     none = pairs.map(lambda row: {"negative_captions": ["", ""]})
-    trainer = build(HardNegativesTrainer, clip, none, tmp_path, num_negatives=2)
+    trainer = build(ReplacedNegativesTrainer, clip, none, tmp_path, num_negatives=2)
     loss, gradients = loss_and_gradients(trainer, range(8))
     f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
     torch.testing.assert_close(loss, info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0].detach())
@@ -96,23 +96,23 @@ def test_an_evaluation_can_be_repeated_at_any_step(clip, pairs, tmp_path):
 def test_more_negatives_than_other_texts_are_refused(clip, pairs, tmp_path, number):
     wide = pairs.map(lambda row: {"negative_captions": ["a red cube"] * 9, "negative_kinds": ["other"] * 9})
     wide = wide.remove_columns("negative_concreteness")
-    trainer = build(HardNegativesTrainer, clip, wide, tmp_path, num_negatives=number)
+    trainer = build(ReplacedNegativesTrainer, clip, wide, tmp_path, num_negatives=number)
     with pytest.raises(ValueError, match=rf"num_negatives={number}, but an image of a batch of 8 rows has 7 other"):
         trainer.train()
-    build(HardNegativesTrainer, clip, wide, tmp_path, num_negatives=7, max_steps=1).train()
+    build(ReplacedNegativesTrainer, clip, wide, tmp_path, num_negatives=7, max_steps=1).train()
 
 
 def test_no_negatives_are_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="HardNegativesTrainer needs num_negatives of at least 1, found 0"):
-        build(HardNegativesTrainer, clip, pairs, tmp_path, num_negatives=0)
-    with pytest.raises(ValueError, match="HardNegativesTrainer needs the column 'negative_captions'"):
-        build(HardNegativesTrainer, clip, pairs.remove_columns("negative_captions"), tmp_path)
+    with pytest.raises(ValueError, match="ReplacedNegativesTrainer needs num_negatives of at least 1, found 0"):
+        build(ReplacedNegativesTrainer, clip, pairs, tmp_path, num_negatives=0)
+    with pytest.raises(ValueError, match="ReplacedNegativesTrainer needs the column 'negative_captions'"):
+        build(ReplacedNegativesTrainer, clip, pairs.remove_columns("negative_captions"), tmp_path)
 
 
 def test_it_trains_and_saves_a_plain_model(clip, pairs, tmp_path):
     run = {"max_steps": 6, "learning_rate": 3e-3, "lr_scheduler_type": "constant"}
-    trainer = build(HardNegativesTrainer, clip, pairs.select(range(8)), tmp_path, **run)
-    assert HardNegativesConfig.num_negatives == 1
+    trainer = build(ReplacedNegativesTrainer, clip, pairs.select(range(8)), tmp_path, **run)
+    assert ReplacedNegativesConfig.num_negatives == 1
     trainer.train()
     assert history(trainer, "loss")[-1] < history(trainer, "loss")[0]
     assert len(history(trainer, "hard_negative_accuracy")) == 6
@@ -122,13 +122,13 @@ def test_it_trains_and_saves_a_plain_model(clip, pairs, tmp_path):
 
 
 def test_on_siglip_the_unused_bias_is_frozen(siglip, pairs, tmp_path):
-    trainer = build(HardNegativesTrainer, siglip, pairs, tmp_path)
+    trainer = build(ReplacedNegativesTrainer, siglip, pairs, tmp_path)
     assert not trainer.model.plain.logit_bias.requires_grad
     trainer.train()
     assert history(trainer, "loss")
 
 
-@pytest.mark.parametrize("trainer_class", [HardNegativesTrainer, DCLTrainer])
+@pytest.mark.parametrize("trainer_class", [ReplacedNegativesTrainer, DCLTrainer])
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_the_control_is_info_nce_with_the_same_negatives(trainer_class, model, request, pairs, tmp_path):
     folder, settings = request.getfixturevalue(model), {"num_negatives": 2, **trainer_class.as_info_nce}

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
+from hfcomp.trainers._support.changed_weights import ENTRIES, ChangedWeights
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from hfcomp.trainers.moved_share import ENTRIES, MovedShare
 from tests.trainers.runs import build, history
 
 
 def test_small_parameters_are_compared_whole_and_large_ones_by_their_share():
     model = nn.ParameterDict({"small": torch.ones(100), "large": torch.ones(3 * ENTRIES, 2), "frozen": torch.ones(9)})
     model["frozen"].requires_grad_(False)
-    share = MovedShare(model)
+    share = ChangedWeights(model)
     assert share.value() == 0
     with torch.no_grad():
         model["small"][:25] += 1
@@ -32,7 +32,7 @@ def test_small_parameters_are_compared_whole_and_large_ones_by_their_share():
 
 
 def test_nothing_to_train_is_no_share():
-    assert MovedShare(nn.ParameterDict()).value() == 0
+    assert ChangedWeights(nn.ParameterDict()).value() == 0
 
 
 @pytest.mark.parametrize(("rate", "moves"), [(1e-3, True), (0.0, False)])
@@ -40,10 +40,10 @@ def test_a_rate_that_moves_no_weight_is_told(rate, moves, clip, pairs, tmp_path,
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, learning_rate=rate, lr_scheduler_type="constant")
     with caplog.at_level(logging.WARNING):
         trainer.train()
-    shares = history(trainer, "moved_share")
+    shares = history(trainer, "changed_weight_fraction")
     assert len(shares) == 3  # two steps, and the end
     # all but the embeddings of tokens that the batches do not hold
     assert all(share > 0.8 for share in shares) if moves else shares == [0, 0, 0]
-    said = [record.message for record in caplog.records if record.name == "hfcomp.trainers.moved_share"]
+    said = [record.message for record in caplog.records if record.name == "hfcomp.trainers._support.changed_weights"]
     assert len(said) == (not moves)
     assert moves or "Raise learning_rate (it is 0)" in said[0]

@@ -18,8 +18,8 @@ from transformers.utils import logging
 from hfcomp.data.collators import texts_of_row
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, gather_objects, rank, world_size
+from hfcomp.trainers._support.frozen_text import FrozenText
 from hfcomp.trainers.config import CompositionalConfig
-from hfcomp.trainers.frozen_text import FrozenText
 from hfcomp.writing import host, remove_unfinished, replacing
 
 logger = logging.get_logger(__name__)

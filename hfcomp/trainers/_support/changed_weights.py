@@ -14,7 +14,7 @@ ENTRIES = 4096
 HARDLY_ANY = 0.01
 
 
-class MovedShare:
+class ChangedWeights:
     """The share of the trained weights whose value is no longer the one at the start, 0 to 1.
 
     Of each parameter evenly spaced entries are compared, at most `ENTRIES`, and stand for all of it: in ViT-B/32 with

@@ -10,23 +10,23 @@ from torch import nn
 
 from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
+from hfcomp.trainers._support.slots import BatchInStep, draw_slots, to_device
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from hfcomp.trainers.slots import BatchInStep, draw_slots, to_device
 
 TRAINING, EVALUATION = 0, 1
 
 
 @dataclass
-class HardNegativesConfig(CompositionalConfig):
-    """Arguments of [`HardNegativesTrainer`]. The paper's Adam is `decoupled_weight_decay=False`."""
+class ReplacedNegativesConfig(CompositionalConfig):
+    """Arguments of [`ReplacedNegativesTrainer`]. The paper's Adam is `decoupled_weight_decay=False`."""
 
     num_negatives: int = field(
         default=1, metadata={"help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3."}
     )
 
 
-class HardNegativesTrainer(CompositionalTrainer):
+class ReplacedNegativesTrainer(CompositionalTrainer):
     """Trains InfoNCE whose images meet their own hard negatives in place of randomly chosen other texts (section 3).
 
     Needs `negative_captions`. Which texts give way is drawn anew for every batch, from the seed, the step and the
@@ -35,7 +35,7 @@ class HardNegativesTrainer(CompositionalTrainer):
     replace nothing. Evaluation uses one draw for all batches, so that `eval_loss` can be had again.
     """
 
-    config_class = HardNegativesConfig
+    config_class = ReplacedNegativesConfig
     as_info_nce = {"sigmoid": False}
     info_nce_class = InfoNCETrainer
     uses = ("image", "text", "negative_text", "negative_text_mask", "logit_scale")

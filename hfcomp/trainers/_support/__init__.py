@@ -1,0 +1,1 @@
+"""What the trainers share and no user has to know: gathering, logging, checks, callbacks, text features."""
