@@ -86,9 +86,9 @@ def negatives_of(captions: list[str], number: int):
 
     for doc in load_parser("rules").parse(captions):
         found = swap_negatives(doc) + keyword_negatives(doc.text, num_negatives=number)
-        unique = list({one.text: one for one in found}.values())[:number]
+        unique = list({one.text_embeds: one for one in found}.values())[:number]
         if len(unique) == number:
-            yield doc.text, [one.text for one in unique], [one.kind for one in unique]
+            yield doc.text, [one.text_embeds for one in unique], [one.kind for one in unique]
 
 
 def make_rows(captions: list[str], size: int, negatives: int, seed: int = 0) -> datasets.Dataset:
@@ -212,7 +212,7 @@ def loss_seconds(form: Form) -> float:
     device, modules = trainer.args.device, trainer.model.objective_state
     inputs = trainer._prepare_inputs(dict(form.batch))
     with torch.no_grad():
-        encoded = dict(trainer.encode(trainer.model_wrapped, inputs))
+        encoded = dict(trainer.gather_features(trainer.model_wrapped, inputs))
     with_gradient = {*WITH_GRADIENT, "logit_scale"} & encoded.keys()
     for _ in range(LOSS_REPEATS):
         leaves = encoded | {name: encoded[name].clone().requires_grad_() for name in with_gradient}

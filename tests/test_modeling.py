@@ -23,12 +23,13 @@ from transformers import (
 )
 
 from hfcomp.data.collators import CompositionalCollator
-from hfcomp.modeling import OBJECTIVE_STATE_FILE, USABLE_FIELDS, DualEncoder, Features, load_backbone
+from hfcomp.fields import FIELDS
+from hfcomp.modeling import OBJECTIVE_STATE_FILE, DualEncoder, Features, load_backbone
 from tests import tiny, tolerances
 from tests.trainers.runs import CHECKPOINTING, assert_same_gradients
 
 LORA = {"r": 2, "target_modules": r".*encoder\.layers\.\d+\.self_attn\.(q|k|v|out)_proj"}
-ALL_OF_CLIP = tuple(name for name in USABLE_FIELDS if name not in ("logit_bias", "learned"))
+ALL_OF_CLIP = tuple(name for name in FIELDS if name not in ("logit_bias", "learned"))
 
 
 class Value(nn.Module):
@@ -145,11 +146,20 @@ def test_embeddings_equal_the_plain_models_on_the_processors_own_pixels(model_fo
         return_tensors="pt",
     )
     expected = plain(input_ids=inputs["input_ids"], pixel_values=inputs["pixel_values"])
-    uses = ("image", "text", "logit_scale", *(("logit_bias",) if hasattr(plain, "logit_bias") else ()))
-    found = encoder(model_folder, uses=uses)(input_ids=inputs["input_ids"], pixels=inputs["pixel_values"])
-    torch.testing.assert_close(found.image, expected.image_embeds, atol=tolerances.embedding(), rtol=0)
-    torch.testing.assert_close(found.text, expected.text_embeds, atol=tolerances.embedding(), rtol=0)
-    logits = found.text @ found.image.T * found.logit_scale + (found.logit_bias if "logit_bias" in found else 0)
+    required = (
+        "image_embeds",
+        "text_embeds",
+        "logit_scale",
+        *(("logit_bias",) if hasattr(plain, "logit_bias") else ()),
+    )
+    found = encoder(model_folder, required_features=required)(
+        input_ids=inputs["input_ids"], pixels=inputs["pixel_values"]
+    )
+    torch.testing.assert_close(found.image_embeds, expected.image_embeds, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(found.text_embeds, expected.text_embeds, atol=tolerances.embedding(), rtol=0)
+    logits = found.text_embeds @ found.image_embeds.T * found.logit_scale + (
+        found.logit_bias if "logit_bias" in found else 0
+    )
     torch.testing.assert_close(logits, expected.logits_per_text, atol=tolerances.loss(), rtol=0)
     assert found.logit_scale.shape == ()
 
@@ -172,31 +182,31 @@ def test_uint8_pixels_normalised_in_the_model_equal_the_processors_output(model_
     torch.testing.assert_close(
         model.normalize_pixels(batch["pixels"].pixels), pixel_values, atol=tolerances.normalized_pixels(), rtol=0
     )
-    found = model(input_ids=batch["input_ids"], pixels=batch["pixels"]).image
-    expected = model(input_ids=batch["input_ids"], pixels=pixel_values).image
+    found = model(input_ids=batch["input_ids"], pixels=batch["pixels"]).image_embeds
+    expected = model(input_ids=batch["input_ids"], pixels=pixel_values).image_embeds
     torch.testing.assert_close(found, expected, atol=tolerances.embedding(), rtol=0)
 
 
 @torch.no_grad()
 def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pairs):
     batch = batch_for(clip, pairs)
-    found = encoder(clip, uses=ALL_OF_CLIP)(**batch)
-    assert found.negative_text.shape == (6, 2, 16)
-    assert found.negative_image.shape == (6, 16)
-    assert found.concepts.shape == (12, 16)
-    mask, image_mask, owner = batch["negative_text_mask"], batch["negative_image_mask"], batch["owner"]
+    found = encoder(clip, required_features=ALL_OF_CLIP)(**batch)
+    assert found.negative_text_embeds.shape == (6, 2, 16)
+    assert found.negative_image_embeds.shape == (6, 16)
+    assert found.concept_embeds.shape == (12, 16)
+    mask, image_mask, owner = batch["negative_text_mask"], batch["negative_image_mask"], batch["concept_image_index"]
     assert not mask.all()
     assert not image_mask.all()
     assert (owner < 0).any()
     for value, valid in (
-        (found.negative_text, mask),
-        (found.negative_image, image_mask),
-        (found.concepts, owner >= 0),
+        (found.negative_text_embeds, mask),
+        (found.negative_image_embeds, image_mask),
+        (found.concept_embeds, owner >= 0),
     ):
         assert (value[~valid] == 0).all()
         torch.testing.assert_close(value[valid].norm(dim=-1), torch.ones(int(valid.sum())))
     # each negative alone, as a caption and as an image of its own
-    plain = encoder(clip, uses=("image", "text"))
+    plain = encoder(clip, required_features=("image_embeds", "text_embeds"))
     collator = CompositionalCollator(AutoProcessor.from_pretrained(clip), plain.config)
     allowed = {"atol": tolerances.embedding(), "rtol": 0}
     for row in range(6):
@@ -205,24 +215,32 @@ def test_every_field_is_that_of_its_own_rows_and_masked_ones_are_zero(clip, pair
             if text:
                 alone = collator([{"image": pairs[row]["negative_image"] or pairs[row]["image"], "caption": text}])
                 features = plain(input_ids=alone["input_ids"], pixels=alone["pixels"])
-                torch.testing.assert_close(found.negative_text[row, slot], features.text[0], **allowed)
+                torch.testing.assert_close(found.negative_text_embeds[row, slot], features.text_embeds[0], **allowed)
                 if image_mask[row]:
-                    torch.testing.assert_close(found.negative_image[row], features.image[0], **allowed)
+                    torch.testing.assert_close(found.negative_image_embeds[row], features.image_embeds[0], **allowed)
     concept = collator([{"image": tiny.image(0), "caption": pairs[1]["concepts"][1]}])
-    text = plain(input_ids=concept["input_ids"], pixels=concept["pixels"]).text[0]
-    torch.testing.assert_close(found.concepts[3], text, **allowed)
+    text = plain(input_ids=concept["input_ids"], pixels=concept["pixels"]).text_embeds[0]
+    torch.testing.assert_close(found.concept_embeds[3], text, **allowed)
 
 
-@pytest.mark.parametrize("uses", [("image",), ("text",), ("image", "text", "logit_scale"), ("text", "concepts")])
+@pytest.mark.parametrize(
+    "required",
+    [
+        ("image_embeds",),
+        ("text_embeds",),
+        ("image_embeds", "text_embeds", "logit_scale"),
+        ("text_embeds", "concept_embeds"),
+    ],
+)
 @torch.no_grad()
-def test_a_field_is_there_when_uses_names_it(clip, pairs, uses):
-    features = encoder(clip, uses=uses)(**batch_for(clip, pairs, 3))
+def test_a_field_is_there_when_it_is_required(clip, pairs, required):
+    features = encoder(clip, required_features=required)(**batch_for(clip, pairs, 3))
     assert isinstance(features, Features)
-    assert set(features) == {*uses, "image_id"}  # which is of the data set
+    assert set(features) == {*required, "image_id"}  # which is of the data set
 
 
 def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
-    model = encoder(clip, uses=("image", "text"))
+    model = encoder(clip, required_features=("image_embeds", "text_embeds"))
     seen = []
 
     def count(_, pixels):
@@ -239,31 +257,31 @@ def test_unused_negatives_are_not_encoded(clip, pairs, monkeypatch):
 @torch.no_grad()
 def test_features_made_beforehand_pass_through_when_they_are_used(clip, pairs):
     batch = batch_for(clip, pairs)
-    given = {"reference_text": torch.randn(6, 16), "reference_negative_text": torch.randn(6, 2, 16)}
-    found = encoder(clip, uses=("text", *given))(**batch, **given)
-    assert set(found) == {"text", "image_id", *given}
+    given = {"reference_text_embeds": torch.randn(6, 16), "reference_negative_text_embeds": torch.randn(6, 2, 16)}
+    found = encoder(clip, required_features=("text_embeds", *given))(**batch, **given)
+    assert set(found) == {"text_embeds", "image_id", *given}
     assert all(torch.equal(found[name], value) for name, value in given.items())
-    assert set(encoder(clip, uses=("text",))(**batch, **given)) == {"text", "image_id"}
+    assert set(encoder(clip, required_features=("text_embeds",))(**batch, **given)) == {"text_embeds", "image_id"}
 
 
-def test_an_unknown_name_in_uses_is_refused(clip):
-    with pytest.raises(ValueError, match=r"uses names \['patches'\].*negative_text"):
-        encoder(clip, uses=("image", "patches"))
+def test_an_unknown_feature_is_refused(clip):
+    with pytest.raises(ValueError, match=r"required_features names \['patches'\].*negative_text"):
+        encoder(clip, required_features=("image_embeds", "patches"))
 
 
 @torch.no_grad()
 def test_half_precision_weights_leave_as_normalised_fp32(clip, pairs):
     model = DualEncoder(load_backbone(clip, dtype=torch.bfloat16)).eval()
     features = model(**batch_for(clip, pairs, 3))
-    assert features.image.dtype == features.text.dtype == torch.float32
-    torch.testing.assert_close(features.image.norm(dim=-1), torch.ones(3))
+    assert features.image_embeds.dtype == features.text_embeds.dtype == torch.float32
+    torch.testing.assert_close(features.image_embeds.norm(dim=-1), torch.ones(3))
 
 
 # Unused parameters
 
 
 def test_softmax_on_siglip_freezes_the_bias_and_nothing_else(siglip):
-    model = encoder(siglip, uses=("image", "text", "logit_scale")).train()
+    model = encoder(siglip, required_features=("image_embeds", "text_embeds", "logit_scale")).train()
     assert model.freeze_unused() == ["backbone.logit_bias"]
     assert model.training
     assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["backbone.logit_bias"]
@@ -271,14 +289,24 @@ def test_softmax_on_siglip_freezes_the_bias_and_nothing_else(siglip):
 
 def test_nothing_is_frozen_when_everything_is_used(model_folder):
     bias = () if "siglip" not in model_folder.name else ("logit_bias",)
-    uses = ("image", "text", "logit_scale", "negative_text", "negative_image", "concepts", "owner", "learned", *bias)
-    model = encoder(model_folder, {"value": Value()}, uses=uses, mini_batch_size=2)
+    required = (
+        "image_embeds",
+        "text_embeds",
+        "logit_scale",
+        "negative_text_embeds",
+        "negative_image_embeds",
+        "concept_embeds",
+        "concept_image_index",
+        "learned",
+        *bias,
+    )
+    model = encoder(model_folder, {"value": Value()}, required_features=required, mini_batch_size=2)
     assert model.freeze_unused() == []
     assert model.mini_batch_size == 2
 
 
 def test_an_unused_tower_and_an_unused_learned_parameter_are_frozen(clip):
-    frozen = encoder(clip, {"value": Value()}, uses=("text",)).freeze_unused()
+    frozen = encoder(clip, {"value": Value()}, required_features=("text_embeds",)).freeze_unused()
     assert "objective_state.value.a" in frozen
     assert "backbone.logit_scale" in frozen
     assert "backbone.visual_projection.weight" in frozen
@@ -286,7 +314,7 @@ def test_an_unused_tower_and_an_unused_learned_parameter_are_frozen(clip):
 
 
 def test_parameters_frozen_before_are_not_named(clip):
-    model = encoder(clip, uses=("image", "text"))
+    model = encoder(clip, required_features=("image_embeds", "text_embeds"))
     model.backbone.logit_scale.requires_grad_(False)
     assert model.freeze_unused() == []
 
@@ -305,7 +333,7 @@ def test_the_trainers_edits_of_the_configuration_are_not_saved(clip, tmp_path):
 
 
 def test_activation_checkpointing_reaches_the_backbone(clip, pairs):
-    model = encoder(clip, uses=("image", "text")).train()
+    model = encoder(clip, required_features=("image_embeds", "text_embeds")).train()
     assert not model.is_activation_checkpointing
     plain = gradients(model, batch_for(clip, pairs))
     getattr(model, f"{CHECKPOINTING}_enable")(**{f"{CHECKPOINTING}_kwargs": {"use_reentrant": False}})
@@ -315,7 +343,7 @@ def test_activation_checkpointing_reaches_the_backbone(clip, pairs):
 
 
 def test_activation_checkpointing_gives_an_adapter_its_gradients(adapter, pairs, clip):
-    model = encoder(adapter, uses=("image", "text")).train()
+    model = encoder(adapter, required_features=("image_embeds", "text_embeds")).train()
     plain = gradients(model, batch_for(clip, pairs))
     getattr(model, f"{CHECKPOINTING}_enable")()
     found = gradients(model, batch_for(clip, pairs))
@@ -328,7 +356,7 @@ def test_activation_checkpointing_gives_an_adapter_its_gradients(adapter, pairs,
 def gradients(model, batch) -> dict[str, torch.Tensor]:
     model.zero_grad()
     features = model(**batch)
-    (features.image @ features.text.T).square().sum().backward()
+    (features.image_embeds @ features.text_embeds.T).square().sum().backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -339,7 +367,7 @@ def test_peft_is_recognised_and_the_plain_model_found(clip, adapter):
     assert wrapped.is_peft
     assert type(wrapped.plain) is CLIPModel
     assert wrapped.config.model_type == "clip"
-    scale = encoder(adapter, uses=("logit_scale",))(input_ids=torch.tensor([[0, 1]])).logit_scale
+    scale = encoder(adapter, required_features=("logit_scale",))(input_ids=torch.tensor([[0, 1]])).logit_scale
     torch.testing.assert_close(scale, wrapped.plain.logit_scale.exp())
 
 

@@ -12,14 +12,14 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.modeling import DualEncoder, encode_image_tokens, encode_phrases, encode_texts, load_backbone
 from hfcomp.modeling.backbones import load_config
-from hfcomp.trainers._support.step_log import COUNTED_KEYS
 from tests import tiny, tolerances
 from tests.trainers.runs import assert_same_gradients
 
 SIZE = 5
-USES = ("image", "text", "tokens", "concepts", "owner", "logit_scale")
+USES = ("image_embeds", "text_embeds", "tokens", "concept_embeds", "concept_image_index", "logit_scale")
 SIGLIP = pytest.mark.parametrize("name", ["siglip", "siglip2"])
 CLIP = pytest.mark.parametrize("name", ["clip", "metaclip2"])
 
@@ -226,11 +226,15 @@ def test_the_state_that_a_text_pools_is_its_embedding(model_folder):
 
 
 def outputs_and_gradients(folder, batch, mini_batch_size):
-    uses = (*USES, "negative_text")
-    model = DualEncoder(loaded(folder), uses=uses, mini_batch_size=mini_batch_size).train()
+    required = (*USES, "negative_text_embeds")
+    model = DualEncoder(loaded(folder), required_features=required, mini_batch_size=mini_batch_size).train()
     features = model(**batch)
-    joint = features.concepts @ features.tokens.flatten(0, 1).T
-    (joint.square().sum() + (features.image @ features.text.T).sum() + features.negative_text.sum()).backward()
+    joint = features.concept_embeds @ features.tokens.flatten(0, 1).T
+    (
+        joint.square().sum()
+        + (features.image_embeds @ features.text_embeds.T).sum()
+        + features.negative_text_embeds.sum()
+    ).backward()
     named = model.named_parameters()
     return features, {name: p.grad for name, p in named if p.grad is not None}
 
@@ -240,8 +244,8 @@ def outputs_and_gradients(folder, batch, mini_batch_size):
 def test_mini_batches_change_nothing(folder, concept_tokens):
     batch = batch_for(folder, concept_tokens=concept_tokens)
     whole, gradients = outputs_and_gradients(folder, batch, None)
-    assert (batch["owner"] < 0).any()
-    assert (whole.concepts[batch["owner"] < 0] == 0).all()
+    assert (batch["concept_image_index"] < 0).any()
+    assert (whole.concept_embeds[batch["concept_image_index"] < 0] == 0).all()
     # 2 divides the captions unevenly: a part holds a caption and a negative
     parts, found = outputs_and_gradients(folder, batch, 2)
     assert set(parts) == set(whole)
@@ -256,29 +260,31 @@ def test_both_sources_have_one_layout(siglip):
     found = {}
     for concept_tokens in (False, True):
         batch = batch_for(siglip, concept_tokens=concept_tokens)
-        model = DualEncoder(loaded(siglip), uses=("concepts", "owner", "concept_id")).eval()
+        model = DualEncoder(
+            loaded(siglip), required_features=("concept_embeds", "concept_image_index", "concept_id")
+        ).eval()
         found[concept_tokens] = model(**batch)
-        assert set(found[concept_tokens]) == {"concepts", "owner", "concept_id", "image_id"}
-    assert torch.equal(found[True].owner, found[False].owner)
+        assert set(found[concept_tokens]) == {"concept_embeds", "concept_image_index", "concept_id", "image_id"}
+    assert torch.equal(found[True].concept_image_index, found[False].concept_image_index)
     assert torch.equal(found[True].concept_id, found[False].concept_id)
-    assert torch.equal((found[True].concepts == 0).all(1), (found[False].concepts == 0).all(1))
+    assert torch.equal((found[True].concept_embeds == 0).all(1), (found[False].concept_embeds == 0).all(1))
 
 
 @torch.no_grad()
 def test_tokens_are_those_of_the_images_and_not_of_negative_images(clip):
-    model = DualEncoder(loaded(clip), uses=("image", "negative_image", "tokens")).eval()
+    model = DualEncoder(loaded(clip), required_features=("image_embeds", "negative_image_embeds", "tokens")).eval()
     both = torch.cat([pixels(), pixels(2).flip(-1)])
     mask = torch.tensor([True, False, True, False, False])
     found = model(batch_for(clip)["input_ids"], pixels=both, negative_image_mask=mask)
-    assert found.negative_image.shape == (SIZE, 16)
+    assert found.negative_image_embeds.shape == (SIZE, 16)
     torch.testing.assert_close(found.tokens, encode_image_tokens(model.backbone, pixels())[1])
 
 
 def test_nothing_is_frozen_where_tokens_are_used(model_folder):
     bias = ("logit_bias",) if "siglip" in model_folder.name else ()
-    assert DualEncoder(loaded(model_folder), uses=(*USES, *bias)).freeze_unused() == []
+    assert DualEncoder(loaded(model_folder), required_features=(*USES, *bias)).freeze_unused() == []
 
 
 def test_a_model_of_tokens_alone_freezes_the_texts(clip):
-    frozen = DualEncoder(loaded(clip), uses=("tokens",)).freeze_unused()
+    frozen = DualEncoder(loaded(clip), required_features=("tokens",)).freeze_unused()
     assert frozen and not [name for name in frozen if "vision_model" in name or "visual" in name]

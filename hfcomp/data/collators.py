@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from functools import partial
 from numbers import Real
@@ -12,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from hfcomp.data.columns import LEFT_OUT, kind_id
+from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans
-from hfcomp.data.image_ids import image_keys
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
+from hfcomp.data.row_fields import negative_fields, read_value, row_fields
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing.captions import lone_surrogate
@@ -75,7 +74,7 @@ class CompositionalCollator:
         batch: dict[str, Any] = {"row": torch.tensor(names, dtype=torch.long)}
         if LEFT_OUT in rows[0]:
             batch[LEFT_OUT] = torch.tensor([row[LEFT_OUT] for row in rows], dtype=torch.long)
-        return batch | image_keys(rows, names) | self._images(rows, names) | self._texts(rows, names)
+        return batch | row_fields(rows, names) | self._images(rows, names) | self._texts(rows, names)
 
     def _images(self, rows: Sequence[dict[str, Any]], names: list[int]) -> dict[str, Any]:
         where = [f"column 'image', row {name}" for name in names]
@@ -102,55 +101,50 @@ class CompositionalCollator:
             texts, fields = self._negatives(rows, names)
             batch |= fields
             parts["negative_input_ids"], cut = self.tokenizer(texts)
-            owners = fields["negative_text_mask"].nonzero()[:, 0]
-            truncated.index_add_(0, owners, torch.tensor(cut, dtype=torch.long))
+            of_row = fields["negative_text_mask"].nonzero()[:, 0]
+            truncated.index_add_(0, of_row, torch.tensor(cut, dtype=torch.long))
         if self.max_concepts:
             concepts, fields = self._concepts(rows, names, captions)
             batch |= fields
             if not self.concept_tokens:
                 parts["concept_input_ids"], cut = self.tokenizer([one.text for part in concepts for one in part])
-                truncated.index_add_(0, fields["owner"][fields["owner"] >= 0], torch.tensor(cut, dtype=torch.long))
+                truncated.index_add_(0, _present(fields["concept_image_index"]), torch.tensor(cut, dtype=torch.long))
         length = self.tokenizer.length(row for part in parts.values() for row in part)
         batch |= {key: self.tokenizer.pad(part, length) for key, part in parts.items()}
         if self.max_concepts and self.concept_tokens:
             mask, batch["shortened_concepts"] = self._token_mask(concepts, captions, length)
-            batch["owner"] = batch["owner"].masked_fill(~mask.any(-1), -1)
+            batch["concept_image_index"] = batch["concept_image_index"].masked_fill(~mask.any(-1), -1)
             batch["concept_token_mask"] = mask
         return {"truncated": truncated, **batch}
 
     def _negatives(self, rows: Sequence[dict[str, Any]], names: list[int]) -> tuple[list[str], dict[str, Any]]:
         entries = [
-            (name, *entry)
+            entry
             for row, name in zip(rows, names, strict=True)
             for entry in _negative_entries(row, name, self.num_negatives)
         ]
-        kinds = [
-            kind_id("other" if kind is None else kind, where=f"column 'negative_kinds', row {name}")
-            for name, _, kind, _ in entries
-        ]
-        exists = [bool(text) for _, text, *_ in entries]
-        ratings = [math.nan if rating is None else rating for *_, rating in entries]
+        texts = [text for text, _ in entries]
         size = (len(rows), self.num_negatives)
-        return [text for _, text, *_ in entries if text], {
-            "negative_text_mask": torch.tensor(exists, dtype=torch.bool).reshape(size),
-            "negative_kind": torch.tensor(kinds, dtype=torch.long).reshape(size),
-            "negative_concreteness": torch.tensor(ratings, dtype=torch.float32).reshape(size),
-        }
+        fields = {"negative_text_mask": torch.tensor([bool(text) for text in texts], dtype=torch.bool).reshape(size)}
+        for field_name, field in negative_fields().items():
+            values = [values[field_name] for _, values in entries]
+            fields[field_name] = torch.tensor(values, dtype=field.dtype).reshape(size)
+        return [text for text in texts if text], fields
 
     def _concepts(
         self, rows: Sequence[dict[str, Any]], names: list[int], captions: list[str]
     ) -> tuple[list[list[Concept]], dict[str, Any]]:
         size = (len(rows), self.max_concepts)
-        owner, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
+        image, number = torch.full(size, -1, dtype=torch.long), torch.zeros(size, dtype=torch.long)
         cut = torch.zeros(len(rows), dtype=torch.long)
         kept = []
         for index, (row, name, caption) in enumerate(zip(rows, names, captions, strict=True)):
             concepts = _concepts_of(row, name, caption, self.concept_tokens)
             kept.append(concepts[: self.max_concepts])
             cut[index] = len(concepts) - len(kept[-1])
-            owner[index, : len(kept[-1])] = index
+            image[index, : len(kept[-1])] = index
             number[index, : len(kept[-1])] = torch.tensor([concept_id(one.text) for one in kept[-1]])
-        return kept, {"owner": owner.flatten(), "concept_id": number.flatten(), "cut_concepts": cut}
+        return kept, {"concept_image_index": image.flatten(), "concept_id": number.flatten(), "cut_concepts": cut}
 
     def _token_mask(
         self, concepts: list[list[Concept]], captions: list[str], length: int
@@ -198,7 +192,7 @@ def _caption(caption: Any, row: int) -> str:
 
 def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> list[Concept]:
     """The concepts of a row; without any the caption itself."""
-    named = _list_of(row, "concepts", name, "texts") or []
+    named = _list_of(row, "concepts", name) or []
     if spans:
         concepts = with_spans(named, row.get("concept_spans"), caption=caption, row=name)
     else:
@@ -206,9 +200,9 @@ def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> l
     return concepts or [Concept(caption, [(0, len(caption))])]
 
 
-def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, str | None, float | None]]:
-    """The first `number` negatives of a row as (text, kind, concreteness)."""
-    texts = _list_of(row, "negative_captions", name, "texts")
+def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, dict[str, float]]]:
+    """The first `number` negatives of a row: the text, empty where it is masked, and the numbers beside it."""
+    texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         found = "nothing" if texts is None else f"{len(texts)} entries"
         raise ValueError(
@@ -216,23 +210,25 @@ def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple
             f"pad with empty strings (they are masked) or set num_negatives={len(texts or [])}."
         )
     columns = {}
-    for column, kind in (("negative_kinds", "texts"), ("negative_concreteness", "numbers")):
-        values = _list_of(row, column, name, kind)
+    for field_name, field in negative_fields().items():
+        values = _list_of(row, field.column, name, text=isinstance(field.missing, str))
         if values is not None and len(values) != len(texts):
             raise ValueError(
-                f"column '{column}' has {len(values)} entries in row {name}, but 'negative_captions' has "
+                f"column '{field.column}' has {len(values)} entries in row {name}, but 'negative_captions' has "
                 f"{len(texts)}. Every negative needs one; use null for an unknown value."
             )
-        columns[column] = values if values is not None else [None] * len(texts)
-    entries = zip(texts, columns["negative_kinds"], columns["negative_concreteness"], strict=True)
-    return [
-        (text, kind, _rating(rating, name)) if text and text.strip() else ("", None, None)
-        for text, kind, rating in itertools.islice(entries, number)
-    ]
+        columns[field_name] = values if values is not None else [None] * len(texts)
+    entries = []
+    for place, text in enumerate(itertools.islice(texts, number)):
+        there = bool(text and text.strip())
+        numbers = {key: read_value(key, part[place] if there else None, name) for key, part in columns.items()}
+        entries.append((text if there else "", numbers))
+    return entries
 
 
-def _list_of(row: dict[str, Any], column: str, name: int, kind: str) -> list[Any] | None:
-    """A column's list of `texts` or `numbers`, in which entries may be missing; `None` for nothing at all."""
+def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) -> list[Any] | None:
+    """A column's list of texts or numbers, in which entries may be missing; `None` for nothing at all."""
+    kind = "texts" if text else "numbers"
     values = row.get(column)
     if values is None:
         return None
@@ -245,13 +241,13 @@ def _list_of(row: dict[str, Any], column: str, name: int, kind: str) -> list[Any
             f"Put it into a list: dataset.map(lambda row: {{'{column}': [row['{column}']]}})."
         )
     for index, value in enumerate(values):
-        fits = isinstance(value, str) if kind == "texts" else isinstance(value, Real) and not isinstance(value, bool)
+        fits = isinstance(value, str) if text else isinstance(value, Real) and not isinstance(value, bool)
         if value is not None and not fits:
             raise ValueError(
                 f"column '{column}', row {name}, entry {index}: found {value!r}, expected one of a list of {kind}. "
                 f"Correct it with dataset.map, or use null for an unknown value."
             )
-        if kind == "texts" and value is not None and lone_surrogate(value) >= 0:
+        if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(
                 f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It has half a "
                 "character, which no tokenizer takes: correct it with dataset.map, or remove the row with "
@@ -260,13 +256,5 @@ def _list_of(row: dict[str, Any], column: str, name: int, kind: str) -> list[Any
     return list(values)
 
 
-def _rating(rating: float | None, name: int) -> float | None:
-    """A rating of concreteness, which NaN leaves out as null does."""
-    if rating is None or math.isnan(rating):
-        return None
-    if not 1 <= rating <= 5:
-        raise ValueError(
-            f"column 'negative_concreteness', row {name}: found {rating!r}, expected 1 (abstract) to 5 (concrete). "
-            "Rescale the ratings with dataset.map, or use null for an unknown value."
-        )
-    return float(rating)
+def _present(index: torch.Tensor) -> torch.Tensor:
+    return index[index >= 0]

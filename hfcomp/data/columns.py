@@ -21,22 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
 
-COLUMNS = (
-    "image",
-    "caption",
+# What no trainer reads through a field of `Features`.
+_FURTHER_COLUMNS = (
     "positive_captions",
-    "negative_captions",
-    "negative_kinds",
     "negative_keywords",
     "negative_categories",
-    "negative_concreteness",
     "negative_spans",
-    "negative_image",
     "mask",
     "neighbour_ids",
-    "concepts",
     "concept_spans",
     "group",
     "hard_negative_groups",
@@ -45,10 +40,10 @@ COLUMNS = (
     "level_2",
     "level_3",
     "level_4",
-    "image_id",
     "source",
     "license",
 )
+COLUMNS = (*columns_of(FIELDS), *_FURTHER_COLUMNS)
 
 NEGATIVE_KINDS = (
     "replace_att",
@@ -73,31 +68,13 @@ KIND_IDS = {kind: index for index, kind in enumerate(NEGATIVE_KINDS)}
 
 LEFT_OUT = "left_out_rows"
 """Column of a streamed set, and key of its batches: rows left out since the one before, which the trainer counts."""
-# Keys that a collator of hfcomp may put into a batch. The later ones are kept for groups and image tokens, so that a
-# user's collator cannot take the names.
-BATCH_KEYS = (
-    "row",
-    "truncated",
-    "tiny",
-    "cut_concepts",
-    "shortened_concepts",
-    LEFT_OUT,
-    "input_ids",
-    "pixels",
-    "negative_input_ids",
-    "negative_text_mask",
-    "negative_image_mask",
-    "negative_kind",
-    "negative_concreteness",
-    "concept_input_ids",
-    "concept_token_mask",
-    "owner",
-    "concept_id",
-    "image_id",
-    "reference_text",
-    "reference_negative_text",
-)
-RESERVED_KEYS = ("group_index", "group_mask", "concept_spans", "tokens", "rows", "labels", "return_loss")
+COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts", "shortened_concepts", LEFT_OUT)
+"""Keys of a batch that the trainer counts and does not hand to the model."""
+# What is encoded, and what comes with the batch as a loss reads it.
+_ENCODED = ("input_ids", "pixels", "negative_input_ids", "concept_input_ids", "concept_token_mask")
+BATCH_KEYS = (*COUNTED_KEYS, *_ENCODED, *(name for name, field in FIELDS.items() if field.in_batch))
+# What the model makes, and what transformers' Trainer would take for its own: a user's collator cannot take the names.
+RESERVED_KEYS = (*(name for name, field in FIELDS.items() if not field.in_batch), "rows", "labels", "return_loss")
 
 
 def kind_id(kind: str, *, where: str) -> int:

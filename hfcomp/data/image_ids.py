@@ -8,25 +8,7 @@ from hashlib import blake2b
 from numbers import Integral
 from typing import Any
 
-import torch
-
 IMAGE_ID = "image_id"
-
-
-def image_keys(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str, torch.Tensor]:
-    """The batch's key `image_id`, `[B]` long, where the rows have that column, else an empty dictionary.
-
-    Args:
-        rows: of a batch.
-        names: their indices in the data set.
-
-    Raises:
-        ValueError: for an entry that is no id, naming the row.
-    """
-    if IMAGE_ID not in rows[0]:
-        return {}
-    keys = [image_key(row[IMAGE_ID], name) for row, name in zip(rows, names, strict=True)]
-    return {IMAGE_ID: torch.tensor(keys, dtype=torch.long)}
 
 
 def image_key(value: Any, row: int) -> int:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.experiments.stages import Run, StageSummary, world_size_at_launch
-from hfcomp.trainers.base import COLUMNS_OF_FIELD
+from hfcomp.fields import FIELDS, columns_of
 from hfcomp.trainers.grouped import GroupedTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
@@ -78,18 +79,19 @@ def same_batch(method: Run, cost: StageSummary | None = None) -> Run:
 
 def _as_info_nce(method: Run) -> tuple[type, dict[str, Any]]:
     objective = method.trainer_class
-    # its own word only: a subclass may have terms of which its parent's settings know nothing
-    changes, other = vars(objective).get("as_info_nce"), vars(objective).get("info_nce_class")
-    if changes is None:
+    # of the class itself: a subclass may have terms of which its parent's settings know nothing
+    form = INFO_NCE_FORMS.get(objective)
+    if form is None:
         raise Undeclared(
-            f"{objective.__name__} does not say how it becomes InfoNCE. Give the class as_info_nce, a dictionary of "
-            "the arguments that switch its margins and further terms off, or leave same-batch out of --controls."
+            f"{objective.__name__} does not say how it becomes InfoNCE. Beside the class call hfcomp.experiments."
+            f"info_nce_forms.declare_info_nce({objective.__name__}, ...) with the arguments that switch its margins "
+            "and further terms off, or leave same-batch out of --controls."
         )
-    if not changes and other is None:
+    if form.trainer_class is objective and not form.arguments:
         raise NotApplicable(f"{objective.__name__} is InfoNCE on its own batch already.")
     if not _reads_negatives(method) and not issubclass(objective, GroupedTrainer):  # whose batches are not plain's
         raise NotApplicable(f"{method.name} reads no negatives: InfoNCE on its batch is plain.")
-    return other or objective, changes
+    return form.trainer_class, dict(form.arguments)
 
 
 def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
@@ -112,7 +114,7 @@ def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
 
 
 def _reads_negatives(method: Run) -> bool:
-    return any("negative" in name for name in method.trainer_class.uses) or any(
+    return any("negative" in name for name in method.trainer_class.required_features) or any(
         method.arguments.get(name) for name in ("num_negatives", "num_neighbours")
     )
 
@@ -242,7 +244,7 @@ class ShuffledNegatives(TrainingRows):
     """
 
     def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
-        columns = [*COLUMNS_OF_FIELD.values(), *NEIGHBOUR_COLUMNS]
+        columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOUR_COLUMNS))]
         super().__init__(dataset, [name for name in columns if not _is_negative(name)])
         self.negatives = TrainingRows(dataset, [name for name in columns if _is_negative(name)])
         self.partners = partners

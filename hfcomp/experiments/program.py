@@ -34,6 +34,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.fields import columns_of
 from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.modeling import load_config, load_processor
 from hfcomp.sandbox.bases import base_folder
@@ -163,7 +164,7 @@ def load_rows(
         )
     key = {"seed": _seed(recipe), "columns": arguments.get("column_names"), "negatives": num_negatives(recipe)}
     bars = session.state.is_main_process and not arguments.get("disable_tqdm")
-    read = {"image", *(name for one in (recipe.trainer_class, *trainers) for name in getattr(one, "uses", ()))}
+    read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
     how = {"tell": tell, "key": key, "columns": columns, "progress": bars}
     rows = without_scored_rows(rows, scored, recipe.experiment, session, **how)

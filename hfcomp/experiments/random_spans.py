@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
-from hfcomp.trainers.base import COLUMNS_OF_FIELD
+from hfcomp.fields import FIELDS, columns_of
 
 _WORD = re.compile(r"\S+")
 
@@ -24,7 +23,7 @@ class RandomSpans(TrainingRows):
     """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
-        super().__init__(dataset, [*COLUMNS_OF_FIELD.values(), IMAGE_ID])
+        super().__init__(dataset, columns_of(FIELDS))
         self.seed = seed
 
     def column(self, name: str) -> list[Any]:

@@ -19,6 +19,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import world_size
 from hfcomp.experiments.memory import RESIDENT_SO_FAR, PeakMemory
 from hfcomp.experiments.progress import show_progress
+from hfcomp.fields import columns_of
 from hfcomp.trainers._support.row_report import missing_negative_images
 from hfcomp.writing import write_json, write_text
 
@@ -104,7 +105,7 @@ class Run:
             ValueError: of the config, or for rows without any negative image where the objective needs them.
         """
         config = _config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
-        if self.rows is None or "negative_image" not in getattr(self.trainer_class, "uses", ()):
+        if self.rows is None or "negative_image" not in columns_of(self.trainer_class.required_features):
             return None
         return missing_negative_images(self.rows, self.trainer_class, config)
 

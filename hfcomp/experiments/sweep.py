@@ -165,7 +165,7 @@ def _train(
 
 def _checked_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages]) -> dict[str, dict[str, Any]]:
     """The rows of each setting's first seed, where some variant needs negative images, which are looked for."""
-    if not any("negative_image" in part.trainer_class.uses for part in sweep.parts.values()):
+    if not any("negative_image" in columns_of(part.trainer_class.required_features) for part in sweep.parts.values()):
         return {}
     seed = sweep.plan.seeds[0]
     found = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}

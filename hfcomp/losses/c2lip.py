@@ -15,7 +15,7 @@ from hfcomp.losses._ops.shapes import check_scalar
 def concept_loss(
     image: Tensor,
     concepts: Tensor,
-    owner: Tensor,
+    concept_image_index: Tensor,
     *,
     logit_scale: Tensor,
     logit_bias: Tensor,
@@ -25,14 +25,14 @@ def concept_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Compute C2LIP's concept loss: every image with every concept is one binary decision.
 
-    With l_ij = logit_scale * <image_i, concept_j> + logit_bias and z_ij = 1 for owner[j] = i, else -1, the loss is
-    -(1 / K) sum_ij log sigmoid(z_ij l_ij), K the number of concepts. An image without concepts is a negative of all.
-    No concept at all gives 0 with a zero gradient.
+    With l_ij = logit_scale * <image_i, concept_j> + logit_bias and z_ij = 1 for concept_image_index[j] = i, else -1,
+    the loss is -(1 / K) sum_ij log sigmoid(z_ij l_ij), K the number of concepts. An image without concepts is a
+    negative of all. No concept at all gives 0 with a zero gradient.
 
     Args:
         image: [N, D], L2-normalised.
         concepts: [C, D], L2-normalised, in any order; also those of other processes.
-        owner: [C] long, the row of image whose caption has the concept; -1 = padding, which takes no part.
+        concept_image_index: [C] long, the row of image whose caption has the concept; -1 = padding, without any part.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         logit_bias: [] or [1], in logits.
         concept_id: [C] long, equal numbers for equal phrases; a phrase of another image that equals one of the image's
@@ -56,7 +56,9 @@ def concept_loss(
         C2LIP (arXiv 2603.25722), Eq. 5; equal phrases of different images are negatives there.
     """
     images = image_rows(image, rows)
-    batch = check_concepts(concepts, owner, concept_id, image.shape[1], image_id=image_id, images=len(image))
+    batch = check_concepts(
+        concepts, concept_image_index, concept_id, image.shape[1], image_id=image_id, images=len(image)
+    )
     sums = sum_rows(
         image[images],
         batch.embedding,
@@ -72,7 +74,7 @@ def concept_loss(
 def cross_attended_concept_loss(
     tokens: Tensor,
     concepts: Tensor,
-    owner: Tensor,
+    concept_image_index: Tensor,
     *,
     logit_scale: Tensor,
     logit_bias: Tensor,
@@ -89,7 +91,7 @@ def cross_attended_concept_loss(
     Args:
         tokens: [R, P, D], L2-normalised, the tokens of this process's images only: R is the length of rows, or N.
         concepts: [C, D], as in `concept_loss`.
-        owner: [C] long, as in `concept_loss`: rows of the global batch of N images.
+        concept_image_index: [C] long, as in `concept_loss`: rows of the global batch of N images.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         logit_bias: [] or [1], in logits.
         attention_temperature: in cosine, above 0. At 1 the largest weight is at most e^2 times the smallest.
@@ -110,7 +112,7 @@ def cross_attended_concept_loss(
     """
     scale, bias = check_scalar("logit_scale", logit_scale), check_scalar("logit_bias", logit_bias)
     images = token_rows(tokens, rows)
-    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2], image_id=image_id)
+    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], image_id=image_id)
     logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature) + bias
     return _binary("cross_attended", sigmoid_terms(logits, *batch.of_images(images)), batch, images)
 

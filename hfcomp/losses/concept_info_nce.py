@@ -16,7 +16,7 @@ from hfcomp.losses._ops.shapes import check_scalar
 def concept_info_nce_loss(
     image: Tensor,
     concepts: Tensor,
-    owner: Tensor,
+    concept_image_index: Tensor,
     *,
     logit_scale: Tensor,
     concept_id: Tensor | None = None,
@@ -34,7 +34,7 @@ def concept_info_nce_loss(
     Args:
         image: [N, D], L2-normalised.
         concepts: [C, D], as in `concept_loss`.
-        owner: [C] long, as in `concept_loss`.
+        concept_image_index: [C] long, as in `concept_loss`.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         concept_id: [C] long or None, as in `concept_loss`.
         image_id: [N] long or None, as in `concept_loss`.
@@ -55,7 +55,7 @@ def concept_info_nce_loss(
         Our choice, with the pairs of C2LIP (arXiv 2603.25722), Eq. 5: the paper has the sigmoid only.
     """
     images, size = image_rows(image, rows), len(image)
-    batch = check_concepts(concepts, owner, concept_id, image.shape[1], image_id=image_id, images=size)
+    batch = check_concepts(concepts, concept_image_index, concept_id, image.shape[1], image_id=image_id, images=size)
     scale = check_scalar("logit_scale", logit_scale)
     chosen = torch.zeros_like(image[:, 0], dtype=torch.bool).index_fill_(0, images, True)
 
@@ -88,7 +88,7 @@ def concept_info_nce_loss(
 def cross_attended_info_nce_loss(
     tokens: Tensor,
     concepts: Tensor,
-    owner: Tensor,
+    concept_image_index: Tensor,
     *,
     logit_scale: Tensor,
     attention_temperature: float = 1.0,
@@ -104,7 +104,7 @@ def cross_attended_info_nce_loss(
     Args:
         tokens: [R, P, D], as in `cross_attended_concept_loss`.
         concepts: [C, D], as in `concept_loss`.
-        owner: [C] long, as in `concept_loss`: rows of the global batch of N images.
+        concept_image_index: [C] long, as in `concept_loss`: rows of the global batch of N images.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         attention_temperature: in cosine, above 0.
         concept_id: [C] long or None, as in `concept_loss`.
@@ -124,7 +124,7 @@ def cross_attended_info_nce_loss(
         Our choice, after C2LIP (arXiv 2603.25722), Eqs. 6 and 7: the paper has the sigmoid only.
     """
     scale, images = check_scalar("logit_scale", logit_scale), token_rows(tokens, rows)
-    batch = check_concepts(concepts, owner, concept_id, tokens.shape[2], image_id=image_id)
+    batch = check_concepts(concepts, concept_image_index, concept_id, tokens.shape[2], image_id=image_id)
     logits = scale * attended_cosines(tokens, batch.embedding, attention_temperature)
     total, hits = softmax_terms(logits, *batch.of_images(images))
     loss = total / batch.valid_count

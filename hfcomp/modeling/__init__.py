@@ -5,6 +5,7 @@ leaves through its one `forward` as [`Features`]: state that is used outside `fo
 nor saved.
 """
 
+from hfcomp.fields import Features
 from hfcomp.modeling.backbones import (
     base_of_adapter,
     encode_images,
@@ -16,14 +17,10 @@ from hfcomp.modeling.backbones import (
 )
 from hfcomp.modeling.checkpoints import OBJECTIVE_STATE_FILE
 from hfcomp.modeling.encoder import DualEncoder
-from hfcomp.modeling.features import USABLE_FIELDS, WITH_GRADIENT, WITHOUT_GRADIENT, Features
 from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
 
 __all__ = [
     "OBJECTIVE_STATE_FILE",
-    "USABLE_FIELDS",
-    "WITHOUT_GRADIENT",
-    "WITH_GRADIENT",
     "DualEncoder",
     "Features",
     "base_of_adapter",

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
+from transformers import PreTrainedModel
 
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
 from hfcomp.writing import replacing
-
-if TYPE_CHECKING:
-    from hfcomp.modeling.encoder import DualEncoder
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
 ADAPTER_FILE = "adapter_model.safetensors"
@@ -23,32 +21,37 @@ ADAPTER_FILE = "adapter_model.safetensors"
 UNFROZEN = "hfcomp_unfrozen"
 
 
-def extra_state(encoder: DualEncoder) -> dict[str, torch.Tensor]:
+def is_peft(backbone: nn.Module) -> bool:
+    """Whether a backbone is a `PeftModel`."""
+    return not isinstance(backbone, PreTrainedModel) and hasattr(backbone, "peft_config")
+
+
+def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, torch.Tensor]:
     """What `save_pretrained` of the backbone does not write: the objective's state.
 
     Under PEFT also the parameters of the base model that were unfrozen by hand: an adapter has no `logit_scale`.
     """
-    state = {f"objective_state.{name}": value for name, value in encoder.objective_state.state_dict().items()}
-    if encoder.is_peft:
+    state = {f"objective_state.{name}": value for name, value in objective_state.state_dict().items()}
+    if is_peft(backbone):
         from peft import get_peft_model_state_dict
 
-        adapter = get_peft_model_state_dict(encoder.backbone, adapter_name=encoder.backbone.active_adapter)
+        adapter = get_peft_model_state_dict(backbone, adapter_name=backbone.active_adapter)
         saved = {value.data_ptr() for value in adapter.values()}
-        for name, parameter in encoder.backbone.named_parameters():
+        for name, parameter in backbone.named_parameters():
             if parameter.requires_grad and parameter.data_ptr() not in saved:
                 state[f"backbone.{name}"] = parameter.detach()
     return {name: value.detach().cpu().contiguous() for name, value in state.items()}
 
 
-def save(encoder: DualEncoder, folder: str | Path, **kwargs: Any) -> None:
+def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **kwargs: Any) -> None:
     """Writes the plain backbone (or its adapter) and, where there is one, the objective's state beside it."""
     kwargs.pop("state_dict", None)
-    encoder.backbone.save_pretrained(folder, **kwargs)
-    state = extra_state(encoder)
+    backbone.save_pretrained(folder, **kwargs)
+    state = extra_state(backbone, objective_state)
     if state and kwargs.get("is_main_process", True):
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
-        _record_unfrozen(encoder, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
+        _record_unfrozen(backbone, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
 
 
 def unfrozen_names(path: str | Path) -> set[str]:
@@ -64,11 +67,11 @@ def unfrozen_names(path: str | Path) -> set[str]:
         return set(json.loads((file.metadata() or {}).get(UNFROZEN, "[]")))
 
 
-def _record_unfrozen(encoder: DualEncoder, folder: Path, names: list[str]) -> None:
+def _record_unfrozen(backbone: nn.Module, folder: Path, names: list[str]) -> None:
     """Writes into the adapter's file what lies beside it, so that an adapter that was copied alone is noticed."""
-    if not encoder.is_peft:
+    if not is_peft(backbone):
         return
-    adapter = encoder.backbone.active_adapter
+    adapter = backbone.active_adapter
     path = (folder if adapter == "default" else folder / adapter) / ADAPTER_FILE
     if names and path.is_file():
         # the tensors may be views of the file: it is replaced, not written over
@@ -76,18 +79,18 @@ def _record_unfrozen(encoder: DualEncoder, folder: Path, names: list[str]) -> No
             save_file(load_file(path), part, metadata={"format": "pt", UNFROZEN: json.dumps(names)})
 
 
-def load(encoder: DualEncoder, folder: str | Path) -> None:
+def load(backbone: nn.Module, objective_state: nn.Module, folder: str | Path) -> None:
     """Loads in place what [`save`] wrote; every key must be there and none may be left over.
 
     Raises:
         ValueError: when weights or the objective's state do not fit, naming the keys.
     """
     folder = Path(folder)
-    if encoder.is_peft:
-        _load_adapter(encoder, folder)
+    if is_peft(backbone):
+        _load_adapter(backbone, folder)
     else:
-        _load_strictly(encoder.backbone, _read_weights(folder), folder)
-    expected = extra_state(encoder)
+        _load_strictly(backbone, _read_weights(folder), folder)
+    expected = extra_state(backbone, objective_state)
     path = folder / OBJECTIVE_STATE_FILE
     if not expected and not path.exists():
         return
@@ -98,19 +101,20 @@ def load(encoder: DualEncoder, folder: str | Path) -> None:
             "Resume with the trainer that wrote the checkpoint."
         )
     check_same(path, state, expected)
-    encoder.load_state_dict(state, strict=False)
+    whole = nn.ModuleDict({"backbone": backbone, "objective_state": objective_state})
+    whole.load_state_dict(state, strict=False)
 
 
-def _load_adapter(encoder: DualEncoder, folder: Path) -> None:
+def _load_adapter(backbone: nn.Module, folder: Path) -> None:
     from peft import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
 
-    adapter = encoder.backbone.active_adapter
+    adapter = backbone.active_adapter
     # PEFT writes an adapter of a name of its own into a folder of that name
     folder = folder if adapter == "default" else folder / adapter
     with damage_named(folder):
         state = load_peft_weights(str(folder), device="cpu")
-    check_same(folder, state, get_peft_model_state_dict(encoder.backbone, adapter_name=adapter))
-    set_peft_model_state_dict(encoder.backbone, state, adapter_name=adapter)
+    check_same(folder, state, get_peft_model_state_dict(backbone, adapter_name=adapter))
+    set_peft_model_state_dict(backbone, state, adapter_name=adapter)
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -12,9 +12,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
 from hfcomp.modeling.backbones import encode_images, encode_texts
-from hfcomp.modeling.features import USABLE_FIELDS, Features
 from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
 
 
@@ -25,7 +25,7 @@ class DualEncoder(nn.Module):
         backbone: a CLIP- or SigLIP-like `PreTrainedModel`, or a `PeftModel` around one.
         objective_state: modules by name whose `forward()` returns the learned value; they leave through
             `Features.learned`, so that they are optimised, clipped, synchronised, saved and resumed.
-        uses: names of the fields that the loss reads; only these are computed.
+        required_features: names of the fields of [`Features`] that the loss reads; only these are computed.
         image_mean: mean of the image processor, three channels.
         image_std: standard deviation of the image processor, three channels.
         rescale_factor: what one uint8 step is worth, usually 1/255.
@@ -33,7 +33,7 @@ class DualEncoder(nn.Module):
             encodes all at once and keeps them. Same loss and gradient, a fraction of the memory.
 
     Raises:
-        ValueError: for an unknown name in `uses`.
+        ValueError: for an unknown name in `required_features`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class DualEncoder(nn.Module):
         backbone: nn.Module,
         objective_state: dict[str, nn.Module] | None = None,
         *,
-        uses: Iterable[str] = ("image", "text", "logit_scale"),
+        required_features: Iterable[str] = ("image_embeds", "text_embeds", "logit_scale"),
         image_mean: Iterable[float] = (0.5, 0.5, 0.5),
         image_std: Iterable[float] = (0.5, 0.5, 0.5),
         rescale_factor: float = 1 / 255,
@@ -50,10 +50,12 @@ class DualEncoder(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.objective_state = nn.ModuleDict(objective_state or {})
-        self.uses = tuple(uses)
-        unknown = [name for name in self.uses if name not in USABLE_FIELDS]
+        self.required_features = tuple(required_features)
+        unknown = [name for name in self.required_features if name not in FIELDS]
         if unknown:
-            raise ValueError(f"uses names {unknown}, which no forward computes; known: {', '.join(USABLE_FIELDS)}.")
+            raise ValueError(
+                f"required_features names {unknown}, which no forward computes; known: {', '.join(FIELDS)}."
+            )
         self.mini_batch_size = mini_batch_size
         # The Trainer edits `model.config` (use_cache, special tokens); the checkpoint must keep the author's.
         self.config = copy.deepcopy(backbone.config)
@@ -93,11 +95,11 @@ class DualEncoder(nn.Module):
     @property
     def is_peft(self) -> bool:
         """Whether the backbone is a `PeftModel`."""
-        return not isinstance(self.backbone, PreTrainedModel) and hasattr(self.backbone, "peft_config")
+        return checkpoints.is_peft(self.backbone)
 
     @property
     def plain(self) -> PreTrainedModel:
-        """The backbone without PEFT's wrapper: owner of `logit_scale` and `logit_bias`."""
+        """The backbone without PEFT's wrapper, which holds `logit_scale` and `logit_bias`."""
         return self.backbone.get_base_model() if self.is_peft else self.backbone
 
     def normalize_pixels(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -111,17 +113,9 @@ class DualEncoder(nn.Module):
         input_ids: torch.Tensor,
         pixels: Any = None,
         negative_input_ids: torch.Tensor | None = None,
-        negative_text_mask: torch.Tensor | None = None,
-        negative_image_mask: torch.Tensor | None = None,
-        negative_kind: torch.Tensor | None = None,
-        negative_concreteness: torch.Tensor | None = None,
         concept_input_ids: torch.Tensor | None = None,
         concept_token_mask: torch.Tensor | None = None,
-        owner: torch.Tensor | None = None,
-        concept_id: torch.Tensor | None = None,
-        image_id: torch.Tensor | None = None,
-        reference_text: torch.Tensor | None = None,
-        reference_negative_text: torch.Tensor | None = None,
+        **fields: torch.Tensor,
     ) -> Features:
         """Encodes a batch of the collator.
 
@@ -131,44 +125,38 @@ class DualEncoder(nn.Module):
                 object with `len()` and `slice_to(start, stop, device)`, which moves a mini-batch at a time. uint8 is
                 normalised here, float is taken as normalised already.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
-            negative_text_mask: `[B, K]` bool, `n` of them true.
-            negative_image_mask: `[B]` bool.
-            negative_kind: `[B, K]` long.
-            negative_concreteness: `[B, K]` float, NaN = no rating.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
                 caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
-            owner: `[B * max_concepts]` long, the image's row in this batch, -1 = padding.
-            concept_id: `[B * max_concepts]` long, equal numbers for equal phrases.
-            image_id: `[B]` long, equal numbers for rows of one image; passed on whether `uses` names it or not.
-            reference_text: `[B, D]`, features of the captions that were made beforehand; passed on as they are.
-            reference_negative_text: `[B, K, D]`, likewise of the negative captions.
+            fields: what is passed on as it is, of this batch, by the names of [`Features`]: masks (which negatives and
+                negative images exist), kinds, ratings, ids, and `concept_image_index` with -1 = padding.
+
+        Raises:
+            TypeError: for a name that no batch has.
         """
-        passed_on = {
-            "negative_image_mask": negative_image_mask,
-            "negative_text_mask": negative_text_mask,
-            "negative_kind": negative_kind,
-            "negative_concreteness": negative_concreteness,
-            "owner": owner,
-            "concept_id": concept_id,
-            "reference_text": reference_text,
-            "reference_negative_text": reference_negative_text,
+        unknown = [name for name in fields if name not in FIELDS or not FIELDS[name].in_batch]
+        if unknown:
+            raise TypeError(f"forward() takes no {', '.join(unknown)}; see hfcomp.fields for what a batch may hold.")
+        output: dict[str, Any] = {
+            name: value for name, value in fields.items() if name in self.required_features or FIELDS[name].always
         }
-        output: dict[str, Any] = {name: value for name, value in passed_on.items() if name in self.uses}
-        output |= {} if image_id is None else {"image_id": image_id}
-        output |= self._image_fields(pixels, len(input_ids), negative_image_mask)
-        texts = {"text": input_ids, "negative_text": negative_input_ids, "concepts": concept_input_ids}
-        output |= self._text_fields(texts, concept_token_mask, negative_text_mask, owner)
-        if "logit_scale" in self.uses:
+        output |= self._image_fields(pixels, len(input_ids), fields.get("negative_image_mask"))
+        texts = {
+            "text_embeds": input_ids,
+            "negative_text_embeds": negative_input_ids,
+            "concept_embeds": concept_input_ids,
+        }
+        output |= self._text_fields(texts, concept_token_mask, fields)
+        if "logit_scale" in self.required_features:
             output["logit_scale"] = self.plain.logit_scale.exp().squeeze()
-        if "logit_bias" in self.uses:
+        if "logit_bias" in self.required_features:
             output["logit_bias"] = self.plain.logit_bias.squeeze()
-        if "learned" in self.uses:
+        if "learned" in self.required_features:
             output["learned"] = {name: module() for name, module in self.objective_state.items()}
         return Features(**output)
 
     def _image_fields(self, pixels: Any, size: int, mask: torch.Tensor | None) -> dict[str, Any]:
-        if "image" not in self.uses and "tokens" not in self.uses:
+        if "image_embeds" not in self.required_features and "tokens" not in self.required_features:
             return {}
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
@@ -177,44 +165,45 @@ class DualEncoder(nn.Module):
             else:
                 part = pixels.slice_to(start, stop, self.device)
             part = self.normalize_pixels(part)
-            if "tokens" in self.uses:
+            if "tokens" in self.required_features:
                 return encode_image_tokens(self.backbone, part)
             return (encode_images(self.backbone, part),)
 
-        embeddings, *tokens = self._in_mini_batches(encode, len(pixels) if "negative_image" in self.uses else size)
-        fields = {"image": embeddings[:size]} if "image" in self.uses else {}
+        embeddings, *tokens = self._in_mini_batches(
+            encode, len(pixels) if "negative_image_embeds" in self.required_features else size
+        )
+        fields = {"image_embeds": embeddings[:size]} if "image_embeds" in self.required_features else {}
         if tokens:
             fields["tokens"] = tokens[0][:size]
-        if "negative_image" in self.uses:
-            fields["negative_image"] = scatter_rows(embeddings[size:], mask)
+        if "negative_image_embeds" in self.required_features:
+            fields["negative_image_embeds"] = scatter_rows(embeddings[size:], mask)
         return fields
 
     def _text_fields(
-        self,
-        texts: dict[str, torch.Tensor | None],
-        concept_token_mask: torch.Tensor | None,
-        negative_text_mask: torch.Tensor | None,
-        owner: torch.Tensor | None,
+        self, texts: dict[str, Any], concept_token_mask: torch.Tensor | None, batch: dict[str, torch.Tensor]
     ) -> dict[str, Any]:
-        parts = {name: ids for name, ids in texts.items() if name in self.uses}
+        parts = {name: ids for name, ids in texts.items() if name in self.required_features}
         phrases = None
-        if "concepts" in parts and concept_token_mask is not None:
-            phrases = concept_token_mask.unflatten(0, (len(texts["text"]), -1))
+        if "concept_embeds" in parts and concept_token_mask is not None:
+            phrases = concept_token_mask.unflatten(0, (len(texts["text_embeds"]), -1))
             # the captions lead the list, with their phrases
-            parts = {"text": texts["text"]} | {name: ids for name, ids in parts.items() if name != "concepts"}
+            del parts["concept_embeds"]
+            parts = {"text_embeds": texts["text_embeds"], **parts}
         if not parts:
             return {}
         fields = self._encode_texts(parts, phrases)
-        if "negative_text" in fields:
-            fields["negative_text"] = scatter_rows(fields["negative_text"], negative_text_mask)
-        if phrases is not None:
-            fields["concepts"] = fields["concepts"].masked_fill((owner < 0).unsqueeze(-1), 0)
-        elif "concepts" in fields:
-            fields["concepts"] = scatter_rows(fields["concepts"], owner >= 0)
-        return {name: value for name, value in fields.items() if name in self.uses}
+        if "negative_text_embeds" in fields:
+            fields["negative_text_embeds"] = scatter_rows(fields["negative_text_embeds"], batch["negative_text_mask"])
+        if "concept_embeds" in fields:
+            exists = batch["concept_image_index"] >= 0
+            found = fields["concept_embeds"]
+            fields["concept_embeds"] = (
+                scatter_rows(found, exists) if phrases is None else found.masked_fill(~exists.unsqueeze(-1), 0)
+            )
+        return {name: value for name, value in fields.items() if name in self.required_features}
 
     def _encode_texts(self, parts: dict[str, torch.Tensor], phrases: torch.Tensor | None) -> dict[str, torch.Tensor]:
-        """All texts as one list; with `phrases` `[B, M, L]` of the first ones also `concepts` `[B * M, D]`."""
+        """All texts as one list; with `phrases` `[B, M, L]` of the first ones also those `[B * M, D]`."""
         ids = torch.cat(list(parts.values()))
 
         def encode(start: int, stop: int) -> tuple[torch.Tensor, ...]:
@@ -224,7 +213,7 @@ class DualEncoder(nn.Module):
 
         embeddings, *found = self._in_mini_batches(encode, len(ids))
         fields = dict(zip(parts, embeddings.split([len(part) for part in parts.values()]), strict=True))
-        return fields | ({"concepts": found[0].flatten(0, 1)} if found else {})
+        return fields | ({"concept_embeds": found[0].flatten(0, 1)} if found else {})
 
     def _in_mini_batches(
         self, encode: Callable[[int, int], tuple[torch.Tensor, ...]], count: int
@@ -248,7 +237,7 @@ class DualEncoder(nn.Module):
             "negative_text_mask": one,
             "negative_image_mask": one[0],
             "concept_input_ids": ids,
-            "owner": torch.zeros(1, dtype=torch.long, device=self.device),
+            "concept_image_index": torch.zeros(1, dtype=torch.long, device=self.device),
         }
 
     def freeze_unused(self) -> list[str]:
@@ -279,7 +268,7 @@ class DualEncoder(nn.Module):
 
     def save_pretrained(self, folder: str | Path, **kwargs: Any) -> None:
         """Writes the plain backbone (or its adapter) and, where there is one, the objective's state beside it."""
-        checkpoints.save(self, folder, **kwargs)
+        checkpoints.save(self.backbone, self.objective_state, folder, **kwargs)
 
     def load_pretrained(self, folder: str | Path) -> None:
         """Loads in place what `save_pretrained` wrote; every key must be there and none may be left over.
@@ -287,7 +276,7 @@ class DualEncoder(nn.Module):
         Raises:
             ValueError: when weights or the objective's state do not fit, naming the keys.
         """
-        checkpoints.load(self, folder)
+        checkpoints.load(self.backbone, self.objective_state, folder)
 
 
 def scatter_rows(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,7 @@ from hfcomp.trainers.thresholds import ThresholdTrainer
 logger = logging.get_logger(__name__)
 
 SHIFT_SOURCES = ("frozen", "live")
-REFERENCE_FIELDS = ("reference_text", "reference_negative_text")
+REFERENCE_FIELDS = ("reference_text_embeds", "reference_negative_text_embeds")
 WEIGHTS = ("multimodal_weight", "positive_margin_weight", "negative_margin_weight")
 
 
@@ -88,23 +88,22 @@ class AHNPLTrainer(ThresholdTrainer):
     it. The log holds `threshold_<kind>` for the kinds of the line's last batch. Both are saved beside the model and
     resumed; evaluation leaves them as they are.
 
-    Without its three weights (`as_info_nce`) the loss is twice InfoNCE on the same batch, as Eq. 4 adds both
+    Without its three weights the loss is twice InfoNCE on the same batch, as Eq. 4 adds both
     directions.
     """
 
     config_class = AHNPLConfig
-    as_info_nce = dict.fromkeys(WEIGHTS, 0.0)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.reference = None
-        if "reference_text" in self.uses:
+        if "reference_text_embeds" in self.required_features:
             self.reference = ReferenceText(FrozenText(self.model.backbone, self.processing_class), self.args)
 
-    def select_uses(self, args: AHNPLConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """With features of a frozen copy where they have a part in the loss."""
-        frozen = args.shift_source == "frozen" and args.multimodal_weight > 0
-        return (*type(self).uses, *REFERENCE_FIELDS) if frozen else type(self).uses
+    def setup(self, args: AHNPLConfig, backbone: nn.Module) -> None:
+        """Requires features of a frozen copy where they have a part in the loss."""
+        if args.shift_source == "frozen" and args.multimodal_weight > 0:
+            self.required_features = (*type(self).required_features, *REFERENCE_FIELDS)
 
     def objective_state(self, args: AHNPLConfig) -> dict[str, nn.Module]:
         """The learned margin, and the thresholds, one for each kind of negative."""
@@ -120,12 +119,12 @@ class AHNPLTrainer(ThresholdTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The AHNPL loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         loss, metrics = ahnpl_loss(
-            f.image,
-            f.text,
-            perturb_image(f.image, *self._shift_texts(f)),
-            f.negative_text,
+            f.image_embeds,
+            f.text_embeds,
+            perturb_image(f.image_embeds, *self._shift_texts(f)),
+            f.negative_text_embeds,
             logit_scale=f.logit_scale,
             margin=f.learned["margin"],
             threshold=f.learned["threshold"],
@@ -135,39 +134,35 @@ class AHNPLTrainer(ThresholdTrainer):
             rows=f.rows,
             **{name: getattr(self.args, name) for name in WEIGHTS},
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
     def _shift_texts(self, f: Features) -> tuple[torch.Tensor, torch.Tensor]:
         if self.reference is not None:
-            if f.reference_text is None:
+            if f.reference_text_embeds is None:
                 raise ValueError(
                     "the batch has no 'reference_text'. With shift_source='frozen' take batches of "
                     "get_train_dataloader() or get_eval_dataloader(), which add it, not the collator alone."
                 )
-            return f.reference_text, f.reference_negative_text
+            return f.reference_text_embeds, f.reference_negative_text_embeds
         if self.args.shift_gradient:
-            return f.text, f.negative_text
-        return f.text.detach(), f.negative_text.detach()
+            return f.text_embeds, f.negative_text_embeds
+        return f.text_embeds.detach(), f.negative_text_embeds.detach()
 
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        if self.reference is not None and self.args.should_save:
-            self.reference.frozen.sign(Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}")
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
+    def after_save(self, folder: Path) -> None:
+        """Signs the checkpoint with the model as it was before training."""
         if self.reference is not None:
-            self.reference.frozen.check(resume_from_checkpoint)
+            self.reference.frozen.sign(folder)
 
-    def _get_dataloader(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+    def after_load(self, folder: Path) -> None:
+        """Refuses to go on with another model than the one that the run began with."""
+        if self.reference is not None:
+            self.reference.frozen.check(folder)
+
+    def collator_of(self, rows: Any) -> Any:
+        """With the reference features of the rows."""
         if self.reference is None:
-            return super()._get_dataloader(dataset, *args, **kwargs)
-        rows, collator = self._rows(dataset, self.args), self.data_collator
-        self.data_collator = WithReferenceText(collator, self.reference.file_of(rows))
-        try:
-            return super()._get_dataloader(rows, *args, **kwargs)
-        finally:
-            self.data_collator = collator
+            return self.data_collator
+        return WithReferenceText(self.data_collator, self.reference.file_of(rows))
 
 
 def start_of_margin(args: AHNPLConfig) -> float:

@@ -10,45 +10,38 @@ from typing import Any
 import torch
 from datasets import IterableDataset
 from torch import nn
+from torch.utils.data import Sampler
 from transformers import Trainer
 from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
-from hfcomp.data.columns import BATCH_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
+from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS, nearest, rename_columns, require_columns
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
-from hfcomp.modeling import DualEncoder, Features, freeze_towers, load_backbone, load_processor
+from hfcomp.fields import FIELDS, Features, columns_of
+from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
-from hfcomp.trainers._support.gathering import first_rows, gather_features
+from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.metrics import embedding_metrics
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
+from hfcomp.trainers._support.own_order import tell_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
-from hfcomp.trainers._support.step_log import COUNTED_KEYS, StepLog
+from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
 
-COLUMNS_OF_FIELD = {
-    "image": "image",
-    "text": "caption",
-    "negative_text": "negative_captions",
-    "negative_image": "negative_image",
-    "negative_kind": "negative_kinds",
-    "negative_concreteness": "negative_concreteness",
-    "concepts": "concepts",
-}
-
 
 class CompositionalTrainer(Trainer):
-    """Base of every objective: a subclass names what it uses and writes its loss in `compute_loss`.
+    """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
-    The subclass calls [`encode`] once, hands the features of the global batch to a loss of `hfcomp.losses` with
-    `rows=features.rows`, and returns [`report`]. That is exact on any number of processes.
+    The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
+    with `rows=features.rows`, and returns [`reduce_loss`]. That is exact on any number of processes.
 
     Args:
         model: Hub id, folder, `PreTrainedModel` or `PeftModel`. A module is trained in place, and weights that the
@@ -67,17 +60,13 @@ class CompositionalTrainer(Trainer):
     """
 
     config_class = CompositionalConfig
-    uses: tuple[str, ...] = ("image", "text", "logit_scale")
-    optional_columns: tuple[str, ...] = ("negative_image", "negative_kinds", "negative_concreteness", "concepts")
+    required_features: tuple[str, ...] = ("image_embeds", "text_embeds", "logit_scale")
+    # Columns that a data set may lack; a subclass takes those away without which it would be another objective.
+    optional_columns: tuple[str, ...] = tuple(field.column for field in FIELDS.values() if field.optional)
     extra_batch_keys: tuple[str, ...] = ()
     collator_class: type[CompositionalCollator] = CompositionalCollator
     # Of an `EvalPrediction`, unless the trainer is given others.
     evaluation_metrics = staticmethod(embedding_metrics)
-    # Config fields that make the objective plain InfoNCE on its own batch, for the control `same-batch`; {} where it
-    # is InfoNCE. A class says it for itself: it is not inherited.
-    as_info_nce: dict[str, Any] | None = None
-    # The class that `as_info_nce` is meant for, where no setting of this one makes it InfoNCE.
-    info_nce_class: type[CompositionalTrainer] | None = None
     # How to fix a training set without a single negative image, for an objective that is another one without: it is
     # refused, unless its config has allow_missing_negative_images set.
     negative_images_advice: str | None = None
@@ -105,13 +94,13 @@ class CompositionalTrainer(Trainer):
         freeze_towers(backbone, args.freeze_towers or [])
         if processing_class is None:
             processing_class = load_processor(model, argument="processing_class")
-        self.uses = self.select_uses(args, backbone)
+        self.setup(args, backbone)
         self._check_settings(args)
         own = self.collator_class(processing_class, backbone.config, **self.collator_settings(args))
         encoder = DualEncoder(
             backbone,
             self.objective_state(args),
-            uses=self.uses,
+            required_features=self.required_features,
             image_mean=own.transform.mean,
             image_std=own.transform.std,
             rescale_factor=own.transform.rescale_factor,
@@ -125,9 +114,9 @@ class CompositionalTrainer(Trainer):
             model=encoder,
             args=args,
             train_dataset=self.training_rows(train_dataset, args),
-            eval_dataset={name: self._rows(part, args) for name, part in eval_dataset.items()}
+            eval_dataset={name: self.read_rows(part, args) for name, part in eval_dataset.items()}
             if isinstance(eval_dataset, dict)
-            else self._rows(eval_dataset, args),
+            else self.read_rows(eval_dataset, args),
             processing_class=processing_class,
             data_collator=data_collator or own,
             compute_metrics=compute_metrics or self.evaluation_metrics,
@@ -137,7 +126,8 @@ class CompositionalTrainer(Trainer):
         self.can_return_loss = True
         self.step_log = StepLog()
         self.changed_weights = ChangedWeights(encoder)
-        self._own_outputs: dict[str, torch.Tensor] = {}
+        self._outputs: dict[str, torch.Tensor] = {}
+        self._has_own_order = False
         self.add_callback(LogBeforeSave())
         self.add_callback(SizeAtStart())
         maximum = args.max_logit_scale
@@ -148,9 +138,20 @@ class CompositionalTrainer(Trainer):
 
     # What a subclass may override
 
-    def select_uses(self, args: CompositionalConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """The fields that the loss reads, where they depend on the configuration or the model."""
-        return type(self).uses
+    def setup(self, args: CompositionalConfig, backbone: nn.Module) -> None:
+        """Binds what the configuration or the model decides; called once, before anything is built.
+
+        Here `required_features` and `optional_columns` of the instance are set where the class's do not fit, and
+        settings such as a margin are kept for `compute_loss`. It runs before `Trainer.__init__`: `self.args`,
+        `self.model` and the data sets are not there yet.
+
+        Args:
+            args: the config.
+            backbone: the model as it was loaded, or its `PeftModel`.
+
+        Raises:
+            ValueError: for settings that do not fit the model.
+        """
 
     def objective_state(self, args: CompositionalConfig) -> dict[str, nn.Module]:
         """Learned modules of the objective by name; `forward()` of each returns what `Features.learned` holds."""
@@ -159,23 +160,103 @@ class CompositionalTrainer(Trainer):
     def collator_settings(self, args: CompositionalConfig) -> dict[str, Any]:
         """Keyword arguments of the trainer's own `collator_class`."""
         return {
-            "num_negatives": args.num_negatives if "negative_text" in self.uses else 0,
-            "negative_image": "negative_image" in self.uses,
-            "max_concepts": args.max_concepts if "concepts" in self.uses else 0,
+            "num_negatives": args.num_negatives if "negative_text_embeds" in self.required_features else 0,
+            "negative_image": "negative_image_embeds" in self.required_features,
+            "max_concepts": args.max_concepts if "concept_embeds" in self.required_features else 0,
             "max_image_pixels": args.max_image_pixels,
             "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
         }
 
     def training_rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
-        """The rows of the training set; evaluation sets do not come here."""
-        return self._rows(dataset, args)
+        """The rows of the training set, by [`read_rows`]; evaluation sets do not come here."""
+        return self.read_rows(dataset, args)
+
+    def read_rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> Any:
+        """The rows of a data set with the columns that the objective reads, renamed and checked.
+
+        Args:
+            dataset: a `datasets.Dataset`, a stream, or rows that were read before, which come back as they are.
+            args: the config.
+            further: required columns beside those of `required_features`.
+
+        Returns:
+            `TrainingRows`, or `StreamedRows` of a stream; `None` without a data set.
+
+        Raises:
+            ValueError: for a missing column, naming those that are there.
+        """
+        if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
+            return dataset
+        columns = [*columns_of(self.required_features), *further]
+        read = [*dict.fromkeys((*columns, IMAGE_ID))]
+        if not hasattr(dataset, "select_columns"):
+            return TrainingRows(dataset, read)
+        check_names(dataset)
+        dataset = rename_columns(dataset, args.column_names)
+        required = [name for name in columns if name not in self.optional_columns]
+        require_columns(dataset, required, needed_by=type(self).__name__)
+        absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
+        if absent:
+            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
+        if not isinstance(dataset, IterableDataset):
+            return TrainingRows(dataset, read)
+        batch = args.per_device_train_batch_size * args.world_size
+        return StreamedRows(dataset, read, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
+
+    def row_order(self, order: Sampler | None) -> Sampler | None:
+        """The order of the training rows. One that is not transformers' is told by `set_epoch` which epoch begins.
+
+        Args:
+            order: what transformers takes; `None` for a stream.
+        """
+        return order
+
+    def rows_per_batch(self, batch_size: int) -> int:
+        """Rows of a training batch on each process, where rows bring others along.
+
+        Args:
+            batch_size: `per_device_train_batch_size`.
+        """
+        return batch_size
+
+    def collator_of(self, rows: Any) -> Any:
+        """What makes batches of a data set's rows; called for each data loader.
+
+        Args:
+            rows: of a training or evaluation set, as [`read_rows`] returned them.
+        """
+        return self.data_collator
+
+    def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """What `evaluation_metrics` get as predictions, one row per example of this process.
+
+        Args:
+            local: features of this process's batch.
+            inputs: the batch.
+        """
+        names = ("image_embeds", "text_embeds", "negative_text_embeds", "negative_text_mask")
+        return {name: local[name] for name in names if name in local}
+
+    def after_save(self, folder: Path) -> None:
+        """Writes what else a resumed run needs into a checkpoint; called on the processes that save.
+
+        Args:
+            folder: of the checkpoint.
+        """
+
+    def after_load(self, folder: Path) -> None:
+        """Reads or checks what [`after_save`] wrote, when a run goes on.
+
+        Args:
+            folder: of the checkpoint.
+        """
 
     # The two verbs
 
-    def encode(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
+    def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
         """One forward, then the features of the global batch on every process.
 
-        Embeddings are gathered with gradient, masks, kinds, ratings and owners without; tokens are not gathered.
+        Embeddings are gathered with gradient, masks, kinds, ratings and ids without; tokens are not gathered.
 
         Args:
             model: what `compute_loss` was given, so that DDP sees the forward.
@@ -185,17 +266,15 @@ class CompositionalTrainer(Trainer):
             `Features` of the `N` global rows, with `rows`, this process's slice of them.
         """
         self._check_keys(inputs)
-        check_image_ids(inputs, self.train_dataset if self.model.training else None, self.uses)
+        check_image_ids(inputs, self.train_dataset if self.model.training else None, self.required_features)
         local = model(**{key: inputs[key] for key in inputs if key in BATCH_KEYS and key not in COUNTED_KEYS})
         if self.model.training:
             self.step_log.count(inputs)
         else:
-            self._own_outputs = {
-                name: local[name] for name in ("image", "text", "negative_text", "negative_text_mask") if name in local
-            }
-        return self._gather_features(local, len(inputs["row"]))
+            self._outputs = self.evaluation_outputs(local, inputs)
+        return self._gathered(local, len(inputs["row"]))
 
-    def report(
+    def reduce_loss(
         self,
         loss: torch.Tensor,
         metrics: dict[str, torch.Tensor],
@@ -208,12 +287,12 @@ class CompositionalTrainer(Trainer):
             loss: this process's part, as a loss with `rows` returns it.
             metrics: detached scalars of the same kind; logged as the mean over steps of the sum over processes. One
                 that had no item to measure in a step is NaN, on all processes or on none, and that step is left out.
-            features: what [`encode`] returned.
+            features: what [`gather_features`] returned.
             return_outputs: as in `compute_loss`.
 
         Returns:
-            The loss of the global batch, or with `return_outputs` `(loss, outputs)`, whose outputs have one row per
-            example of this process: `image [B, D]`, `text [B, D]`, `negative_text [B, K, D]`.
+            The loss of the global batch, or with `return_outputs` `(loss, outputs)`, whose outputs are those of
+            [`evaluation_outputs`].
         """
         total = sum_loss(loss)
         if self.model.training:
@@ -221,14 +300,14 @@ class CompositionalTrainer(Trainer):
             self.step_log.record(total, metrics, {**state, **(features.learned or {})})
         if not return_outputs:
             return total
-        return total, {"loss": total, **self._own_outputs}
+        return total, {"loss": total, **self._outputs}
 
     # Batches
 
-    def _gather_features(self, local: Features, size: int) -> Features:
+    def _gathered(self, local: Features, size: int) -> Features:
         equal = self.args.dataloader_drop_last
         sizes = [size] * world_size() if equal else gather_sizes(size, self.args.device)
-        features = gather_features(local, sizes)
+        features = over_processes(local, sizes)
         state = self.accelerator.gradient_state
         if self.model.training or world_size() == 1 or not (state.in_dataloader and state.end_of_dataloader):
             return features
@@ -251,36 +330,19 @@ class CompositionalTrainer(Trainer):
         clash = set(self.extra_batch_keys) & {*BATCH_KEYS, *RESERVED_KEYS}
         if clash:
             raise ValueError(f"{type(self).__name__}.extra_batch_keys clashes with hfcomp's own keys {sorted(clash)}.")
-        for name, field_name in (("num_negatives", "negative_text"), ("max_concepts", "concepts")):
+        for name, field_name in (("num_negatives", "negative_text_embeds"), ("max_concepts", "concept_embeds")):
             value = getattr(args, name)
-            if value and field_name not in self.uses:
-                raise ValueError(f"{name}={value}, but {type(self).__name__} uses no {field_name!r}. Leave it out.")
-            if not value and field_name in self.uses:
+            if value and field_name not in self.required_features:
+                raise ValueError(
+                    f"{name}={value}, but {type(self).__name__} requires no {field_name!r}. Leave it out."
+                )
+            if not value and field_name in self.required_features:
                 raise ValueError(f"{type(self).__name__} needs {name} of at least 1, found {value}.")
-
-    def _rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> Any:
-        if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
-            return dataset
-        columns = [*(COLUMNS_OF_FIELD[name] for name in self.uses if name in COLUMNS_OF_FIELD), *further]
-        read = [*dict.fromkeys((*columns, IMAGE_ID))]
-        if not hasattr(dataset, "select_columns"):
-            return TrainingRows(dataset, read)
-        check_names(dataset)
-        dataset = rename_columns(dataset, args.column_names)
-        required = [name for name in columns if name not in self.optional_columns]
-        require_columns(dataset, required, needed_by=type(self).__name__)
-        absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
-        if absent:
-            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
-        if not isinstance(dataset, IterableDataset):
-            return TrainingRows(dataset, read)
-        batch = args.per_device_train_batch_size * args.world_size
-        return StreamedRows(dataset, read, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
 
     def get_train_dataloader(self) -> Any:
         """The training batches; refuses a set smaller than one global batch and counts the rows left out."""
         if isinstance(self.train_dataset, StreamedRows):  # has whole batches only
-            report_rows(self.train_dataset, type(self), self.args, self.uses)
+            report_rows(self.train_dataset, type(self), self.args, self.required_features)
             return super().get_train_dataloader()
         if not self.args.dataloader_drop_last and self.args.world_size > 1:
             raise ValueError(
@@ -289,7 +351,7 @@ class CompositionalTrainer(Trainer):
             )
         if self.args.dataloader_drop_last and self.train_dataset is not None:
             self.check_epoch(self._train_batch_size * self.args.world_size)
-        report_rows(self.train_dataset, type(self), self.args, self.uses)
+        report_rows(self.train_dataset, type(self), self.args, self.required_features)
         return super().get_train_dataloader()
 
     def check_epoch(self, batch: int) -> None:
@@ -308,17 +370,29 @@ class CompositionalTrainer(Trainer):
         if number % batch:
             logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
 
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
+        order = super()._get_train_sampler(train_dataset)
+        chosen = self.row_order(order)
+        self._has_own_order = chosen is not order
+        return chosen
+
     def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
-        drop_last = self.args.dataloader_drop_last
+        drop_last, collator = self.args.dataloader_drop_last, self.data_collator
         self.args.dataloader_drop_last = drop_last and is_training  # evaluation must not lose rows
+        # evaluate() and predict() may bring a data set of their own
+        rows = self.read_rows(dataset, self.args)
+        if isinstance(rows, StreamedRows) and not is_training:
+            raise TypeError("an evaluation set is read to its end: load it without streaming=True.")
         try:
-            # evaluate() and predict() may bring a data set of their own
-            rows = self._rows(dataset, self.args)
-            if isinstance(rows, StreamedRows) and not is_training:
-                raise TypeError("an evaluation set is read to its end: load it without streaming=True.")
-            return super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
+            self.data_collator = self.collator_of(rows)
+            if is_training:
+                kwargs["batch_size"] = self.rows_per_batch(kwargs["batch_size"])
+            loader = super()._get_dataloader(rows, *args, is_training=is_training, **kwargs)
         finally:
-            self.args.dataloader_drop_last = drop_last
+            self.args.dataloader_drop_last, self.data_collator = drop_last, collator
+        if is_training and self._has_own_order:
+            tell_epochs(loader)
+        return loader
 
     # Logging
 
@@ -383,6 +457,8 @@ class CompositionalTrainer(Trainer):
         self._stop_if_not_finite()
         self._stop_if_weights_not_finite()
         super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            self.after_save(Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}")
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
@@ -394,6 +470,7 @@ class CompositionalTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.model.load_pretrained(resume_from_checkpoint)
+        self.after_load(Path(resume_from_checkpoint))
 
     def _load_best_model(self) -> None:
         logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")

@@ -18,6 +18,7 @@ from hfcomp.losses import (
     sigmoid_loss,
 )
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.info_nce import has_sigmoid_loss
 
 CONCEPT_SOURCES = ("phrase", "tokens")
 WEIGHTS = ("concept_weight", "cross_attended_weight")
@@ -88,20 +89,24 @@ class C2LIPTrainer(CompositionalTrainer):
     """
 
     config_class = C2LIPConfig
-    as_info_nce = dict.fromkeys(WEIGHTS, 0.0)
-    # without concepts every image would have its caption twice, in silence
+    # without concepts every image would have its caption twice, silently
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "concepts")
 
-    def select_uses(self, args: C2LIPConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """The fields of the terms that have a weight, with `logit_bias` for the sigmoid losses."""
-        self.sigmoid = args.sigmoid if args.sigmoid is not None else hasattr(backbone, "logit_bias")
-        if self.sigmoid and not hasattr(backbone, "logit_bias"):
-            raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
-        uses = type(self).uses + (("logit_bias",) if self.sigmoid else ())
-        if not any(getattr(args, name) for name in WEIGHTS):
-            return uses
-        uses += ("concepts", "owner") + (("concept_id",) if args.ignore_equal_concepts else ())
-        return uses + (("tokens",) if args.cross_attended_weight else ())
+    def setup(self, args: C2LIPConfig, backbone: nn.Module) -> None:
+        """Chooses the losses, and the features of the terms that have a weight.
+
+        Raises:
+            ValueError: for sigmoid losses on a model without a bias.
+        """
+        self.sigmoid = has_sigmoid_loss(args.sigmoid, backbone)
+        required = [*type(self).required_features]
+        if self.sigmoid:
+            required.append("logit_bias")
+        if any(getattr(args, name) for name in WEIGHTS):
+            required += ["concept_embeds", "concept_image_index"]
+            required += ["concept_id"] if args.ignore_equal_concepts else []
+            required += ["tokens"] if args.cross_attended_weight else []
+        self.required_features = tuple(required)
 
     def collator_settings(self, args: C2LIPConfig) -> dict[str, Any]:
         """With concepts as texts of their own or as tokens of the caption."""
@@ -112,40 +117,43 @@ class C2LIPTrainer(CompositionalTrainer):
     ) -> Any:
         """The C2LIP loss of the global batch."""
         self._check_source(inputs)
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         contrastive, concept, cross_attended = SIGMOID_LOSSES if self.sigmoid else INFO_NCE_LOSSES
         shared = {"logit_scale": f.logit_scale, "image_id": f.image_id, "rows": f.rows}
         if self.sigmoid:
             shared["logit_bias"] = f.logit_bias
-        loss, metrics = contrastive(f.image, f.text, **shared)
+        loss, metrics = contrastive(f.image_embeds, f.text_embeds, **shared)
         metrics = {"loss_contrastive": loss.detach(), **metrics}
         if self.args.concept_weight:
-            term, further = concept(f.image, f.concepts, f.owner, concept_id=f.concept_id, **shared)
+            term, further = concept(
+                f.image_embeds, f.concept_embeds, f.concept_image_index, concept_id=f.concept_id, **shared
+            )
             loss, metrics = loss + self.args.concept_weight * term, metrics | further
         if self.args.cross_attended_weight:
             shared |= {"concept_id": f.concept_id, "attention_temperature": self.args.attention_temperature}
-            term, further = cross_attended(f.tokens, f.concepts, f.owner, **shared)
+            term, further = cross_attended(f.tokens, f.concept_embeds, f.concept_image_index, **shared)
             loss, metrics = loss + self.args.cross_attended_weight * term, metrics | further
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
     def _check_source(self, inputs: dict[str, Any]) -> None:
         """Refuses the batch of an own collator that reads the other source."""
         source = self.args.concept_source
         key = {"phrase": "concept_input_ids", "tokens": "concept_token_mask"}[source]
-        if "concepts" in self.uses and key not in inputs:
+        if "concept_embeds" in self.required_features and key not in inputs:
             raise ValueError(
                 f"the batch has no {key!r}, which concept_source={source!r} reads. Make the data_collator as "
                 f"CompositionalCollator(..., max_concepts={self.args.max_concepts}, "
                 f"concept_tokens={source == 'tokens'}), or leave it out."
             )
 
-    def _rows(self, dataset: Any, args: C2LIPConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
-        if "concepts" not in self.uses:
-            return super()._rows(dataset, args, further)
+    def read_rows(self, dataset: Any, args: C2LIPConfig, further: tuple[str, ...] = ()) -> TrainingRows | None:
+        """As in [`CompositionalTrainer`], with `concept_spans` where concepts are tokens of the caption."""
+        if "concept_embeds" not in self.required_features:
+            return super().read_rows(dataset, args, further)
         spans = ("concept_spans",) if args.concept_source == "tokens" else ()
         if hasattr(dataset, "select_columns"):
             _check_concept_columns({*dataset.column_names, *(args.column_names or {})}, ("concepts", *spans))
-        return super()._rows(dataset, args, (*further, *spans))
+        return super().read_rows(dataset, args, (*further, *spans))
 
 
 def _check_concept_columns(found: set[str], needed: tuple[str, ...]) -> None:

@@ -42,7 +42,6 @@ class CEClipTrainer(ThresholdTrainer):
     """
 
     config_class = CEClipConfig
-    as_info_nce = {"rank_weight": 0.0, "intra_modal_weight": 0.0}
 
     def objective_state(self, args: CEClipConfig) -> dict[str, nn.Module]:
         """The thresholds, one for each kind of negative."""
@@ -52,11 +51,11 @@ class CEClipTrainer(ThresholdTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The CE-CLIP loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         loss, metrics = ce_clip_loss(
-            f.image,
-            f.text,
-            f.negative_text,
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_text_embeds,
             logit_scale=f.logit_scale,
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
@@ -66,4 +65,4 @@ class CEClipTrainer(ThresholdTrainer):
             intra_modal_weight=self.args.intra_modal_weight,
             rows=f.rows,
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)

@@ -55,42 +55,40 @@ class CementTrainer(CompositionalTrainer):
     """
 
     config_class = CementConfig
-    as_info_nce = {"margin": "none"}
     negative_images_advice = (
         "No negative pair would be an anchor: of the doubled batch the negative captions alone would be left. Give "
         "rows a negative_image that their first negative caption describes; or choose an objective that reads "
         "captions only, as InfoNCETrainer with num_negatives=1 or CEClipTrainer do (recipes negclip, ceclip); or set "
         "allow_missing_negative_images=True (--allow_missing_negative_images true) and say so beside the scores."
     )
-    uses = (
-        "image",
-        "text",
-        "negative_image",
-        "negative_text",
+    required_features = (
+        "image_embeds",
+        "text_embeds",
+        "negative_image_embeds",
+        "negative_text_embeds",
         "negative_image_mask",
         "negative_text_mask",
         "negative_concreteness",
         "logit_scale",
     )
 
-    def select_uses(self, args: CementConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """All fields; a margin that depends on ratings needs their column: without it each would be 0, in silence."""
+    def setup(self, args: CementConfig, backbone: nn.Module) -> None:
+        """Binds the margin. One that depends on ratings needs their column: without it each would silently be 0."""
         self.margin = margin_function(args)
         if args.margin in ("adaptive", "inverse"):
             self.optional_columns = tuple(name for name in self.optional_columns if name != "negative_concreteness")
-        return type(self).uses
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The Cement loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         margin = self.margin(f.negative_concreteness[:, 0])
         loss, metrics = cement_loss(
-            f.image,
-            f.text,
-            f.negative_image,
-            f.negative_text[:, 0],
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_image_embeds,
+            f.negative_text_embeds[:, 0],
             logit_scale=f.logit_scale,
             margin=margin,
             negative_image_mask=f.negative_image_mask,
@@ -98,7 +96,7 @@ class CementTrainer(CompositionalTrainer):
             image_id=f.image_id,
             rows=f.rows,
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
 
 def margin_function(args: CementConfig) -> Callable[[torch.Tensor], torch.Tensor]:

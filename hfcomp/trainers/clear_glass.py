@@ -61,13 +61,13 @@ class ClearGlassTrainer(GroupedTrainer):
     """
 
     config_class = ClearGlassConfig
-    as_info_nce = {"grouping": "none"}
-    uses = ("image", "text")
+    required_features = ("image_embeds", "text_embeds")
 
-    def select_uses(self, args: ClearGlassConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """Images and texts; InfoNCE of the pairs reads the model's scale, too."""
+    def setup(self, args: ClearGlassConfig, backbone: nn.Module) -> None:
+        """Binds the group loss; InfoNCE of the pairs requires the model's scale, too."""
         self.group_loss = self.loss_of(args.grouping)
-        return type(self).uses if args.grouping != "none" else (*type(self).uses, "logit_scale")
+        if args.grouping == "none":
+            self.required_features = (*type(self).required_features, "logit_scale")
 
     def loss_of(self, grouping: str) -> GroupLoss | None:
         """The loss that a config names; `None` for the one that knows no groups."""
@@ -77,23 +77,25 @@ class ClearGlassTrainer(GroupedTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The group loss of the global batch; of an evaluation batch InfoNCE."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         if not self.model.training:
-            scale = f.image.new_tensor(1 / self.args.temperature)
-            loss, metrics = info_nce_loss(f.image, f.text, logit_scale=scale, image_id=f.image_id, rows=f.rows)
+            scale = f.image_embeds.new_tensor(1 / self.args.temperature)
+            loss, metrics = info_nce_loss(
+                f.image_embeds, f.text_embeds, logit_scale=scale, image_id=f.image_id, rows=f.rows
+            )
         elif self.group_loss is None:
             loss, metrics = _of_pairs(f, self.pairs_of_groups(inputs).flatten())
         else:
             settings = ("temperature", "inner_temperature", "alpha")
             loss, metrics = self.group_loss(
-                self.in_groups(f.image),
-                self.in_groups(f.text),
+                self.in_groups(f.image_embeds),
+                self.in_groups(f.text_embeds),
                 mask=self.pairs_of_groups(inputs),
                 image_id=None if f.image_id is None else self.in_groups(f.image_id),
                 rows=self.groups_of(f.rows),
                 **{name: getattr(self.args, name) for name in settings},
             )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
 
 def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -101,4 +103,6 @@ def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[st
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)
     image_id = None if f.image_id is None else f.image_id[is_pair]
-    return info_nce_loss(f.image[is_pair], f.text[is_pair], logit_scale=f.logit_scale, image_id=image_id, rows=rows)
+    return info_nce_loss(
+        f.image_embeds[is_pair], f.text_embeds[is_pair], logit_scale=f.logit_scale, image_id=image_id, rows=rows
+    )

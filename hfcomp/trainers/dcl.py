@@ -9,7 +9,6 @@ from torch import nn
 
 from hfcomp.losses import dcl_loss
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.info_nce import InfoNCETrainer
 
 
 @dataclass
@@ -26,26 +25,24 @@ class DCLTrainer(CompositionalTrainer):
     """
 
     config_class = DCLConfig
-    as_info_nce = {"sigmoid": False}
-    info_nce_class = InfoNCETrainer
 
-    def select_uses(self, args: DCLConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """With the negatives when there are any."""
-        negatives = ("negative_text", "negative_text_mask") if args.num_negatives else ()
-        return (*type(self).uses, *negatives)
+    def setup(self, args: DCLConfig, backbone: nn.Module) -> None:
+        """Requires the negatives if there are any."""
+        if args.num_negatives:
+            self.required_features = (*type(self).required_features, "negative_text_embeds", "negative_text_mask")
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The decoupled contrastive loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         loss, metrics = dcl_loss(
-            f.image,
-            f.text,
+            f.image_embeds,
+            f.text_embeds,
             logit_scale=f.logit_scale,
-            negative_text=f.negative_text,
+            negative_text=f.negative_text_embeds,
             negative_mask=f.negative_text_mask,
             image_id=f.image_id,
             rows=f.rows,
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)

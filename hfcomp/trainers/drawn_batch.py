@@ -12,7 +12,7 @@ from transformers.utils import logging
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negative_draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
-from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs
+from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 
 logger = logging.get_logger(__name__)
@@ -61,25 +61,30 @@ class DrawnBatchTrainer(CompositionalTrainer):
     config_class = DrawnBatchConfig
 
     def training_rows(self, dataset: Any, args: DrawnBatchConfig) -> TrainingRows | None:
-        """With negatives in the order of a draw, and what is needed to bring neighbours along."""
+        """With negatives in the order of a draw, and what is needed to bring neighbours along.
+
+        Raises:
+            ValueError: for a `train_sampling_strategy` that does not go with a draw.
+        """
+        drawn = args.num_neighbours or args.draw_negatives
+        if drawn and args.train_sampling_strategy not in ("random", "sequential"):
+            raise ValueError(
+                f"train_sampling_strategy={str(args.train_sampling_strategy)!r} is not supported with "
+                "num_neighbours or draw_negatives. Take 'random' or 'sequential'."
+            )
         self.neighbours = None
-        rows = self._rows(dataset, args, NEIGHBOUR_COLUMNS if args.num_neighbours else ())
+        rows = self.read_rows(dataset, args, NEIGHBOUR_COLUMNS if args.num_neighbours else ())
         if rows is None:
             return None
         if args.num_neighbours:
             self.neighbours = Neighbours.from_columns(*map(rows.column, (*NEIGHBOUR_COLUMNS, "caption")))
-            _tell_missing(self.neighbours)
+            _warn_of_missing(self.neighbours)
         return DrawnNegatives(rows, seed=seed_of_order(args)) if args.draw_negatives else rows
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
+    def row_order(self, order: Sampler | None) -> Sampler | None:
+        """With the rows that each row brings along, and told of epochs for the draw of negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
-            return super()._get_train_sampler(train_dataset)
-        if self.args.train_sampling_strategy not in ("random", "sequential"):
-            raise ValueError(
-                f"train_sampling_strategy={str(self.args.train_sampling_strategy)!r} is not supported with "
-                "num_neighbours or draw_negatives. Take 'random' or 'sequential'."
-            )
-        order = super()._get_train_sampler(train_dataset)
+            return order
         if isinstance(order, RandomSampler):  # the order that accelerate makes of it where nothing is drawn
             order = SeedableRandomSampler(data_source=order.data_source, data_seed=seed_of_order(self.args))
         if self.neighbours is not None:
@@ -89,13 +94,9 @@ class DrawnBatchTrainer(CompositionalTrainer):
             self.neighbour_order = order
         return EpochOrder(order) if self.args.draw_negatives else order
 
-    def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
-        if not is_training or (self.neighbours is None and not self.args.draw_negatives):
-            return super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
-        kwargs["batch_size"] *= 1 + self.args.num_neighbours
-        loader = super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
-        tell_epochs(loader)
-        return loader
+    def rows_per_batch(self, batch_size: int) -> int:
+        """Each row with those that it brings along."""
+        return batch_size * (1 + self.args.num_neighbours)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds which share of the rows that were brought along are no neighbours."""
@@ -104,7 +105,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
         super().log(logs, start_time)
 
 
-def _tell_missing(neighbours: Neighbours) -> None:
+def _warn_of_missing(neighbours: Neighbours) -> None:
     without, unknown = neighbours.without, neighbours.unknown
     if without:
         logger.warning(

@@ -13,7 +13,7 @@ from hfcomp.data.concepts.level_names import level_columns, level_names
 from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
 from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, world_size
-from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs
+from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 
 logger = logging.get_logger(__name__)
@@ -84,7 +84,7 @@ class GroupedTrainer(CompositionalTrainer):
                 "their own. Leave it at 'random'."
             )
         levels = level_columns(dataset, args.column_names)
-        rows = self._rows(dataset, args, tuple(dict.fromkeys((*GROUP_COLUMNS, *levels))))
+        rows = self.read_rows(dataset, args, tuple(dict.fromkeys((*GROUP_COLUMNS, *levels))))
         if rows is not None:
             columns = map(rows.column, GROUP_COLUMNS)
             groups = Groups.from_columns(*columns, minimum_size=args.minimum_group_size)
@@ -122,16 +122,11 @@ class GroupedTrainer(CompositionalTrainer):
         return slice(rows.start // size, rows.stop // size)
 
     def check_epoch(self, batch: int) -> None:
-        """Nothing to refuse: an epoch is made of whole batches, and `training_rows` has told what it leaves out."""
+        """Nothing to refuse: an epoch is made of whole batches, and `training_rows` has logged what it leaves out."""
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler:
+    def row_order(self, order: Sampler | None) -> Sampler:
+        """Groups and their hard negatives."""
         return self.group_order
-
-    def _get_dataloader(self, dataset: Any, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
-        loader = super()._get_dataloader(dataset, *args, is_training=is_training, **kwargs)
-        if is_training:
-            tell_epochs(loader)
-        return loader
 
 
 def _named_concepts(rows: TrainingRows) -> list[str]:

@@ -77,8 +77,8 @@ class ChainCollator(CompositionalCollator):
     """Turns rows into a batch of texts: `input_ids [W B, L]`, of each row the empty text, its chain and its negatives.
 
     Of a chain of `C` columns, `W` is `1 + 2 C`. Texts that are not there are encoded as empty, and are no row's in
-    `owner [W B]`, which is -1 for them and the row's place in the batch for all others. Images are not decoded. Beside
-    it the batch holds `row [B]` and `truncated [B]`.
+    `concept_image_index [W B]`, which is -1 for them and the row's place in the batch for all others. Images are not
+    decoded. Beside it the batch holds `row [B]` and `truncated [B]`.
 
     Args:
         args: as for `CompositionalCollator`.
@@ -98,14 +98,14 @@ class ChainCollator(CompositionalCollator):
         names = [row.get("row", index) for index, row in enumerate(rows)]
         laid_out = [self._texts_of(row, name) for row, name in zip(rows, names, strict=True)]
         ids, truncated = self.tokenizer([text or "" for texts in laid_out for text in texts])
-        owner = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
+        index = [[-1 if text is None else place for text in texts] for place, texts in enumerate(laid_out)]
         streamed = {LEFT_OUT: torch.tensor([row[LEFT_OUT] for row in rows])} if LEFT_OUT in rows[0] else {}
         return {
             **streamed,
             "row": torch.tensor(names, dtype=torch.long),
             "truncated": torch.tensor(truncated, dtype=torch.long).view(len(rows), -1).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
-            "owner": torch.tensor(owner, dtype=torch.long).flatten(),
+            "concept_image_index": torch.tensor(index, dtype=torch.long).flatten(),
         }
 
     def _texts_of(self, row: dict[str, Any], name: int) -> list[str | None]:
@@ -165,7 +165,7 @@ class HierarCapsTrainer(CompositionalTrainer):
     config_class = HierarCapsConfig
     collator_class = ChainCollator
     evaluation_metrics = staticmethod(entailment_metrics)
-    uses = ("text", "owner", "reference_text")
+    required_features = ("text_embeds", "concept_image_index", "reference_text_embeds")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -176,8 +176,8 @@ class HierarCapsTrainer(CompositionalTrainer):
         return {**super().collator_settings(args), "chain_columns": args.chain_columns}
 
     def training_rows(self, dataset: Any, args: HierarCapsConfig) -> TrainingRows | None:
-        """Tells of the names of levels that are trained on."""
-        rows = self._rows(dataset, args)
+        """Warns of the names of levels that are trained on."""
+        rows = self.read_rows(dataset, args)
         levels = [name for name in args.chain_columns if name.startswith("level_")]
         if rows is not None and levels:
             logger.warning(
@@ -185,25 +185,27 @@ class HierarCapsTrainer(CompositionalTrainer):
             )
         return rows
 
-    def encode(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
-        """As in [`CompositionalTrainer`]; `text`, `owner` and `reference_text` are in the order of the collator."""
-        start = self._before_training(inputs["input_ids"])
-        features = super().encode(model, {**inputs, "reference_text": start})
-        if not self.model.training:
-            chains = self._chains(self._own_outputs["text"], inputs["owner"])
-            root, (text, negative_text), (mask, negative_mask) = chains
-            entailed, contradicted, valid = angles(text, negative_text, root, mask=mask, negative_mask=negative_mask)
-            found = {"entailed": entailed, "contradicted": contradicted}
-            self._own_outputs = {name: value.masked_fill(~valid, torch.nan) for name, value in found.items()}
-        return features
+    def gather_features(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
+        """As in [`CompositionalTrainer`]; texts are in the order of the collator, with those of before training."""
+        return super().gather_features(
+            model, {**inputs, "reference_text_embeds": self._before_training(inputs["input_ids"])}
+        )
+
+    def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """Angles `[B, C - 1]` towards the next text and towards the negative; NaN where there is no triplet."""
+        chains = self._chains(local.text_embeds, inputs["concept_image_index"])
+        root, (text, negative_text), (mask, negative_mask) = chains
+        entailed, contradicted, valid = angles(text, negative_text, root, mask=mask, negative_mask=negative_mask)
+        found = {"entailed": entailed, "contradicted": contradicted}
+        return {name: value.masked_fill(~valid, torch.nan) for name, value in found.items()}
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The radial entailment loss of the global batch."""
-        f = self.encode(model, inputs)
-        root, texts, (mask, negative_mask) = self._chains(f.text, f.owner)
-        _, start, _ = self._chains(f.reference_text, f.owner)
+        f = self.gather_features(model, inputs)
+        root, texts, (mask, negative_mask) = self._chains(f.text_embeds, f.concept_image_index)
+        _, start, _ = self._chains(f.reference_text_embeds, f.concept_image_index)
         loss, metrics = radial_entailment_loss(
             *texts,
             root,
@@ -213,13 +215,13 @@ class HierarCapsTrainer(CompositionalTrainer):
             rows=f.rows,
             **{name: getattr(self.args, name) for name in WEIGHTS},
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
-    def _chains(self, text: torch.Tensor, owner: torch.Tensor) -> tuple[torch.Tensor, Any, Any]:
+    def _chains(self, text: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor, Any, Any]:
         """The empty text `[D]`, chains and negatives `[N, C, D]`, and which of them are there `[N, C]`."""
         size = len(self.args.chain_columns)
         by_row = text.unflatten(0, (-1, 1 + 2 * size))
-        there = (owner >= 0).unflatten(0, (-1, 1 + 2 * size))
+        there = (index >= 0).unflatten(0, (-1, 1 + 2 * size))
         return by_row[0, 0], by_row[:, 1:].split(size, dim=1), there[:, 1:].split(size, dim=1)
 
     def _before_training(self, input_ids: torch.Tensor) -> torch.Tensor:
@@ -229,12 +231,13 @@ class HierarCapsTrainer(CompositionalTrainer):
         with torch.no_grad(), torch.autocast(input_ids.device.type, enabled=False):
             return torch.cat([encode_texts(self.start.backbone, part) for part in input_ids.split(size)])
 
-    def _rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
+    def read_rows(self, dataset: Any, args: HierarCapsConfig, further: tuple[str, ...] = ()) -> Any:
+        """As in [`CompositionalTrainer`], with the columns of a chain and their negatives, which may be drawn."""
         if dataset is None or isinstance(dataset, TrainingRows):
             return dataset
         own = args.negative_source == NEGATIVES
         columns = (*args.chain_columns, *((NEGATIVES,) if own else ()))
-        rows = super()._rows(dataset, args, (*further, *(name for name in columns if name != "caption")))
+        rows = super().read_rows(dataset, args, (*further, *(name for name in columns if name != "caption")))
         if own:
             return rows
         if not isinstance(rows, TrainingRows):
@@ -244,16 +247,15 @@ class HierarCapsTrainer(CompositionalTrainer):
             )
         return with_siblings(rows, args.chain_columns, seed=seed_of_order(args))
 
-    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        if self.args.should_save:
-            self.start.to("cpu")
-            self.start.sign(Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}")
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
+    def after_save(self, folder: Path) -> None:
+        """Signs the checkpoint with the model as it was before training."""
         self.start.to("cpu")
-        self.start.check(resume_from_checkpoint)
+        self.start.sign(folder)
+
+    def after_load(self, folder: Path) -> None:
+        """Refuses to go on with another model than the one that the run began with."""
+        self.start.to("cpu")
+        self.start.check(folder)
 
 
 def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> TrainingRows:

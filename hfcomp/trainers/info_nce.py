@@ -32,32 +32,34 @@ class InfoNCETrainer(DrawnBatchTrainer):
     """
 
     config_class = InfoNCEConfig
-    as_info_nce = {}
 
-    def select_uses(self, args: InfoNCEConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """With `logit_bias` for the sigmoid loss, with the negatives when there are any."""
-        self.sigmoid = args.sigmoid if args.sigmoid is not None else hasattr(backbone, "logit_bias")
-        if not self.sigmoid:
-            negatives = ("negative_text", "negative_text_mask") if args.num_negatives else ()
-            return ("image", "text", "logit_scale", *negatives)
-        if not hasattr(backbone, "logit_bias"):
-            raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
-        if args.num_negatives:
-            raise ValueError(
-                f"num_negatives={args.num_negatives}: the sigmoid loss reads no negative captions. Set sigmoid=False "
-                "for InfoNCE with them on this model, or leave num_negatives (and draw_negatives) out."
-            )
-        return ("image", "text", "logit_scale", "logit_bias")
+    def setup(self, args: InfoNCEConfig, backbone: nn.Module) -> None:
+        """Chooses the loss: the sigmoid loss also requires `logit_bias`, InfoNCE the negatives if there are any.
+
+        Raises:
+            ValueError: for the sigmoid loss on a model without a bias, or with negative captions.
+        """
+        self.sigmoid = has_sigmoid_loss(args.sigmoid, backbone)
+        further: tuple[str, ...] = ("negative_text_embeds", "negative_text_mask") if args.num_negatives else ()
+        if self.sigmoid:
+            if args.num_negatives:
+                raise ValueError(
+                    f"num_negatives={args.num_negatives}: the sigmoid loss reads no negative captions. Set "
+                    "sigmoid=False for InfoNCE with them on this model, or leave num_negatives (and draw_negatives) "
+                    "out."
+                )
+            further = ("logit_bias",)
+        self.required_features = (*type(self).required_features, *further)
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         if self.sigmoid:
             loss, metrics = sigmoid_loss(
-                f.image,
-                f.text,
+                f.image_embeds,
+                f.text_embeds,
                 logit_scale=f.logit_scale,
                 logit_bias=f.logit_bias,
                 image_id=f.image_id,
@@ -65,12 +67,27 @@ class InfoNCETrainer(DrawnBatchTrainer):
             )
         else:
             loss, metrics = info_nce_loss(
-                f.image,
-                f.text,
+                f.image_embeds,
+                f.text_embeds,
                 logit_scale=f.logit_scale,
-                negative_text=f.negative_text,
+                negative_text=f.negative_text_embeds,
                 negative_mask=f.negative_text_mask,
                 image_id=f.image_id,
                 rows=f.rows,
             )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
+
+
+def has_sigmoid_loss(asked: bool | None, backbone: nn.Module) -> bool:
+    """Whether a model is trained with sigmoid losses: as asked for, else if it was pretrained so (SigLIP).
+
+    Args:
+        asked: the config's `sigmoid`; `None` leaves it to the model.
+        backbone: the model.
+
+    Raises:
+        ValueError: when it is asked for and the model has no bias.
+    """
+    if asked and not hasattr(backbone, "logit_bias"):
+        raise ValueError("sigmoid=True needs a model with a logit_bias, such as SigLIP. Leave it out for CLIP.")
+    return hasattr(backbone, "logit_bias") if asked is None else asked

@@ -12,7 +12,6 @@ from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.slots import BatchInStep, draw_slots, to_device
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.info_nce import InfoNCETrainer
 
 TRAINING, EVALUATION = 0, 1
 
@@ -36,9 +35,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
     """
 
     config_class = ReplacedNegativesConfig
-    as_info_nce = {"sigmoid": False}
-    info_nce_class = InfoNCETrainer
-    uses = ("image", "text", "negative_text", "negative_text_mask", "logit_scale")
+    required_features = ("image_embeds", "text_embeds", "negative_text_embeds", "negative_text_mask", "logit_scale")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,17 +56,17 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         loss, metrics = replaced_negative_loss(
-            f.image,
-            f.text,
-            f.negative_text,
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_text_embeds,
             logit_scale=f.logit_scale,
             slots=self.slots(f),
             image_id=f.image_id,
             rows=f.rows,
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
     def slots(self, features: Features) -> torch.Tensor:
         """This batch's slots `[N, K]`, -1 where a negative is missing; the same on every process."""

@@ -16,8 +16,8 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.concepts.tokens import concept_id
-from hfcomp.data.image_ids import image_keys
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.row_fields import row_fields
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.modeling import Features
@@ -84,7 +84,7 @@ class TextPairCollator(CompositionalCollator):
         return {
             **streamed,
             "row": torch.tensor(names, dtype=torch.long),
-            **image_keys(rows, names),
+            **row_fields(rows, names),
             "truncated": torch.tensor(truncated, dtype=torch.long).view(-1, 2).sum(1),
             "input_ids": self.tokenizer.pad(ids, self.tokenizer.length(ids)),
             "concept_id": torch.tensor([concept_id(text) for text in texts[1::2]]),
@@ -132,11 +132,12 @@ class TextAlignmentTrainer(CompositionalTrainer):
     config_class = TextAlignmentConfig
     collator_class = TextPairCollator
     evaluation_metrics = staticmethod(alignment_metrics)
-    uses = ("text", "logit_scale")
+    required_features = ("text_embeds", "logit_scale")
 
-    def select_uses(self, args: TextAlignmentConfig, backbone: nn.Module) -> tuple[str, ...]:
-        """With the numbers of equal captions where they are left out."""
-        return (*type(self).uses, "concept_id") if args.ignore_equal_captions else type(self).uses
+    def setup(self, args: TextAlignmentConfig, backbone: nn.Module) -> None:
+        """Requires the numbers of equal captions where they are left out."""
+        if args.ignore_equal_captions:
+            self.required_features = (*type(self).required_features, "concept_id")
 
     def training_rows(self, dataset: Any, args: TextAlignmentConfig) -> TrainingRows | None:
         """Refuses level names among the texts, or leaves their rows out.
@@ -144,7 +145,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
         Raises:
             ValueError: naming row, column and value.
         """
-        rows = self._rows(dataset, args)
+        rows = self.read_rows(dataset, args)
         if rows is None or args.allow_levels:
             return rows
         if not level_columns(rows.dataset, None):
@@ -163,21 +164,17 @@ class TextAlignmentTrainer(CompositionalTrainer):
             "(--allow_levels true), and say so beside the scores."
         )
 
-    def encode(self, model: nn.Module, inputs: dict[str, Any]) -> Features:
-        """As in [`CompositionalTrainer`]; `text` is `[2 N, D]`, each caption and behind it its generalised one."""
-        features = super().encode(model, inputs)
-        if not self.model.training:
-            own = self._own_outputs["text"]
-            pair = dict(zip(PAIR, (own[::2], own[1::2]), strict=True))
-            self._own_outputs = {**pair, "concept_id": inputs["concept_id"]}
-        return features
+    def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """The embeddings `[B, D]` of captions and of generalised captions, and numbers of equal ones."""
+        pair = dict(zip(PAIR, (local.text_embeds[::2], local.text_embeds[1::2]), strict=True))
+        return {**pair, "concept_id": inputs["concept_id"]}
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """InfoNCE of the global batch, the mean of both directions."""
-        f = self.encode(model, inputs)
-        caption, generalised = f.text.unflatten(0, (-1, 2)).unbind(1)
+        """InfoNCE of the global batch, the mean of both directions; `text_embeds` is `[2 N, D]`, pair by pair."""
+        f = self.gather_features(model, inputs)
+        caption, generalised = f.text_embeds.unflatten(0, (-1, 2)).unbind(1)
         loss, found = concept_info_nce_loss(
             caption,
             generalised,
@@ -188,11 +185,12 @@ class TextAlignmentTrainer(CompositionalTrainer):
             rows=f.rows,
         )
         del found["loss_concept"]  # the loss itself
-        return self.report(loss, {METRICS[name]: value for name, value in found.items()}, f, return_outputs)
+        return self.reduce_loss(loss, {METRICS[name]: value for name, value in found.items()}, f, return_outputs)
 
-    def _rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
+    def read_rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
+        """As in [`CompositionalTrainer`], with the generalised captions and the columns of levels."""
         levels = level_columns(dataset, args.column_names)
-        return super()._rows(dataset, args, (*further, PAIR[1], *levels))
+        return super().read_rows(dataset, args, (*further, PAIR[1], *levels))
 
 
 def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:

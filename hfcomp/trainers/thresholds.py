@@ -20,8 +20,16 @@ class ThresholdTrainer(CompositionalTrainer):
     as the loss saw it, for the kinds of the line's last batch.
     """
 
-    uses = ("image", "text", "negative_text", "negative_text_mask", "negative_kind", "logit_scale", "learned")
-    # without kinds all negatives would share one threshold, in silence
+    required_features = (
+        "image_embeds",
+        "text_embeds",
+        "negative_text_embeds",
+        "negative_text_mask",
+        "negative_kind",
+        "logit_scale",
+        "learned",
+    )
+    # without kinds all negatives would share one threshold, silently
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_kinds")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -31,15 +39,15 @@ class ThresholdTrainer(CompositionalTrainer):
     def next_threshold(self, features: Features) -> torch.Tensor:
         """The thresholds [kinds] that the global batch gives to the next one."""
         return adaptive_threshold(
-            features.image,
-            features.text,
-            features.negative_text,
+            features.image_embeds,
+            features.text_embeds,
+            features.negative_text_embeds,
             previous=features.learned["threshold"],
             negative_kind=features.negative_kind,
             negative_mask=features.negative_text_mask,
         )
 
-    def report(
+    def reduce_loss(
         self,
         loss: torch.Tensor,
         metrics: dict[str, torch.Tensor],
@@ -49,7 +57,7 @@ class ThresholdTrainer(CompositionalTrainer):
         """As in [`CompositionalTrainer`]; in training it sets the thresholds of the next batch besides."""
         if self.model.training:
             self.model.objective_state["threshold"].update(self.next_threshold(features))
-        return super().report(loss, metrics, _with_present_kinds(features), return_outputs)
+        return super().reduce_loss(loss, metrics, _with_present_kinds(features), return_outputs)
 
 
 def _with_present_kinds(features: Features) -> Features:

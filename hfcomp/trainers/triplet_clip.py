@@ -9,7 +9,6 @@ from torch import nn
 
 from hfcomp.losses import triplet_clip_loss
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
-from hfcomp.trainers.cement import CementTrainer
 
 
 @dataclass
@@ -32,39 +31,36 @@ class TripletClipTrainer(CompositionalTrainer):
     """
 
     config_class = TripletClipConfig
-    # InfoNCE over the doubled batch
-    as_info_nce = {"margin": "none"}
-    info_nce_class = CementTrainer
     negative_images_advice = (
         "Without them the loss is InfoNCE with negative captions. Give rows a negative_image that their first "
         "negative caption describes, or choose that objective: InfoNCETrainer with num_negatives=1 (recipe negclip)."
     )
-    uses = (
-        "image",
-        "text",
-        "negative_image",
-        "negative_text",
+    required_features = (
+        "image_embeds",
+        "text_embeds",
+        "negative_image_embeds",
+        "negative_text_embeds",
         "negative_image_mask",
         "negative_text_mask",
         "logit_scale",
     )
-    # without the column it would be InfoNCE with negative captions, in silence
+    # without the column it would be InfoNCE with negative captions, silently
     optional_columns = tuple(name for name in CompositionalTrainer.optional_columns if name != "negative_image")
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The TripletCLIP loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         loss, metrics = triplet_clip_loss(
-            f.image,
-            f.text,
-            f.negative_image,
-            f.negative_text[:, 0],
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_image_embeds,
+            f.negative_text_embeds[:, 0],
             logit_scale=f.logit_scale,
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
             image_id=f.image_id,
             rows=f.rows,
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)

@@ -268,7 +268,7 @@ def test_concepts_lie_image_by_image_cut_and_counted(clip):
             row(2, concepts=["a cone"]),
         ]
     )
-    assert batch["owner"].tolist() == [0, 0, 1, -1, 2, -1]
+    assert batch["concept_image_index"].tolist() == [0, 0, 1, -1, 2, -1]
     assert batch["cut_concepts"].tolist() == [1, 0, 0]
     assert len(batch["concept_input_ids"]) == 4
     # without concepts the caption stands in

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.data.image_ids import image_key, image_keys, shared_rows
+from hfcomp.data.image_ids import image_key, shared_rows
+from hfcomp.data.row_fields import row_fields
 
 
 def test_equal_values_are_one_image():
     rows = [{"image_id": value} for value in ("a", "b", "a", 7, "7", -7)]
-    keys = image_keys(rows, range(6))["image_id"].tolist()
+    keys = row_fields(rows, range(6))["image_id"].tolist()
     assert keys[0] == keys[2] and keys[3] == keys[4]
     assert len(set(keys)) == 4
     assert min(keys) >= 0
@@ -21,7 +22,7 @@ def test_rows_without_an_id_are_of_images_of_their_own():
 
 
 def test_without_the_column_there_is_no_key():
-    assert image_keys([{"caption": "a"}, {"caption": "b"}], [0, 1]) == {}
+    assert row_fields([{"caption": "a"}, {"caption": "b"}], [0, 1]) == {}
 
 
 @pytest.mark.parametrize("value", [1.5, ["a"], True, b"a"])

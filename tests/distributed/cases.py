@@ -370,8 +370,8 @@ def clear_glass_resumed(models: Path, folder: Path) -> Found:
     whole.train()
     resumed = clear_glass_run(models, folder, **settings)
     rows: list[list[int]] = []
-    encode = resumed.encode
-    resumed.encode = lambda model, inputs: rows.append(inputs["row"].tolist()) or encode(model, inputs)
+    encode = resumed.gather_features
+    resumed.gather_features = lambda model, inputs: rows.append(inputs["row"].tolist()) or encode(model, inputs)
     resumed.train(resume_from_checkpoint=str(folder / "out" / "checkpoint-8"))
     return weights_of(whole.model, "whole") | weights_of(resumed.model, "resumed"), {"rows": rows}
 
@@ -524,11 +524,11 @@ class BrokenTrainer(InfoNCETrainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         self.batches.append(inputs["row"].tolist())
-        f = self.encode(model, inputs)
-        loss, metrics = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, rows=f.rows)
+        f = self.gather_features(model, inputs)
+        loss, metrics = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, rows=f.rows)
         if self.state.global_step == NAN_STEP - 1 and rank() == world_size() - 1:
             loss = loss * torch.nan
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
 
 def broken(models: Path, folder: Path, **settings: Any) -> Found:
@@ -574,17 +574,17 @@ def ragged_training(models: Path, folder: Path) -> Found:
 class ConceptTrainer(CompositionalTrainer):
     """Every field that is gathered has a part in the loss, and the owners point to their images."""
 
-    uses = (
-        "image",
-        "text",
-        "negative_image",
-        "negative_text",
+    required_features = (
+        "image_embeds",
+        "text_embeds",
+        "negative_image_embeds",
+        "negative_text_embeds",
         "negative_image_mask",
         "negative_text_mask",
         "negative_kind",
         "negative_concreteness",
-        "concepts",
-        "owner",
+        "concept_embeds",
+        "concept_image_index",
         "logit_scale",
         "learned",
     )
@@ -593,22 +593,22 @@ class ConceptTrainer(CompositionalTrainer):
         return {"offset": Offset()}
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        f = self.encode(model, inputs)
-        logits = f.logit_scale * f.image[f.rows] @ f.concepts.T + f.learned["offset"]
-        own = f.owner == torch.arange(len(f.image))[f.rows].unsqueeze(1)
-        concepts = F.softplus(torch.where(own, -logits, logits)) * (f.owner >= 0)
+        f = self.gather_features(model, inputs)
+        logits = f.logit_scale * f.image_embeds[f.rows] @ f.concept_embeds.T + f.learned["offset"]
+        own = f.concept_image_index == torch.arange(len(f.image_embeds))[f.rows].unsqueeze(1)
+        concepts = F.softplus(torch.where(own, -logits, logits)) * (f.concept_image_index >= 0)
         loss, metrics = cement_loss(
-            f.image,
-            f.text,
-            f.negative_image,
-            f.negative_text[:, 0],
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_image_embeds,
+            f.negative_text_embeds[:, 0],
             logit_scale=f.logit_scale,
             margin=f.negative_concreteness[:, 0].nan_to_num() / 4 + f.negative_kind[:, 0] / 8,
             negative_image_mask=f.negative_image_mask,
             negative_text_mask=f.negative_text_mask[:, 0],
             rows=f.rows,
         )
-        return self.report(loss + concepts.sum() / (f.owner >= 0).sum(), metrics, f, return_outputs)
+        return self.reduce_loss(loss + concepts.sum() / (f.concept_image_index >= 0).sum(), metrics, f, return_outputs)
 
 
 @case
@@ -636,8 +636,8 @@ def uneven_concepts(models: Path, folder: Path) -> Found:
 
 def one_batch(trainer: CompositionalTrainer) -> Found:
     """The gathered features of rows 0 to 7, their loss and its gradients."""
-    encode, seen = trainer.encode, []
-    trainer.encode = lambda *inputs: seen.append(encode(*inputs)) or seen[-1]
+    encode, seen = trainer.gather_features, []
+    trainer.gather_features = lambda *inputs: seen.append(encode(*inputs)) or seen[-1]
     sizes = shares(GLOBAL_BATCH, world_size())
     start = sum(sizes[: rank()])
     inputs = trainer.data_collator([trainer.train_dataset[index] for index in range(start, start + sizes[rank()])])

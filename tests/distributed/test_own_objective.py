@@ -50,7 +50,7 @@ def half_run(clip_with_dropout, tmp_path_factory):
 def test_it_takes_less_than_40_lines():
     assert len(inspect.getsource(own_objective).splitlines()) < 40
     written = {name for name in vars(OwnTrainer) if not name.startswith("__")}
-    assert written == {"uses", "objective_state", "compute_loss"}
+    assert written == {"required_features", "objective_state", "compute_loss"}
 
 
 def test_it_is_reached_by_name():

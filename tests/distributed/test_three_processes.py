@@ -33,23 +33,27 @@ def test_every_process_has_its_rows(three, one):
 @pytest.mark.parametrize("name", ["uneven", "uneven_concepts"])
 def test_3_3_and_2_rows_are_as_8(three, one, name):
     (single,) = one[name]
-    expected = {"image", "text", "negative_image", "negative_text"} if name == "uneven" else {"tokens"}
-    assert expected | {"concepts", "owner"} < single.part("field").keys()
+    expected = (
+        {"image_embeds", "text_embeds", "negative_image_embeds", "negative_text_embeds"}
+        if name == "uneven"
+        else {"tokens"}
+    )
+    assert expected | {"concept_embeds", "concept_image_index"} < single.part("field").keys()
     assert_same_batch(three[name], single)
     scalar = "objective_state.offset.value" if name == "uneven" else "backbone.logit_bias"
     assert {"backbone.logit_scale", scalar} <= single.part("gradient").keys()
 
 
-def test_owners_point_to_global_rows(three):
+def test_concepts_point_to_global_rows(three):
     for result in three["uneven"]:
         # every second image has two concepts, the others one and a padding
         owner = [index if slot == 0 or index % 2 else -1 for index in range(8) for slot in range(2)]
-        assert result.tensors["field/owner"].tolist() == owner
+        assert result.tensors["field/concept_image_index"].tolist() == owner
 
 
 def test_the_last_process_has_no_concepts(three):
     for result in three["uneven_concepts"]:
-        owners = result.tensors["field/owner"]
+        owners = result.tensors["field/concept_image_index"]
         assert owners.view(8, 2).ge(0).sum(1).tolist() == [1, 0, 1, 2, 0, 0, 0, 0]
 
 

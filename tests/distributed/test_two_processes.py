@@ -105,7 +105,7 @@ def test_concepts_are_evaluated_in_batches_that_end_early(two, one, name):
 
 def test_a_process_whose_images_have_no_concepts(two, one):
     (single,) = one["uneven_concepts"]
-    assert [(part >= 0).sum().item() for part in single.tensors["field/owner"].chunk(2)] == [4, 0]
+    assert [(part >= 0).sum().item() for part in single.tensors["field/concept_image_index"].chunk(2)] == [4, 0]
     assert_same_batch(two["uneven_concepts"], single)
 
 

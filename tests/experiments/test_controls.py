@@ -17,6 +17,7 @@ from hfcomp.experiments.controls import (
     applicable,
     derangement,
 )
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS, declare_info_nce
 from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.cement import CementTrainer
@@ -76,7 +77,7 @@ def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_a
     names, (line, _) = chosen(ALL, method(SilentCement))
     assert names == ["plain", "shuffled", "equal-images"]
     assert line.startswith("control same-batch is skipped: SilentCement does not say how it becomes InfoNCE.")
-    with pytest.raises(Undeclared, match="same-batch: SilentCement .* Give the class as_info_nce.*--controls"):
+    with pytest.raises(Undeclared, match=r"same-batch: SilentCement .*declare_info_nce\(SilentCement, .*--controls"):
         chosen(ALL, method(SilentCement), asked=True)
 
 
@@ -101,11 +102,10 @@ def test_group_batches_are_not_those_of_plain():
 class OtherInfoNCE(CementTrainer):
     """No setting of it is InfoNCE, but another class on its batch is."""
 
-    as_info_nce = {"sigmoid": False}
-    info_nce_class = InfoNCETrainer
 
-
-def test_another_class_is_info_nce_on_the_same_batch():
+def test_another_class_is_info_nce_on_the_same_batch(monkeypatch):
+    monkeypatch.setitem(INFO_NCE_FORMS, OtherInfoNCE, None)  # removed again
+    declare_info_nce(OtherInfoNCE, by=InfoNCETrainer, sigmoid=False)
     own = method(OtherInfoNCE, num_negatives=2)
     run = CONTROLS["same-batch"].run(own, None)
     assert (run.name, run.trainer_class) == ("same-batch", InfoNCETrainer)

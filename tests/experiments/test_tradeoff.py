@@ -183,7 +183,8 @@ def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, 
 
 def test_rows_without_the_negative_images_that_are_needed_cost_no_training(study, monkeypatch):
     monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
-    monkeypatch.setattr(ReplacedNegativesTrainer, "uses", (*ReplacedNegativesTrainer.uses, "negative_image"))
+    required = (*ReplacedNegativesTrainer.required_features, "negative_image_embeds")
+    monkeypatch.setattr(ReplacedNegativesTrainer, "required_features", required)
     monkeypatch.setattr(ReplacedNegativesTrainer, "negative_images_advice", "Give rows some.", raising=False)
     with pytest.raises(
         ValueError, match="ReplacedNegativesTrainer: none of .* rows has a negative_image. Give rows some."

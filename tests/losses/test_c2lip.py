@@ -341,11 +341,11 @@ def test_own_concepts_do_not_compete(name):
 @EVERY
 def test_wrong_shapes_are_named(form):
     image, concepts, *others = batch(form)
-    good = {"concepts": concepts, "owner": OWNER, "concept_id": CONCEPT_ID, "logit_scale": others[0]}
+    good = {"concepts": concepts, "concept_image_index": OWNER, "concept_id": CONCEPT_ID, "logit_scale": others[0]}
     good |= {"tokens" if form.attended else "image": image}
     wrong = {
         "concepts": concepts[:, :3],
-        "owner": OWNER[:3],
+        "concept_image_index": OWNER[:3],
         "concept_id": CONCEPT_ID[:, None],
         "logit_scale": torch.ones(2),
         "tokens" if form.attended else "image": image[0],
@@ -353,7 +353,7 @@ def test_wrong_shapes_are_named(form):
     if form.binary:
         good, wrong = good | {"logit_bias": others[1]}, wrong | {"logit_bias": torch.ones(2)}
     assert_shape_errors(form.function, good, wrong)
-    assert_shape_errors(form.function, good, {"owner": OWNER.float(), "concept_id": CONCEPT_ID.int()})
+    assert_shape_errors(form.function, good, {"concept_image_index": OWNER.float(), "concept_id": CONCEPT_ID.int()})
 
 
 @pytest.mark.parametrize("name", ["attended_sigmoid", "attended_info_nce"])

@@ -313,7 +313,7 @@ def test_collator_reads_the_rows():
     assert len(batch["negative_input_ids"]) == sum(map(sum, expected))
     assert batch["negative_kind"][0, 0] == KIND_IDS[rows[0]["negative_kinds"][0]]
     assert batch["negative_image_mask"].all() and not batch["truncated"].any() and not batch["cut_concepts"].any()
-    assert (batch["owner"] >= 0).sum() == sum(len(row["concepts"]) for row in rows)
+    assert (batch["concept_image_index"] >= 0).sum() == sum(len(row["concepts"]) for row in rows)
 
 
 # The same rows again

@@ -19,15 +19,20 @@ class Offset(nn.Module):
 
 
 class OwnTrainer(CompositionalTrainer):
-    uses = ("image", "text", "negative_text", "negative_text_mask", "logit_scale", "learned")
+    required_features = (
+        *CompositionalTrainer.required_features,
+        "negative_text_embeds",
+        "negative_text_mask",
+        "learned",
+    )
 
     def objective_state(self, args):
         return {"offset": Offset()}
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        f = self.encode(model, inputs)
-        loss, metrics = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, rows=f.rows)
-        wrong = f.negative_text[f.rows] - f.text[f.rows].unsqueeze(1)
-        hinge = nn.functional.softplus(f.image[f.rows].unsqueeze(1).mul(wrong).sum(-1) + f.learned["offset"])
+        f = self.gather_features(model, inputs)
+        loss, metrics = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, rows=f.rows)
+        wrong = f.negative_text_embeds[f.rows] - f.text_embeds[f.rows].unsqueeze(1)
+        hinge = nn.functional.softplus(f.image_embeds[f.rows].unsqueeze(1).mul(wrong).sum(-1) + f.learned["offset"])
         hinge = (hinge * f.negative_text_mask[f.rows]).sum() / f.negative_text_mask.sum()
-        return self.report(loss + hinge, metrics | {"hinge": hinge.detach()}, f, return_outputs)
+        return self.reduce_loss(loss + hinge, metrics | {"hinge": hinge.detach()}, f, return_outputs)

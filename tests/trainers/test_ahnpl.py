@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, CLIPModel
 
 from hfcomp.data.columns import KIND_IDS
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.losses import adaptive_threshold, ahnpl_loss, info_nce_loss, multimodal_hard_negative_loss, perturb_image
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, encode_texts
 from hfcomp.trainers._support.frozen_text import PROBE_FILE
@@ -52,7 +53,7 @@ def thresholds(trainer) -> torch.Tensor:
 
 
 def features_of(trainer, indices=range(8)):
-    return trainer.encode(trainer.model.eval(), batch_of(trainer, indices))
+    return trainer.gather_features(trainer.model.eval(), batch_of(trainer, indices))
 
 
 def negatives_of(f) -> dict[str, torch.Tensor]:
@@ -64,7 +65,7 @@ def negatives_of(f) -> dict[str, torch.Tensor]:
 
 def test_the_margin_gets_the_gradient_of_the_pairs_below_it(clip, pairs, tmp_path):
     f = features_of(ahnpl(clip, pairs, tmp_path, **LIVE))
-    similarity = (f.image * f.text).sum(-1).sort().values
+    similarity = (f.image_embeds * f.text_embeds).sum(-1).sort().values
     between = (similarity[2] + similarity[3]).item() / 2
     settings = {"margin_start": between, "margin_minimum": -1.0, "positive_margin_weight": 0.5}
     _, gradients = loss_and_gradients(ahnpl(clip, pairs, tmp_path, **settings), range(8))
@@ -128,17 +129,17 @@ def test_the_start_is_drawn_from_a_seed(tmp_path):
 def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
     trainer = ahnpl(clip, pairs, tmp_path, **LIVE)
     f = features_of(trainer)
-    given = (f.image, f.text, f.negative_text)
+    given = (f.image_embeds, f.text_embeds, f.negative_text_embeds)
     expected = adaptive_threshold(*given, previous=torch.zeros(len(KIND_IDS)), **negatives_of(f))
     images = perturb_image(*given)
     for used in (torch.zeros(len(KIND_IDS)), expected):
         torch.testing.assert_close(thresholds(trainer), used)
         found = loss_and_gradients(trainer, range(8))[0]
         loss, _ = ahnpl_loss(
-            f.image,
-            f.text,
+            f.image_embeds,
+            f.text_embeds,
             images,
-            f.negative_text,
+            f.negative_text_embeds,
             logit_scale=f.logit_scale,
             margin=torch.tensor(0.9),
             threshold=used,
@@ -238,12 +239,12 @@ def test_frozen_features_stay_those_of_the_model_before_training(clip, pairs, tm
         with torch.no_grad():
             text, negative = (encode_texts(base, batch[key]) for key in ("input_ids", "negative_input_ids"))
             now = encode_texts(trainer.model.backbone, batch["input_ids"])
-        torch.testing.assert_close(batch["reference_text"], text, atol=tolerances.embedding(), rtol=0)
+        torch.testing.assert_close(batch["reference_text_embeds"], text, atol=tolerances.embedding(), rtol=0)
         mask = batch["negative_text_mask"]
         torch.testing.assert_close(
-            batch["reference_negative_text"][mask], negative, atol=tolerances.embedding(), rtol=0
+            batch["reference_negative_text_embeds"][mask], negative, atol=tolerances.embedding(), rtol=0
         )
-        assert not mask.all() and not batch["reference_negative_text"][~mask].any()
+        assert not mask.all() and not batch["reference_negative_text_embeds"][~mask].any()
         assert (now - text).abs().max() > 0.01
         assert set(batch) >= {"pixels", "row", "negative_kind"}
 
@@ -256,10 +257,13 @@ def test_the_frozen_shift_is_used(clip, pairs, tmp_path):
     assert_same_gradients(found[0][1], found[1][1])
     frozen.train()
     f = features_of(frozen)
-    images = perturb_image(f.image, f.reference_text, f.reference_negative_text)
+    images = perturb_image(f.image_embeds, f.reference_text_embeds, f.reference_negative_text_embeds)
     losses = {}
-    for name, negative_image in {"frozen": images, "live": perturb_image(f.image, f.text, f.negative_text)}.items():
-        given, mask = (f.image, f.text, negative_image, f.negative_text), f.negative_text_mask
+    for name, negative_image in {
+        "frozen": images,
+        "live": perturb_image(f.image_embeds, f.text_embeds, f.negative_text_embeds),
+    }.items():
+        given, mask = (f.image_embeds, f.text_embeds, negative_image, f.negative_text_embeds), f.negative_text_mask
         losses[name] = multimodal_hard_negative_loss(*given, negative_mask=mask)[1]["loss_visual_negative"].item()
     frozen.model.train()
     frozen.step_log.drain()
@@ -276,11 +280,11 @@ def test_a_live_shift_moves_the_text_tower_only_when_it_has_a_gradient(clip, pai
     (loss, without), (same, found) = (loss_and_gradients(trainer, range(8)) for trainer in (detached, whole))
     torch.testing.assert_close(loss, same)
     f = features_of(whole)
-    image = f.image.detach()
-    shifted = perturb_image(image, f.text, f.negative_text)
+    image = f.image_embeds.detach()
+    shifted = perturb_image(image, f.text_embeds, f.negative_text_embeds)
     # the visual half alone, through the shift alone
     visual, _ = multimodal_hard_negative_loss(
-        image, f.text.detach(), shifted, f.negative_text.detach(), negative_mask=f.negative_text_mask
+        image, f.text_embeds.detach(), shifted, f.negative_text_embeds.detach(), negative_mask=f.negative_text_mask
     )
     names = [name for name in found if "text_" in name]
     expected = torch.autograd.grad(3 * visual, [whole.model.get_parameter(name) for name in names])
@@ -297,7 +301,7 @@ def test_without_the_multimodal_term_nothing_is_encoded_beforehand(clip, pairs, 
     trainer.train()
     assert not (tmp_path / "run" / FOLDER).exists()
     assert len(history(trainer, "loss_visual_negative")) == 2
-    assert "reference_text" not in trainer.model.uses
+    assert "reference_text_embeds" not in trainer.model.required_features
 
 
 def test_a_batch_without_reference_features_is_refused(clip, pairs, tmp_path):
@@ -321,14 +325,16 @@ def test_the_log_holds_every_term_which_its_weight_multiplies(clip, pairs, tmp_p
     assert {key for key in line if key.startswith("threshold")} == {"threshold_swap_att", "threshold_replace_obj"}
 
 
-@pytest.mark.parametrize("changes", [AHNPLTrainer.as_info_nce, {"positive_margin_weight": 0.0}])
+@pytest.mark.parametrize("changes", [INFO_NCE_FORMS[AHNPLTrainer].arguments, {"positive_margin_weight": 0.0}])
 def test_without_its_terms_it_is_twice_info_nce_on_its_batch(changes, clip, pairs, tmp_path):
     trainer = ahnpl(clip, pairs, tmp_path, **changes)
     loss, gradients = loss_and_gradients(trainer, range(8))
     f = features_of(trainer)
-    negatives = {"negative_text": f.negative_text, "negative_mask": f.negative_text_mask}
-    plain = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, **negatives)[0]
-    assert math.isclose(loss, 2 * plain.detach(), rel_tol=0, abs_tol=LOSS) is (changes == AHNPLTrainer.as_info_nce)
+    negatives = {"negative_text": f.negative_text_embeds, "negative_mask": f.negative_text_mask}
+    plain = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, **negatives)[0]
+    assert math.isclose(loss, 2 * plain.detach(), rel_tol=0, abs_tol=LOSS) is (
+        changes == INFO_NCE_FORMS[AHNPLTrainer].arguments
+    )
     # zero, and there: without it several processes would wait for each other
     assert gradients[MARGIN] == 0
 
@@ -371,7 +377,7 @@ def test_an_adapter_trains_with_the_features_of_its_start(clip, pairs, tmp_path)
     trainer.train()
     path = trainer.reference.file_of(trainer.train_dataset)
     found = WithReferenceText(trainer.data_collator, path)(trainer.train_dataset.__getitems__(list(range(8))))
-    torch.testing.assert_close(found["reference_text"], before, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(found["reference_text_embeds"], before, atol=tolerances.embedding(), rtol=0)
     with torch.no_grad():
         assert (encode_texts(model.eval(), batch["input_ids"]) - before).abs().max() > 1e-3
     assert history(trainer, "margin")[1] < 0.9

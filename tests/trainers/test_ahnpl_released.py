@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import CLIPModel, TrainerCallback
 
 from hfcomp.data.columns import KIND_IDS
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
@@ -31,8 +32,8 @@ def trainer_of(model, dataset, folder, **settings):
 
 def test_the_thresholds_of_a_batch_are_used_in_the_next(clip, pairs, tmp_path):
     trainer = trainer_of(clip, pairs, tmp_path, threshold_maximum=math.inf)
-    f = trainer.encode(trainer.model.eval(), batch_of(trainer, range(8)))
-    given = (f.image, f.text, f.negative_text)
+    f = trainer.gather_features(trainer.model.eval(), batch_of(trainer, range(8)))
+    given = (f.image_embeds, f.text_embeds, f.negative_text_embeds)
     settings = {"logit_scale": f.logit_scale, "negative_kind": f.negative_kind, "negative_mask": f.negative_text_mask}
     expected = logit_threshold(*given, previous=torch.zeros(len(KIND_IDS)), **settings).clamp(min=0)
     found = []
@@ -88,8 +89,10 @@ def test_batches_without_any_negative_keep_the_thresholds(clip, pairs, tmp_path)
     trainer = trainer_of(clip, pairs.map(lambda row: {"negative_captions": ["", ""]}), tmp_path)
     trainer.model.objective_state["threshold"].update(torch.full((len(KIND_IDS),), 5.0))
     loss, gradients = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
-    torch.testing.assert_close(loss, info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0].detach())
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
+    torch.testing.assert_close(
+        loss, info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale)[0].detach()
+    )
     assert all(gradient.isfinite().all() for gradient in gradients.values())
     assert torch.equal(thresholds(trainer), torch.full((len(KIND_IDS),), 5.0))
     trainer.train()
@@ -140,15 +143,15 @@ def test_the_thresholds_are_saved_beside_a_plain_model(clip, pairs, tmp_path):
     assert not any(info.values()), info
 
 
-@pytest.mark.parametrize("changes", [AHNPLReleasedTrainer.as_info_nce, {"margin_weight": 0.0}])
+@pytest.mark.parametrize("changes", [INFO_NCE_FORMS[AHNPLReleasedTrainer].arguments, {"margin_weight": 0.0}])
 def test_without_its_terms_it_is_info_nce_on_its_batch(changes, clip, pairs, tmp_path):
     trainer = trainer_of(clip, pairs, tmp_path, **changes)
     loss, _ = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
-    negatives = {"negative_text": f.negative_text, "negative_mask": f.negative_text_mask}
-    plain = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, **negatives)[0]
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
+    negatives = {"negative_text": f.negative_text_embeds, "negative_mask": f.negative_text_mask}
+    plain = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, **negatives)[0]
     assert math.isclose(loss, plain.detach(), rel_tol=0, abs_tol=tolerances.loss()) is (
-        changes == AHNPLReleasedTrainer.as_info_nce
+        changes == INFO_NCE_FORMS[AHNPLReleasedTrainer].arguments
     )
 
 

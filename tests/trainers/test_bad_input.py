@@ -175,9 +175,9 @@ class NanTrainer(InfoNCETrainer):
     value = float("nan")
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        f = self.encode(model, inputs)
-        loss = (f.image * f.text).sum() * f.logit_scale
-        return self.report(loss * (self.value if self.bad_row in inputs["row"] else 1.0), {}, f, return_outputs)
+        f = self.gather_features(model, inputs)
+        loss = (f.image_embeds * f.text_embeds).sum() * f.logit_scale
+        return self.reduce_loss(loss * (self.value if self.bad_row in inputs["row"] else 1.0), {}, f, return_outputs)
 
 
 class InfiniteTrainer(NanTrainer):
@@ -231,9 +231,9 @@ class NanGradientTrainer(InfoNCETrainer):
     """The loss of row 9 is finite, but the root of 0 has no gradient."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         root = (f.logit_scale * 0).sqrt() if 9 in inputs["row"] else 0
-        return self.report((f.image * f.text).sum() + root, {}, f, return_outputs)
+        return self.reduce_loss((f.image_embeds * f.text_embeds).sum() + root, {}, f, return_outputs)
 
 
 @pytest.mark.parametrize("save", [{"save_strategy": "steps", "save_steps": 1}, {}])

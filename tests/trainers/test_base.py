@@ -31,15 +31,15 @@ from tests.trainers.runs import (
 class EverythingTrainer(CompositionalTrainer):
     """A loss in which every field has a weight of its own."""
 
-    uses = (
-        "image",
-        "text",
-        "negative_image",
-        "negative_text",
-        "concepts",
+    required_features = (
+        "image_embeds",
+        "text_embeds",
+        "negative_image_embeds",
+        "negative_text_embeds",
+        "concept_embeds",
         "negative_image_mask",
         "negative_text_mask",
-        "owner",
+        "concept_image_index",
         "logit_scale",
         "learned",
     )
@@ -48,13 +48,19 @@ class EverythingTrainer(CompositionalTrainer):
         return {"offset": Offset()}
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        f = self.encode(model, inputs)
-        parts = (f.image, f.text, f.negative_image, f.negative_text.flatten(0, 1), f.concepts)
-        loss = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0] + f.learned["offset"] ** 2
+        f = self.gather_features(model, inputs)
+        parts = (
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_image_embeds,
+            f.negative_text_embeds.flatten(0, 1),
+            f.concept_embeds,
+        )
+        loss = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale)[0] + f.learned["offset"] ** 2
         for place, part in enumerate(parts):
             weight = torch.arange(part.numel(), dtype=part.dtype).view_as(part).mul(1.7 + place).sin()
             loss = loss + (part * weight).sum()
-        return self.report(loss, {}, f, return_outputs)
+        return self.reduce_loss(loss, {}, f, return_outputs)
 
 
 CASES = {
@@ -206,7 +212,7 @@ def with_key(clip, name, value):
     return lambda rows: own(rows) | {name: value}
 
 
-@pytest.mark.parametrize("key", ["labels", "rows", "tokens", "group_mask", "return_loss"])
+@pytest.mark.parametrize("key", ["labels", "rows", "tokens", "text_embeds", "return_loss"])
 def test_a_reserved_key_of_a_collator_is_refused(key, clip, pairs, tmp_path):
     # with `labels` the stock Trainer would leave out the division by the number of accumulation steps
     trainer = build(InfoNCETrainer, clip, pairs, tmp_path, data_collator=with_key(clip, key, torch.zeros(8)))
@@ -407,9 +413,9 @@ def test_evaluation_loses_no_row_and_reports_its_keys(case, choice, clip, pairs,
     assert image.shape == text.shape == (20, 16)
     batch = batch_of(trainer, range(20))
     trainer.model.eval()
-    expected = trainer.encode(trainer.model, batch)
-    np.testing.assert_allclose(image, expected.image.detach(), atol=tolerances.embedding())
-    np.testing.assert_allclose(text, expected.text.detach(), atol=tolerances.embedding())
+    expected = trainer.gather_features(trainer.model, batch)
+    np.testing.assert_allclose(image, expected.image_embeds.detach(), atol=tolerances.embedding())
+    np.testing.assert_allclose(text, expected.text_embeds.detach(), atol=tolerances.embedding())
     assert [part.shape[0] for part in negatives] == [20] * len(negatives)
     assert len(negatives) == (2 if choice else 0)
 
@@ -512,7 +518,7 @@ def test_streams_are_for_training_with_a_number_of_steps(clip, pairs, tmp_path):
 def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, tmp_path):
     with pytest.raises(ValueError, match="num_negatives=2: the sigmoid loss reads no .*. Set sigmoid=False"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, num_negatives=2)
-    with pytest.raises(ValueError, match="max_concepts=1, but InfoNCETrainer uses no 'concepts'"):
+    with pytest.raises(ValueError, match="max_concepts=1, but InfoNCETrainer requires no 'concept_embeds'"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, max_concepts=1)
 
 

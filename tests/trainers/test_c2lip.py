@@ -13,6 +13,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.losses import (
     concept_info_nce_loss,
     concept_loss,
@@ -37,7 +38,7 @@ from tests.trainers.runs import (
     with_row,
 )
 
-BOTH_OFF = C2LIPTrainer.as_info_nce
+BOTH_OFF = INFO_NCE_FORMS[C2LIPTrainer].arguments
 SOURCES = pytest.mark.parametrize("source", ["phrase", "tokens"])
 MODELS = pytest.mark.parametrize("name", ["clip", "siglip", "siglip2"])
 
@@ -71,8 +72,8 @@ def test_the_loss_is_the_sum_of_its_terms(folder, source, pairs, tmp_path):
     settings = {"cross_attended_weight": 0.5, "concept_weight": 2.0, "attention_temperature": 0.3}
     trainer = build(C2LIPTrainer, folder, pairs, tmp_path, concept_source=source, max_concepts=2, **settings)
     loss, gradients = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
-    assert (f.owner >= 0).sum() == 12 and f.tokens.shape[:2] == (8, 4)
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
+    assert (f.concept_image_index >= 0).sum() == 12 and f.tokens.shape[:2] == (8, 4)
     shared = {"logit_scale": f.logit_scale}
     losses = info_nce_loss, concept_info_nce_loss, cross_attended_info_nce_loss
     if folder.name != "clip":
@@ -80,9 +81,9 @@ def test_the_loss_is_the_sum_of_its_terms(folder, source, pairs, tmp_path):
         losses = sigmoid_loss, concept_loss, cross_attended_concept_loss
         assert gradients["backbone.logit_bias"] != 0
     terms = (
-        losses[0](f.image, f.text, **shared)[0],
-        losses[1](f.image, f.concepts, f.owner, **shared)[0],
-        losses[2](f.tokens, f.concepts, f.owner, attention_temperature=0.3, **shared)[0],
+        losses[0](f.image_embeds, f.text_embeds, **shared)[0],
+        losses[1](f.image_embeds, f.concept_embeds, f.concept_image_index, **shared)[0],
+        losses[2](f.tokens, f.concept_embeds, f.concept_image_index, attention_temperature=0.3, **shared)[0],
     )
     torch.testing.assert_close(loss, (terms[0] + 2 * terms[1] + 0.5 * terms[2]).detach())
     # one scale for all three
@@ -96,23 +97,33 @@ def test_the_two_sources_embed_a_concept_differently(siglip, pairs, tmp_path):
         trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, concept_source=source, max_concepts=2)
         batch = batch_of(trainer, range(8))
         assert ("concept_token_mask" in batch) == (source == "tokens") != ("concept_input_ids" in batch)
-        found.append(trainer.encode(trainer.model.eval(), batch))
-    assert torch.equal(found[0].owner, found[1].owner)
-    assert (found[0].concepts - found[1].concepts).abs().max() > 0.1
+        found.append(trainer.gather_features(trainer.model.eval(), batch))
+    assert torch.equal(found[0].concept_image_index, found[1].concept_image_index)
+    assert (found[0].concept_embeds - found[1].concept_embeds).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(
     ("changes", "absent"),
     [
-        (BOTH_OFF, {"concepts", "owner", "concept_id", "tokens"}),
+        (BOTH_OFF, {"concept_embeds", "concept_image_index", "concept_id", "tokens"}),
         ({"cross_attended_weight": 0.0}, {"concept_id", "tokens"}),
         ({"concept_weight": 0.0, "ignore_equal_concepts": True}, set()),
     ],
 )
 def test_a_term_without_weight_computes_nothing(changes, absent, siglip, pairs, tmp_path):
     trainer = build(C2LIPTrainer, siglip, pairs, tmp_path, **changes)
-    f = trainer.encode(trainer.model.eval(), batch_of(trainer, range(8)))
-    everything = {"image", "text", "concepts", "owner", "concept_id", "tokens", "logit_scale", "logit_bias", "rows"}
+    f = trainer.gather_features(trainer.model.eval(), batch_of(trainer, range(8)))
+    everything = {
+        "image_embeds",
+        "text_embeds",
+        "concept_embeds",
+        "concept_image_index",
+        "concept_id",
+        "tokens",
+        "logit_scale",
+        "logit_bias",
+        "rows",
+    }
     everything |= {"image_id"}  # of the set, whatever the loss reads
     assert set(f) == everything - absent
     trainer.train()
@@ -155,7 +166,7 @@ def test_equal_concepts_of_other_images_are_negatives_or_ignored(folder, pairs, 
         trainer = build(C2LIPTrainer, folder, rows, tmp_path, max_concepts=2, ignore_equal_concepts=ignored)
         batch = batch_of(trainer, range(8))
         found[ignored] = trainer.compute_loss(trainer.model.eval(), batch).detach()
-        f = trainer.encode(trainer.model, batch)
+        f = trainer.gather_features(trainer.model, batch)
     assert found[True] < found[False]
     phrases = [" ".join(text.lower().split()) for row in range(8) for text in (rows[row]["concepts"] + [""])[:2]]
     assert phrases.count("a red cube") == 3  # of rows 0, 3 and 5
@@ -165,10 +176,13 @@ def test_equal_concepts_of_other_images_are_negatives_or_ignored(folder, pairs, 
     if folder.name == "siglip":
         shared["logit_bias"] = f.logit_bias
         losses = concept_loss, cross_attended_concept_loss
-        plain = sigmoid_loss(f.image, f.text, logit_scale=f.logit_scale, logit_bias=f.logit_bias)[0]
+        plain = sigmoid_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, logit_bias=f.logit_bias)[0]
     else:
-        plain = info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0]
-    terms = [loss(x, f.concepts, f.owner, **shared)[0] for loss, x in zip(losses, (f.image, f.tokens), strict=True)]
+        plain = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale)[0]
+    terms = [
+        loss(x, f.concept_embeds, f.concept_image_index, **shared)[0]
+        for loss, x in zip(losses, (f.image_embeds, f.tokens), strict=True)
+    ]
     torch.testing.assert_close(found[True], (plain + terms[0] + 0.01 * terms[1]).detach())
 
 

@@ -48,9 +48,9 @@ def test_the_saved_folder_loads_plain_without_missing_or_unexpected_keys(model, 
     outputs = plain.eval()(input_ids=inputs["input_ids"], pixel_values=inputs["pixel_values"])
     batch = trainer.data_collator([{"row": 0, "image": images[0], "caption": texts[0], "negative_captions": [""]}])
     trainer.model.eval()
-    found = trainer.encode(trainer.model, batch)
-    torch.testing.assert_close(found.image, outputs.image_embeds, atol=tolerances.embedding(), rtol=0)
-    torch.testing.assert_close(found.text, outputs.text_embeds, atol=tolerances.embedding(), rtol=0)
+    found = trainer.gather_features(trainer.model, batch)
+    torch.testing.assert_close(found.image_embeds, outputs.image_embeds, atol=tolerances.embedding(), rtol=0)
+    torch.testing.assert_close(found.text_embeds, outputs.text_embeds, atol=tolerances.embedding(), rtol=0)
 
 
 @pytest.mark.parametrize("model", ["clip", "old_clip", "siglip"])
@@ -79,13 +79,13 @@ def test_an_old_repository_gives_the_embeddings_of_its_new_form(old_clip, clip, 
     one, other = (build(InfoNCETrainer, folder, pairs, tmp_path) for folder in (old_clip, clip))
     for trainer in (one, other):
         trainer.model.eval()
-    old, new = (trainer.encode(trainer.model, batch_of(trainer, range(4))) for trainer in (one, other))
-    torch.testing.assert_close(old.image, new.image, atol=tolerances.embedding(), rtol=0)
+    old, new = (trainer.gather_features(trainer.model, batch_of(trainer, range(4))) for trainer in (one, other))
+    torch.testing.assert_close(old.image_embeds, new.image_embeds, atol=tolerances.embedding(), rtol=0)
     ids = batch_of(one, range(4))["input_ids"]
     for row, end in enumerate(ids.argmax(dim=1).tolist()):
         cut = one.model.backbone.get_text_features(input_ids=ids[row : row + 1, : end + 1]).pooler_output
         cut = torch.nn.functional.normalize(cut, dim=-1)
-        torch.testing.assert_close(old.text[row : row + 1], cut, atol=tolerances.embedding(), rtol=0)
+        torch.testing.assert_close(old.text_embeds[row : row + 1], cut, atol=tolerances.embedding(), rtol=0)
 
 
 def test_the_final_folder_holds_no_pickle(clip, pairs, tmp_path):

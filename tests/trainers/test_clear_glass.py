@@ -77,8 +77,8 @@ def test_the_loss_is_that_of_the_groups_in_the_batch(trainer_class, grouping, lo
     trainer = build(trainer_class, clip, rows, tmp_path, grouping=grouping, alpha=0.9, **TEMPERATURES)
     found, gradients = loss_and_gradients(trainer, ROWS)
     assert "backbone.logit_scale" not in gradients
-    f = trainer.encode(trainer.model, batch_of(trainer, ROWS))
-    groups = f.image.view(2, 4, -1), f.text.view(2, 4, -1)
+    f = trainer.gather_features(trainer.model, batch_of(trainer, ROWS))
+    groups = f.image_embeds.view(2, 4, -1), f.text_embeds.view(2, 4, -1)
     expected, metrics = loss(*groups, mask=MASK, alpha=alpha, **TEMPERATURES)
     torch.testing.assert_close(found, expected.detach())
     whole, _ = loss(*groups, alpha=alpha, **TEMPERATURES)
@@ -101,8 +101,8 @@ def test_without_groups_it_is_infonce_on_the_pairs_of_the_batch(name, rows, tmp_
 def test_an_epoch_is_that_of_the_group_order(clip, rows, tmp_path):
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, max_steps=-1, num_train_epochs=2, data_seed=3)
     seen = []
-    encode = trainer.encode
-    trainer.encode = lambda model, inputs: seen.append(inputs["row"].tolist()) or encode(model, inputs)
+    encode = trainer.gather_features
+    trainer.gather_features = lambda model, inputs: seen.append(inputs["row"].tolist()) or encode(model, inputs)
     trainer.train()
     groups = Groups.from_columns(rows["group"][:], rows["hard_negative_groups"][:])
     order = GroupOrder(groups, groups_per_batch=2, pairs_per_group=4, seed=3)
@@ -185,8 +185,8 @@ def test_evaluation_needs_no_groups(clip, rows, pairs, tmp_path):
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, eval_dataset=part, temperature=0.25)
     found = trainer.evaluate()
     assert {"eval_image_to_text_recall@1", "eval_text_to_image_recall@1"} <= found.keys()
-    f = trainer.encode(trainer.model.eval(), batch_of(trainer, range(8)))
-    expected, _ = info_nce_loss(f.image, f.text, logit_scale=torch.tensor(4.0))
+    f = trainer.gather_features(trainer.model.eval(), batch_of(trainer, range(8)))
+    expected, _ = info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=torch.tensor(4.0))
     assert found["eval_loss"] == pytest.approx(expected.item())
     # a last batch that is no multiple of a group
     trainer = build(ClearGlassTrainer, clip, rows, tmp_path, eval_dataset=pairs.select(range(11)))

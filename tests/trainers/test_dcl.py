@@ -24,12 +24,12 @@ from tests.trainers.runs import (
 def test_the_loss_leaves_out_the_positive_and_masked_negatives(negatives, clip, pairs, tmp_path):
     trainer = build(DCLTrainer, clip, pairs, tmp_path, num_negatives=negatives)
     loss, _ = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
-    given = {"negative_text": f.negative_text, "negative_mask": f.negative_text_mask} if negatives else {}
-    assert (f.negative_text is None) is not bool(negatives)
-    expected, _ = dcl_loss(f.image, f.text, logit_scale=f.logit_scale, **given)
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
+    given = {"negative_text": f.negative_text_embeds, "negative_mask": f.negative_text_mask} if negatives else {}
+    assert (f.negative_text_embeds is None) is not bool(negatives)
+    expected, _ = dcl_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, **given)
     torch.testing.assert_close(loss, expected.detach())
-    assert loss < info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, **given)[0] - 0.01
+    assert loss < info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, **given)[0] - 0.01
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
@@ -61,5 +61,5 @@ def test_rows_without_any_negative_train_as_without_negatives(clip, pairs, tmp_p
 
 
 def test_concepts_are_refused(clip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="max_concepts=1, but DCLTrainer uses no 'concepts'"):
+    with pytest.raises(ValueError, match="max_concepts=1, but DCLTrainer requires no 'concept_embeds'"):
         build(DCLTrainer, clip, pairs, tmp_path, max_concepts=1)

@@ -13,18 +13,24 @@ def features(rows: slice) -> Features:
     """Of 6 rows with 2 concepts each; the tokens are those of `rows`."""
     image, concepts = torch.arange(6.0).unsqueeze(1), torch.arange(12.0).unsqueeze(1)
     tokens = image[rows].unsqueeze(1)
-    return Features(image=image, concepts=concepts, owner=torch.arange(12) // 2, tokens=tokens, rows=rows)
+    return Features(
+        image_embeds=image,
+        concept_embeds=concepts,
+        concept_image_index=torch.arange(12) // 2,
+        tokens=tokens,
+        rows=rows,
+    )
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(slice(0, 3), slice(0, 3)), (slice(3, 6), slice(3, 4))])
 def test_rows_of_the_start_that_fill_the_last_batch_are_left_out(rows, kept):
     found = first_rows(features(rows), 4, 6)
     assert found.rows == kept
-    assert found.image.flatten().tolist() == [0, 1, 2, 3]
-    assert found.concepts.flatten().tolist() == list(range(8))
-    assert found.owner.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert found.image_embeds.flatten().tolist() == [0, 1, 2, 3]
+    assert found.concept_embeds.flatten().tolist() == list(range(8))
+    assert found.concept_image_index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     # those of this process's rows only
-    assert torch.equal(found.tokens[:, 0], found.image[found.rows])
+    assert torch.equal(found.tokens[:, 0], found.image_embeds[found.rows])
 
 
 def test_a_process_of_which_no_row_is_left():

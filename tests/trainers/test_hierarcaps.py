@@ -120,7 +120,7 @@ def test_own_negatives_are_taken_in_the_order_of_the_chain(clip, rows, tmp_path)
     read_texts = trainer.data_collator._texts_of(trainer.train_dataset[3], 3)
     chain = [rows[3][column] for column in ("level_4", "level_3", "level_1")]
     assert read_texts == ["", *chain, None, "no 4", "no 3", None, None]
-    owner = batch_of(trainer, [0, 3])["owner"].view(2, 9)
+    owner = batch_of(trainer, [0, 3])["concept_image_index"].view(2, 9)
     assert owner.tolist() == [[0, 0, 0, 0, 0, 0, 0, 0, -1], [1, 1, 1, 1, -1, 1, 1, -1, -1]]
 
 

@@ -245,7 +245,7 @@ def test_an_own_collator_gets_the_features_of_its_rows(clip, pairs, tmp_path):
     trainer = build(AHNPLTrainer, clip, pairs, tmp_path, data_collator=Backwards(clip), margin_start=0.9)
     (batch, *_) = trainer.get_train_dataloader()
     for number, row in enumerate(batch["row"].tolist()):
-        found = batch["reference_text"][number]
+        found = batch["reference_text_embeds"][number]
         torch.testing.assert_close(found, by_hand(clip, pairs[row]["caption"]), atol=tolerances.embedding(), rtol=0)
     trainer.train()
     assert isinstance(trainer.data_collator, Backwards)
@@ -256,7 +256,7 @@ def test_rows_with_negatives_of_others_have_features_of_these(clip, pairs, tmp_p
     trainer = build(AHNPLTrainer, clip, rows, tmp_path, margin_start=0.9)
     batch = next(iter(trainer.get_eval_dataloader(rows)))
     partner = pairs[int(np.roll(np.arange(20), 1)[4])]["negative_captions"]
-    for found, text in zip(batch["reference_negative_text"][4], partner, strict=True):
+    for found, text in zip(batch["reference_negative_text_embeds"][4], partner, strict=True):
         torch.testing.assert_close(
             found, by_hand(clip, text) if text else torch.zeros(16), atol=tolerances.embedding(), rtol=0
         )
@@ -271,9 +271,9 @@ def test_a_collator_travels_to_workers_without_the_open_file(clip, pairs, tmp_pa
     stored = pickle.dumps(collator)
     assert len(stored) < 1000
     found = pickle.loads(stored)(rows)
-    assert torch.equal(found["reference_text"], expected["reference_text"])
-    assert torch.equal(found["reference_text"], torch.from_numpy(np.load(path)[[5, 2], 0]))
-    assert found["reference_negative_text"].shape == (2, 2, 16)
+    assert torch.equal(found["reference_text_embeds"], expected["reference_text_embeds"])
+    assert torch.equal(found["reference_text_embeds"], torch.from_numpy(np.load(path)[[5, 2], 0]))
+    assert found["reference_negative_text_embeds"].shape == (2, 2, 16)
 
 
 def test_training_works_in_workers(clip, pairs, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import CLIPModel
 
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss, replaced_negative_loss
 from hfcomp.trainers.dcl import DCLTrainer
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesConfig, ReplacedNegativesTrainer
@@ -27,11 +28,13 @@ class Watched(ReplacedNegativesTrainer):
 def test_the_loss_is_that_of_its_slots_and_masked_negatives_replace_nothing(clip, pairs, tmp_path):
     trainer = build(Watched, clip, pairs, tmp_path, num_negatives=2)
     loss, _ = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
     (slots,) = (torch.tensor(slots) for slots in trainer.training_draws())
     assert torch.equal(slots == -1, ~f.negative_text_mask)
     assert (slots == -1).sum() == 1  # row 3 lacks its second negative
-    expected, _ = replaced_negative_loss(f.image, f.text, f.negative_text, logit_scale=f.logit_scale, slots=slots)
+    expected, _ = replaced_negative_loss(
+        f.image_embeds, f.text_embeds, f.negative_text_embeds, logit_scale=f.logit_scale, slots=slots
+    )
     torch.testing.assert_close(loss, expected.detach())
 
 
@@ -47,8 +50,10 @@ def test_rows_without_any_negative_train_as_plain_info_nce(clip, pairs, tmp_path
     none = pairs.map(lambda row: {"negative_captions": ["", ""]})
     trainer = build(ReplacedNegativesTrainer, clip, none, tmp_path, num_negatives=2)
     loss, gradients = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
-    torch.testing.assert_close(loss, info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0].detach())
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
+    torch.testing.assert_close(
+        loss, info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale)[0].detach()
+    )
     assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
@@ -131,13 +136,13 @@ def test_on_siglip_the_unused_bias_is_frozen(siglip, pairs, tmp_path):
 @pytest.mark.parametrize("trainer_class", [ReplacedNegativesTrainer, DCLTrainer])
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_the_control_is_info_nce_with_the_same_negatives(trainer_class, model, request, pairs, tmp_path):
-    folder, settings = request.getfixturevalue(model), {"num_negatives": 2, **trainer_class.as_info_nce}
-    control = build(trainer_class.info_nce_class, folder, pairs, tmp_path, **settings)
+    folder, settings = request.getfixturevalue(model), {"num_negatives": 2, **INFO_NCE_FORMS[trainer_class].arguments}
+    control = build(INFO_NCE_FORMS[trainer_class].trainer_class, folder, pairs, tmp_path, **settings)
     trainer = build(trainer_class, folder, pairs, tmp_path, num_negatives=2)
-    assert set(control.uses) == set(trainer.uses)
+    assert set(control.required_features) == set(trainer.required_features)
     loss, _ = loss_and_gradients(control, range(8))
-    f = control.encode(control.model, batch_of(trainer, range(8)))
-    negatives = {"negative_text": f.negative_text, "negative_mask": f.negative_text_mask}
+    f = control.gather_features(control.model, batch_of(trainer, range(8)))
+    negatives = {"negative_text": f.negative_text_embeds, "negative_mask": f.negative_text_mask}
     torch.testing.assert_close(
-        loss, info_nce_loss(f.image, f.text, logit_scale=f.logit_scale, **negatives)[0].detach()
+        loss, info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale, **negatives)[0].detach()
     )

@@ -54,8 +54,8 @@ def by_hand(trainer, inputs, image_of):
     """InfoNCE in float64 of a batch whose rows are captions of the images `image_of`."""
     trainer.model.eval()
     with torch.no_grad():
-        f = trainer.encode(trainer.model, inputs)
-    logits = (f.logit_scale * f.image @ f.text.T).double()
+        f = trainer.gather_features(trainer.model, inputs)
+    logits = (f.logit_scale * f.image_embeds @ f.text_embeds.T).double()
     losses = []
     for one in (logits, logits.T):
         for i in range(len(one)):
@@ -148,7 +148,7 @@ def test_a_collator_that_disagrees_with_the_column_is_refused(name, column, clip
         return {key: value for key, value in batch.items() if key != "image_id"}
 
     trainer.data_collator = collate
-    said = r"Add hfcomp.data.image_ids.image_keys\(rows, names\)" if column else "has no column of that name"
+    said = r"Add hfcomp.data.row_fields.row_fields\(rows, names\)" if column else "has no column of that name"
     with pytest.raises(ValueError, match=said):
         trainer.train()
 
@@ -234,8 +234,8 @@ def test_rows_that_are_brought_along_have_ids(clip, shared, tmp_path):
     settings = {"num_negatives": 1, "num_neighbours": 1, "per_device_train_batch_size": 3, "max_steps": 4}
     trainer = build(InfoNCETrainer, clip, shared, tmp_path, **settings)
     batches = []
-    encode = trainer.encode
-    trainer.encode = lambda model, inputs: batches.append(inputs) or encode(model, inputs)
+    encode = trainer.gather_features
+    trainer.gather_features = lambda model, inputs: batches.append(inputs) or encode(model, inputs)
     trainer.train()
     expected = []
     for batch in batches:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import CLIPModel
 
+from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss, triplet_clip_loss
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
@@ -25,16 +26,16 @@ def test_the_loss_is_that_of_both_halves(clip, pairs, tmp_path):
     ragged = with_row(pairs, 2, negative_captions=["", ""])
     trainer = build(TripletClipTrainer, clip, ragged, tmp_path)
     loss, _ = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
     # rows 1 and 5 lack the negative image
     image_mask, text_mask = f.negative_image_mask, f.negative_text_mask[:, 0]
     assert image_mask.tolist() == [True, False, True, True, True, False, True, True]
     assert text_mask.tolist() == [True, True, False, True, True, True, True, True]
     expected, _ = triplet_clip_loss(
-        f.image,
-        f.text,
-        f.negative_image,
-        f.negative_text[:, 0],
+        f.image_embeds,
+        f.text_embeds,
+        f.negative_image_embeds,
+        f.negative_text_embeds[:, 0],
         logit_scale=f.logit_scale,
         negative_image_mask=image_mask,
         negative_text_mask=text_mask,
@@ -46,8 +47,10 @@ def test_rows_without_any_negative_train_as_plain_info_nce(clip, pairs, tmp_path
     none = pairs.map(lambda row: {"negative_captions": ["", ""], "negative_image": None}, features=pairs.features)
     trainer = build(TripletClipTrainer, clip, none, tmp_path)
     loss, gradients = loss_and_gradients(trainer, range(8))
-    f = trainer.encode(trainer.model, batch_of(trainer, range(8)))
-    torch.testing.assert_close(loss, info_nce_loss(f.image, f.text, logit_scale=f.logit_scale)[0].detach())
+    f = trainer.gather_features(trainer.model, batch_of(trainer, range(8)))
+    torch.testing.assert_close(
+        loss, info_nce_loss(f.image_embeds, f.text_embeds, logit_scale=f.logit_scale)[0].detach()
+    )
     assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
@@ -69,11 +72,18 @@ def test_it_trains_resumes_and_saves_a_plain_model(clip_with_dropout, pairs, tmp
 
 def test_its_control_sees_the_same_batch(clip, pairs, tmp_path):
     """The control `same-batch` sees the same rows: cement without a margin, InfoNCE over the doubled batch."""
-    assert TripletClipTrainer.info_nce_class is CementTrainer
-    control = build(CementTrainer, clip, pairs, tmp_path, **TripletClipTrainer.as_info_nce)
+    assert INFO_NCE_FORMS[TripletClipTrainer].trainer_class is CementTrainer
+    control = build(CementTrainer, clip, pairs, tmp_path, **INFO_NCE_FORMS[TripletClipTrainer].arguments)
     trainer = build(TripletClipTrainer, clip, pairs, tmp_path)
-    found = [one.encode(one.model, batch_of(one, range(8))) for one in (trainer, control)]
-    for name in ("image", "text", "negative_image", "negative_text", "negative_image_mask", "negative_text_mask"):
+    found = [one.gather_features(one.model, batch_of(one, range(8))) for one in (trainer, control)]
+    for name in (
+        "image_embeds",
+        "text_embeds",
+        "negative_image_embeds",
+        "negative_text_embeds",
+        "negative_image_mask",
+        "negative_text_mask",
+    ):
         assert torch.equal(found[0][name], found[1][name]), name
 
 

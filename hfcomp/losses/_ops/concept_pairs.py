@@ -16,54 +16,56 @@ class Concepts(NamedTuple):
     """All concepts of a batch; those of padding take no part in any pair."""
 
     embedding: Tensor  # [C, D], zeros for padding
-    owner: Tensor  # [C] long, image row, -1 = padding
+    image_index: Tensor  # [C] long, image row, -1 = padding
     alike: Tensor | None  # [C] long, 0 to C - 1, the same number for equal phrases; None: no two phrases are equal
     group: Tensor | None  # [N], 0 to N - 1, the same number for rows of one image; None: no two rows are
 
     @property
     def valid_count(self) -> Tensor:
         """Number of concepts that are not padding, at least 1 ([] long)."""
-        return (self.owner >= 0).sum().clamp(min=1)
+        return (self.image_index >= 0).sum().clamp(min=1)
 
     def counted(self, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return metrics, all NaN if there is no concept."""
-        return nan_without(self.owner >= 0, metrics)
+        return nan_without(self.image_index >= 0, metrics)
 
     def of_images(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return two masks [r, C] for image rows [r]: the image's own concepts, its negatives."""
-        own = images.unsqueeze(1) == self.owner
-        negative = (self.owner >= 0) & ~own
+        own = images.unsqueeze(1) == self.image_index
+        negative = (self.image_index >= 0) & ~own
         if self.alike is not None:
             phrases = torch.zeros_like(own, dtype=torch.int32).index_add_(1, self.alike, own.int())
             negative &= phrases[:, self.alike] == 0
         if self.group is not None:
-            negative &= self.group[images].unsqueeze(1) != self.group[self.owner.clamp(min=0)]
+            negative &= self.group[images].unsqueeze(1) != self.group[self.image_index.clamp(min=0)]
         return own, negative
 
     def same_image(self, images: Tensor) -> dict[str, Tensor]:
         """Return the metric `same_image_concepts`: concepts of other rows of one image, summed over image rows [r]."""
         if self.group is None:
             return {}
-        number = torch.zeros_like(self.group).index_add_(0, self.owner.clamp(min=0), (self.owner >= 0).int())
+        number = torch.zeros_like(self.group).index_add_(
+            0, self.image_index.clamp(min=0), (self.image_index >= 0).int()
+        )
         return {"same_image_concepts": count_others(self.group, number, images)}
 
     def images_of(self, part: slice, images: int) -> tuple[Tensor, Tensor]:
         """Return two masks [c, N] for some of the concepts: the concept's own image, its negatives."""
-        owner = self.owner[part].unsqueeze(1)
-        own = owner == torch.arange(images, device=owner.device)
-        negative = (owner >= 0) & ~own
+        index = self.image_index[part].unsqueeze(1)
+        own = index == torch.arange(images, device=index.device)
+        negative = (index >= 0) & ~own
         if self.alike is not None:
-            equal = (self.alike[part].unsqueeze(1) == self.alike) & (self.owner >= 0)
+            equal = (self.alike[part].unsqueeze(1) == self.alike) & (self.image_index >= 0)
             phrases = torch.zeros_like(own, dtype=torch.int32)
-            negative &= phrases.index_add_(1, self.owner.clamp(min=0), equal.int()) == 0
+            negative &= phrases.index_add_(1, self.image_index.clamp(min=0), equal.int()) == 0
         if self.group is not None:
-            negative &= self.group[owner.clamp(min=0)] != self.group
+            negative &= self.group[index.clamp(min=0)] != self.group
         return own, negative
 
 
 def check_concepts(
     concepts: Tensor,
-    owner: Tensor,
+    concept_image_index: Tensor,
     concept_id: Tensor | None,
     width: int,
     *,
@@ -74,7 +76,7 @@ def check_concepts(
 
     Args:
         concepts: [C, D].
-        owner: [C] long, -1 = padding.
+        concept_image_index: [C] long, -1 = padding.
         concept_id: [C] long or None.
         width: D of the images.
         image_id: [N] long or None.
@@ -84,7 +86,7 @@ def check_concepts(
         ValueError: if a shape or a type does not fit.
     """
     check_shape("concepts", concepts, C=None, D=width)
-    for name, numbers in (("owner", owner), ("concept_id", concept_id)):
+    for name, numbers in (("concept_image_index", concept_image_index), ("concept_id", concept_id)):
         if numbers is None:
             continue
         check_shape(name, numbers, C=len(concepts))
@@ -92,7 +94,7 @@ def check_concepts(
             raise ValueError(f"{name} has type {numbers.dtype}, expected torch.long")
     alike = None if concept_id is None else torch.searchsorted(concept_id.sort().values, concept_id)
     group = image_groups(image_id, images)
-    return Concepts(concepts.masked_fill((owner < 0).unsqueeze(1), 0), owner, alike, group)
+    return Concepts(concepts.masked_fill((concept_image_index < 0).unsqueeze(1), 0), concept_image_index, alike, group)
 
 
 def image_rows(image: Tensor, rows: slice | None) -> Tensor:

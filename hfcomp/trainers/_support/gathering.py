@@ -5,25 +5,25 @@ from __future__ import annotations
 import torch
 
 from hfcomp.distributed import gather, gather_with_grad, rank
-from hfcomp.modeling import WITH_GRADIENT, WITHOUT_GRADIENT, Features
+from hfcomp.fields import FIELDS, ROW_NUMBERS, VALUES, WITH_GRADIENT, Features
 
 
-def gather_features(local: Features, sizes: list[int]) -> Features:
-    """Concatenates features over processes: embeddings with gradient, masks, kinds, ratings and owners without.
+def over_processes(local: Features, sizes: list[int]) -> Features:
+    """Concatenates features over processes, each as `hfcomp.fields` says.
 
     Args:
         local: what `DualEncoder.forward` returned; tokens and scalars stay as they are.
         sizes: rows of each process, in the order of ranks.
 
     Returns:
-        Features of all `sum(sizes)` rows, with `rows`, this process's slice, and owners as rows of the global batch.
+        Features of all `sum(sizes)` rows, with `rows`, this process's slice.
     """
     start = sum(sizes[: rank()])
     fields = dict(local)
-    if "owner" in fields:
-        fields["owner"] = torch.where(fields["owner"] >= 0, fields["owner"] + start, fields["owner"])
-    for names, collect in ((WITH_GRADIENT, gather_with_grad), (WITHOUT_GRADIENT, gather)):
-        present = [name for name in names if name in fields]
+    for name in _gathered(fields, ROW_NUMBERS):
+        fields[name] = torch.where(fields[name] >= 0, fields[name] + start, fields[name])
+    for how, collect in (((WITH_GRADIENT,), gather_with_grad), ((VALUES, ROW_NUMBERS), gather)):
+        present = _gathered(fields, *how)
         fields |= zip(present, collect(*(fields[name] for name in present), sizes=sizes), strict=True)
     return Features(**fields | {"rows": slice(start, start + sizes[rank()])})
 
@@ -39,10 +39,13 @@ def first_rows(features: Features, keep: int, total: int) -> Features:
     if keep <= 0:
         return features
     fields = dict(features)
-    for name in (*WITH_GRADIENT, *WITHOUT_GRADIENT):
-        if name in fields:
-            fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
+    for name in _gathered(fields, WITH_GRADIENT, VALUES, ROW_NUMBERS):
+        fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
     rows = slice(min(features.rows.start, keep), min(features.rows.stop, keep))
     if "tokens" in fields:
         fields["tokens"] = fields["tokens"][: rows.stop - rows.start]
     return Features(**fields | {"rows": rows})
+
+
+def _gathered(present: dict[str, torch.Tensor], *how: str) -> list[str]:
+    return [name for name, field in FIELDS.items() if name in present and field.gathered in how]

@@ -167,7 +167,7 @@ class WithReferenceText:
         if self._table is None:
             self._table = np.load(self.path, mmap_mode="r", allow_pickle=False)
         found = torch.from_numpy(self._table[batch["row"].numpy()])
-        return {**batch, "reference_text": found[:, 0], "reference_negative_text": found[:, 1:]}
+        return {**batch, "reference_text_embeds": found[:, 0], "reference_negative_text_embeds": found[:, 1:]}
 
 
 def _tell(path: Path, shape: tuple[int, int, int]) -> None:

@@ -10,6 +10,7 @@ from transformers.utils import logging
 from hfcomp.data.image_ids import IMAGE_ID, shared_rows
 from hfcomp.data.loading import TrainingRows, number_of_entries
 from hfcomp.data.streaming import StreamedRows
+from hfcomp.fields import columns_of
 
 logger = logging.get_logger(__name__)
 
@@ -19,28 +20,29 @@ ALLOW_FIELD = "allow_missing_negative_images"
 STREAMED_ROWS_LOOKED_AT = 10_000
 
 
-def report_rows(rows: Any, trainer_class: Any, args: Any, uses: tuple[str, ...]) -> None:
+def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, ...]) -> None:
     """Logs how many rows lack negatives, and how many share an image; of a stream nothing is known.
 
     Args:
         rows: the training set.
         trainer_class: the objective.
         args: its config.
-        uses: fields that it reads.
+        required: features that it reads.
 
     Raises:
         ValueError: for a set without one negative image where the objective needs some, an `image_id` that is neither
             text nor whole number, or one that all rows have.
     """
-    if NEGATIVE_IMAGE in uses:
+    columns = columns_of(required)
+    if NEGATIVE_IMAGE in columns:
         line = missing_negative_images(rows, trainer_class, args)
         if line:
             logger.warning(line)
     if not isinstance(rows, TrainingRows):
         return
-    if "negative_text" in uses:
+    if "negative_captions" in columns:
         _report_negative_captions(rows)
-    if _masks_images(uses) and IMAGE_ID in rows.dataset.column_names:
+    if _masks_images(required) and IMAGE_ID in rows.dataset.column_names:
         shared = shared_rows(rows.column(IMAGE_ID))
         if shared:
             logger.warning(
@@ -122,7 +124,7 @@ def check_streamed_rows(
         )
 
 
-def check_image_ids(inputs: dict[str, Any], rows: Any, uses: tuple[str, ...]) -> None:
+def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]) -> None:
     """Checks that a batch has the key `image_id` if the training set has the column.
 
     A collator that leaves it out would train on false negatives, and one that gives it in some batches only would let
@@ -131,12 +133,12 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, uses: tuple[str, ...]) ->
     Args:
         inputs: the batch.
         rows: the training set; `None` is not checked.
-        uses: fields that the objective reads.
+        required: features that the objective reads.
 
     Raises:
         ValueError: for one without the other, naming what to call.
     """
-    if rows is None or not _masks_images(uses) or (IMAGE_ID in inputs) == (IMAGE_ID in rows.dataset.column_names):
+    if rows is None or not _masks_images(required) or (IMAGE_ID in inputs) == (IMAGE_ID in rows.dataset.column_names):
         return
     if IMAGE_ID in inputs:
         raise ValueError(
@@ -145,13 +147,13 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, uses: tuple[str, ...]) ->
         )
     raise ValueError(
         f"the training set has the column {IMAGE_ID!r}, but the collator returned no key of that name: rows of one "
-        "image would be negatives of each other. Add hfcomp.data.image_ids.image_keys(rows, names) to the "
+        "image would be negatives of each other. Add hfcomp.data.row_fields.row_fields(rows, names) to the "
         f"collator's batch, or remove the column: dataset.remove_columns({IMAGE_ID!r})."
     )
 
 
-def _masks_images(uses: tuple[str, ...]) -> bool:
-    return bool({"image", "logit_scale"} & set(uses))
+def _masks_images(required: tuple[str, ...]) -> bool:
+    return bool({"image_embeds", "logit_scale"} & set(required))
 
 
 def _needs_negative_images(trainer_class: Any, args: Any) -> bool:

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
+from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 
-# Keys of a batch that are counted and not handed to the model.
-COUNTED_KEYS = ("row", "truncated", "tiny", "cut_concepts", "shortened_concepts", "left_out_rows")
 TEXT_KEYS = ("input_ids", "negative_input_ids", "concept_input_ids")
 # Batches whose loss and rows are remembered; a run that never logs must not keep them all.
 REMEMBERED_BATCHES = 4096

@@ -47,7 +47,6 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
     """
 
     config_class = AHNPLReleasedConfig
-    as_info_nce = {"multimodal_weight": 0.0, "margin_weight": 0.0}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -61,11 +60,11 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The released loss of the global batch."""
-        f = self.encode(model, inputs)
+        f = self.gather_features(model, inputs)
         loss, metrics = ahnpl_released_loss(
-            f.image,
-            f.text,
-            f.negative_text,
+            f.image_embeds,
+            f.text_embeds,
+            f.negative_text_embeds,
             logit_scale=f.logit_scale,
             threshold=f.learned["threshold"],
             negative_kind=f.negative_kind,
@@ -75,14 +74,14 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
             margin_weight=self.args.margin_weight,
             rows=f.rows,
         )
-        return self.report(loss, metrics, f, return_outputs)
+        return self.reduce_loss(loss, metrics, f, return_outputs)
 
     def next_threshold(self, features: Features) -> torch.Tensor:
         """In logits, with the mean over all rows for the own texts, as released."""
         return logit_threshold(
-            features.image,
-            features.text,
-            features.negative_text,
+            features.image_embeds,
+            features.text_embeds,
+            features.negative_text_embeds,
             logit_scale=features.logit_scale,
             previous=features.learned["threshold"],
             negative_kind=features.negative_kind,

@@ -30,7 +30,6 @@ class ClearGlassReleasedTrainer(ClearGlassTrainer):
     """
 
     config_class = ClearGlassReleasedConfig
-    as_info_nce = {"grouping": "none"}
 
     def loss_of(self, grouping: str) -> GroupLoss | None:
         """The released loss that a config names; `None` for the one that knows no groups."""

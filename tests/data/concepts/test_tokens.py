@@ -142,7 +142,7 @@ def test_a_batch_marks_the_tokens_of_each_concept(name, request):
     assert "concept_input_ids" not in batch
     mask, ids = batch["concept_token_mask"], batch["input_ids"]
     assert mask.shape == (4, ids.shape[1]) and mask.any(1).tolist() == [True, True, True, False]
-    assert batch["owner"].tolist() == [0, 0, 1, -1]
+    assert batch["concept_image_index"].tolist() == [0, 0, 1, -1]
     assert batch["cut_concepts"].tolist() == [1, 0] and not batch["shortened_concepts"].any()
     (places,) = collator.tokenizer.places([caption])
     expected = tokens_of([Concept("", [(0, 10)]), Concept("", [(14, 25)])], places)
@@ -163,8 +163,8 @@ def test_what_truncation_takes_is_counted_and_has_no_owner(clip):
         row(3, caption=caption, concepts=["a red cube", " ", None], concept_spans=[first, None, []]),
     ]
     batch = collator_for(clip, max_concepts=2, concept_tokens=True)(rows)
-    assert batch["owner"].tolist() == [0, -1, -1, -1, 2, -1, 3, -1]
-    assert batch["concept_token_mask"].any(1).tolist() == [one >= 0 for one in batch["owner"].tolist()]
+    assert batch["concept_image_index"].tolist() == [0, -1, -1, -1, 2, -1, 3, -1]
+    assert batch["concept_token_mask"].any(1).tolist() == [one >= 0 for one in batch["concept_image_index"].tolist()]
     assert batch["shortened_concepts"].tolist() == [1, 1, 1, 0]
     assert not batch["cut_concepts"].any()
     assert batch["truncated"].tolist() == [1, 1, 1, 1]
