@@ -2,7 +2,7 @@
 
 A further field of a row is one entry here and the loss that reads it. With a `column` and a `dtype` the collator reads
 it, the model passes it on and the trainer gathers it; a value that is not a number has a reader in
-`hfcomp.data.row_fields`.
+`hfcomp.data.row_values`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 from transformers.utils import ModelOutput
+
+from hfcomp._help import OwnHelp
 
 # How a field is gathered over processes. Row numbers become those of the global batch.
 WITH_GRADIENT, VALUES, ROW_NUMBERS = "with gradient", "values", "row numbers"
@@ -57,7 +59,7 @@ def _read(**how: Any) -> Any:
 
 
 @dataclass
-class Features(ModelOutput):
+class Features(ModelOutput, metaclass=OwnHelp):
     """What a loss may need of one batch. A field is `None` when the trainer's `required_features` do not name it.
 
     `B` rows leave `DualEncoder.forward`; after `CompositionalTrainer.gather_features` the first dimension is the

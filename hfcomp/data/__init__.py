@@ -1,1 +1,5 @@
 """From a data set of the Hub to batches: the column contract, images, collators and loading."""
+
+from hfcomp._lazy import attach
+
+__all__, __getattr__, __dir__ = attach(__name__)

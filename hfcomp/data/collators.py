@@ -15,7 +15,7 @@ from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.tokens import Concept, concept_id, tokens_of, with_spans
 from hfcomp.data.images import MAX_IMAGE_PIXELS, decode_image, is_tiny
 from hfcomp.data.pixels import PixelBatch, PixelTransform
-from hfcomp.data.row_fields import negative_fields, read_value, row_fields
+from hfcomp.data.row_values import negative_fields, read_value, row_fields
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.data.urls import UrlAccess
 from hfcomp.parsing.captions import lone_surrogate

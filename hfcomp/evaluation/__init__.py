@@ -1,5 +1,5 @@
 """Evaluation of any dual encoder: embeddings once, outcomes per item, image-clustered bootstrap intervals."""
 
-from hfcomp.evaluation.benchmarks.own import own_benchmark
+from hfcomp._lazy import attach
 
-__all__ = ["own_benchmark"]
+__all__, __getattr__, __dir__ = attach(__name__)

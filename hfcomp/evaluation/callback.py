@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from transformers import Trainer, TrainerCallback
 
+from hfcomp._help import OwnHelp
 from hfcomp.distributed import fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
@@ -35,7 +36,7 @@ DIGITS = 12
 OVER_ITEMS = Average("mean over items", pooled=True)
 
 
-class EvaluateBenchmarks(TrainerCallback):
+class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     """Scores benchmarks at chosen steps of a `transformers.Trainer`, one of hfcomp or any other.
 
     `trainer.add_callback(EvaluateBenchmarks(trainer, ["sugarcrepe"]))` scores at every evaluation of the trainer and

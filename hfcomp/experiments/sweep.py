@@ -37,6 +37,7 @@ from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep_file import Sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, measures_of, part_name, summarize_sweep
+from hfcomp.fields import columns_of
 
 
 def run_sweep(sweep: Sweep) -> Path:

@@ -12,13 +12,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from hfcomp._help import OwnHelp
 from hfcomp.fields import FIELDS, Features
 from hfcomp.modeling import checkpoints
 from hfcomp.modeling.backbones import encode_images, encode_texts
 from hfcomp.modeling.tokens import encode_image_tokens, encode_phrases
 
 
-class DualEncoder(nn.Module):
+class DualEncoder(nn.Module, metaclass=OwnHelp):
     """A backbone with the objective's state, and one `forward` that returns [`Features`].
 
     Args:
@@ -99,7 +100,7 @@ class DualEncoder(nn.Module):
 
     @property
     def plain(self) -> PreTrainedModel:
-        """The backbone without PEFT's wrapper, which holds `logit_scale` and `logit_bias`."""
+        """The backbone without PEFT's wrapper."""
         return self.backbone.get_base_model() if self.is_peft else self.backbone
 
     def normalize_pixels(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -122,14 +123,13 @@ class DualEncoder(nn.Module):
         Args:
             input_ids: captions, `[B, L]`.
             pixels: the `B` images and behind them the negative images that exist: a tensor `[M, 3, H, W]`, or an
-                object with `len()` and `slice_to(start, stop, device)`, which moves a mini-batch at a time. uint8 is
-                normalised here, float is taken as normalised already.
+                object with `len()` and `slice_to(start, stop, device)`. uint8 is normalised here, float is taken as it
+                is.
             negative_input_ids: the negative captions that exist, `[n, L]`, row by row.
             concept_input_ids: the concepts that exist, `[c, L]`, image by image; each is encoded as a text.
             concept_token_mask: `[B * max_concepts, L]` bool, in place of `concept_input_ids`: the tokens of the
                 caption that make up each concept; see [`hfcomp.modeling.tokens.encode_phrases`].
-            fields: what is passed on as it is, of this batch, by the names of [`Features`]: masks (which negatives and
-                negative images exist), kinds, ratings, ids, and `concept_image_index` with -1 = padding.
+            fields: what is passed on as it is, by the names of [`Features`]: masks, kinds, ratings and ids.
 
         Raises:
             TypeError: for a name that no batch has.
@@ -225,7 +225,7 @@ class DualEncoder(nn.Module):
             return _encode_parts(lambda *span: checkpoint(encode, *span, use_reentrant=False), count, size)
         return _encode_parts(encode, count, size)
 
-    def dummy_inputs(self) -> dict[str, Any]:
+    def _dummy_inputs(self) -> dict[str, Any]:
         """One image, text, negative and concept, to find out which parameters the used fields depend on."""
         vision, text = self.plain.config.vision_config, self.plain.config.text_config
         ids = torch.ones((1, text.max_position_embeddings), dtype=torch.long, device=self.device)
@@ -243,13 +243,13 @@ class DualEncoder(nn.Module):
     def freeze_unused(self) -> list[str]:
         """Freezes the trainable parameters on which no used field depends, and returns their names.
 
-        An output that no loss uses, or a parameter without gradient, stops DDP at its second step.
+        A parameter without gradient stops DDP at its second step.
         """
         training, size = self.training, self.mini_batch_size
         self.eval()
         self.mini_batch_size = None
         with torch.enable_grad():
-            features = self(**self.dummy_inputs())
+            features = self(**self._dummy_inputs())
             learned = (features.learned or {}).values()
             tensors = [features[name] for name in features if name != "learned"] + list(learned)
             total = sum(value.float().sum() for value in tensors if value.requires_grad)

@@ -1,4 +1,4 @@
-"""Words and phrases that say the same in a caption: the table of `hfcomp.negatives.hard_positives`.
+"""Words and phrases that say the same in a caption: the table of `hfcomp.negatives.rewordings`.
 
 A pair is here when a caption stays true with the other word, whatever else it says. Not here, though often given as
 synonyms: "on top of" and "on" (a picture on a wall), "near" and "next to" (how near), "person" and "man", "road" and

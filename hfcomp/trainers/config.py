@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from transformers import TrainingArguments
 
+from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 
@@ -15,7 +16,7 @@ TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 
 
 @dataclass
-class CompositionalConfig(TrainingArguments):
+class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
     """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
 
     Defaults that differ from transformers': `dataloader_drop_last=True` (a smaller last batch has other negatives),

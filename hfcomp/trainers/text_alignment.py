@@ -17,7 +17,7 @@ from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.concepts.tokens import concept_id
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.row_fields import row_fields
+from hfcomp.data.row_values import row_fields
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.modeling import Features

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.data.image_ids import image_key, shared_rows
-from hfcomp.data.row_fields import row_fields
+from hfcomp.data.row_values import row_fields
 
 
 def test_equal_values_are_one_image():

@@ -8,7 +8,6 @@ import pytest
 
 from hfcomp.data.concepts.columns import concept_columns, noun_phrase_extractor
 from hfcomp.negatives.filters import has_same_words, is_same_sentence
-from hfcomp.negatives.hard_positives import RULES, hard_positives
 from hfcomp.negatives.keywords import (
     EXTENDED,
     all_keyword_permutations,
@@ -17,6 +16,7 @@ from hfcomp.negatives.keywords import (
     negative_columns,
 )
 from hfcomp.negatives.mask_filling.words import PARTS, maskable_tokens
+from hfcomp.negatives.rewordings import RULES, hard_positives
 from hfcomp.negatives.surface import rewrite
 from hfcomp.negatives.swaps import SWAPS, swap_negatives
 from hfcomp.parsing import load_parser

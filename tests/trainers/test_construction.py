@@ -65,7 +65,7 @@ def test_an_encoder_lives_where_its_backbone_does(clip):
     encoder = DualEncoder(model, state)
     assert encoder.device.type == "meta"
     assert {tensor.device.type for tensor in (*encoder.parameters(), *encoder.buffers())} == {"meta"}
-    assert all(value.device.type == "meta" for value in encoder.dummy_inputs().values() if value.dtype == torch.long)
+    assert all(value.device.type == "meta" for value in encoder._dummy_inputs().values() if value.dtype == torch.long)
 
 
 @pytest.mark.parametrize("half", ["bf16", "fp16"])

@@ -128,6 +128,10 @@ class KeywordTable:
 
     concepts: Mapping[str, Concept]
 
+    def __repr__(self) -> str:
+        """The names alone: it is a default value, which `help()` shows."""
+        return f"<KeywordTable: {', '.join(self.concepts)}>"
+
     @property
     def names(self) -> tuple[str, ...]:
         """The concepts by name."""

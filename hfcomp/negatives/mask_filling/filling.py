@@ -31,11 +31,10 @@ from hfcomp.negatives.mask_filling.model import DEFAULT_MODEL, MaskedModel
 from hfcomp.negatives.mask_filling.words import PARTS, fit_case, lemmas_of, maskable_tokens, objection
 from hfcomp.negatives.negative import Negative, caption_rng
 from hfcomp.negatives.surface import fit_article
+from hfcomp.parsing import Parser
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
-
-    from hfcomp.parsing import Parser
 
 KINDS = {"noun": "mask_noun", "adjective": "mask_adj", "verb": "mask_verb"}
 CATEGORIES = {"noun": "object", "adjective": "attribute", "verb": "relation"}

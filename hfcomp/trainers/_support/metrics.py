@@ -19,8 +19,8 @@ def embedding_metrics(prediction: Any) -> dict[str, float]:
     that gives all rows one embedding tells nothing apart: there every row counts as its own and ties with the others.
 
     Args:
-        prediction: `EvalPrediction` with the outputs of `CompositionalTrainer.report`: `image [n, D]`, `text [n, D]`
-            and, for objectives with negative captions, `negative_text [n, K, D]` and its mask.
+        prediction: `EvalPrediction` with the outputs of `CompositionalTrainer.evaluation_outputs`: embeddings of
+            images and texts `[n, D]` and, for objectives with negative captions, of these `[n, K, D]`, and their mask.
 
     Returns:
         `image_to_text_recall@1`, `text_to_image_recall@1`, `caption_choice` and `caption_choice_ties` (shares; rows

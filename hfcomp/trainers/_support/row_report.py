@@ -147,7 +147,7 @@ def check_image_ids(inputs: dict[str, Any], rows: Any, required: tuple[str, ...]
         )
     raise ValueError(
         f"the training set has the column {IMAGE_ID!r}, but the collator returned no key of that name: rows of one "
-        "image would be negatives of each other. Add hfcomp.data.row_fields.row_fields(rows, names) to the "
+        "image would be negatives of each other. Add hfcomp.data.row_values.row_fields(rows, names) to the "
         f"collator's batch, or remove the column: dataset.remove_columns({IMAGE_ID!r})."
     )
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hfcomp.negatives.hard_positives import RULES, hard_positives
 from hfcomp.negatives.paraphrases import CONVERSES, SYNONYMS
+from hfcomp.negatives.rewordings import RULES, hard_positives
 from hfcomp.sandbox.captions import RELATIONS
 from tests.parsing.gold import gold
 

@@ -1,0 +1,177 @@
+"""What an objective may override: the hooks of `CompositionalTrainer`, each with a default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import IterableDataset
+from torch import nn
+from torch.utils.data import Sampler
+from transformers.utils import logging
+
+from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.loading import TrainingRows
+from hfcomp.data.streaming import StreamedRows, check_names
+from hfcomp.data.urls import UrlAccess
+from hfcomp.fields import FIELDS, Features, columns_of
+from hfcomp.trainers._support.metrics import embedding_metrics
+from hfcomp.trainers.config import CompositionalConfig
+
+logger = logging.get_logger(__name__)
+
+
+class ObjectiveHooks:
+    """What a trainer says of its objective; each has a default that fits image-caption pairs.
+
+    Attributes:
+        config_class: of its arguments.
+        required_features: fields of `hfcomp.Features` that the loss reads; only these are computed.
+        optional_columns: columns that a data set may lack; a subclass takes those away without which it would be
+            another objective.
+        extra_batch_keys: keys of a batch that `compute_loss` reads itself.
+        collator_class: makes batches.
+        evaluation_metrics: of an `EvalPrediction`, unless the trainer is given others.
+        negative_images_advice: how to fix a training set without a single negative image, for an objective that is
+            another one without: it is refused, unless its config has `allow_missing_negative_images` set.
+    """
+
+    config_class = CompositionalConfig
+    required_features: tuple[str, ...] = ("image_embeds", "text_embeds", "logit_scale")
+    optional_columns: tuple[str, ...] = tuple(field.column for field in FIELDS.values() if field.optional)
+    extra_batch_keys: tuple[str, ...] = ()
+    collator_class: type[CompositionalCollator] = CompositionalCollator
+    evaluation_metrics = staticmethod(embedding_metrics)
+    negative_images_advice: str | None = None
+
+    def setup(self, args: CompositionalConfig, backbone: nn.Module) -> None:
+        """Binds what the configuration or the model decides; called once, before anything is built.
+
+        Here `required_features` and `optional_columns` of the instance are set where the class's do not fit, and
+        settings such as a margin are kept for `compute_loss`. It runs before `Trainer.__init__`: `self.args`,
+        `self.model` and the data sets are not there yet.
+
+        Args:
+            args: the config.
+            backbone: the model as it was loaded, or its `PeftModel`.
+
+        Raises:
+            ValueError: for settings that do not fit the model.
+        """
+
+    def objective_state(self, args: CompositionalConfig) -> dict[str, nn.Module]:
+        """Learned modules of the objective by name; `forward()` of each returns what `Features.learned` holds."""
+        return {}
+
+    def collator_settings(self, args: CompositionalConfig) -> dict[str, Any]:
+        """Keyword arguments of the trainer's own `collator_class`."""
+        return {
+            "num_negatives": args.num_negatives if "negative_text_embeds" in self.required_features else 0,
+            "negative_image": "negative_image_embeds" in self.required_features,
+            "max_concepts": args.max_concepts if "concept_embeds" in self.required_features else 0,
+            "max_image_pixels": args.max_image_pixels,
+            "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
+        }
+
+    def training_rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
+        """The rows of the training set, by [`read_rows`]; evaluation sets do not come here."""
+        return self.read_rows(dataset, args)
+
+    def read_rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> Any:
+        """The rows of a data set with the columns that the objective reads, renamed and checked.
+
+        Args:
+            dataset: a `datasets.Dataset`, a stream, or rows that were read before, which come back as they are.
+            args: the config.
+            further: required columns beside those of `required_features`.
+
+        Returns:
+            `TrainingRows`, or `StreamedRows` of a stream; `None` without a data set.
+
+        Raises:
+            ValueError: for a missing column, naming those that are there.
+        """
+        if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
+            return dataset
+        columns = [*columns_of(self.required_features), *further]
+        read = [*dict.fromkeys((*columns, IMAGE_ID))]
+        if not hasattr(dataset, "select_columns"):
+            return TrainingRows(dataset, read)
+        check_names(dataset)
+        dataset = rename_columns(dataset, args.column_names)
+        required = [name for name in columns if name not in self.optional_columns]
+        require_columns(dataset, required, needed_by=type(self).__name__)
+        absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
+        if absent:
+            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
+        if not isinstance(dataset, IterableDataset):
+            return TrainingRows(dataset, read)
+        batch = args.per_device_train_batch_size * args.world_size
+        return StreamedRows(dataset, read, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
+
+    def row_order(self, order: Sampler | None) -> Sampler | None:
+        """The order of the training rows. One that is not transformers' is told by `set_epoch` which epoch begins.
+
+        Args:
+            order: what transformers takes; `None` for a stream.
+        """
+        return order
+
+    def rows_per_batch(self, batch_size: int) -> int:
+        """Rows of a training batch on each process, where rows bring others along.
+
+        Args:
+            batch_size: `per_device_train_batch_size`.
+        """
+        return batch_size
+
+    def collator_of(self, rows: Any) -> Any:
+        """What makes batches of a data set's rows; called for each data loader.
+
+        Args:
+            rows: of a training or evaluation set, as [`read_rows`] returned them.
+        """
+        return self.data_collator
+
+    def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """What `evaluation_metrics` get as predictions, one row per example of this process.
+
+        Args:
+            local: features of this process's batch.
+            inputs: the batch.
+        """
+        names = ("image_embeds", "text_embeds", "negative_text_embeds", "negative_text_mask")
+        return {name: local[name] for name in names if name in local}
+
+    def after_save(self, folder: Path) -> None:
+        """Writes what else a resumed run needs into a checkpoint; called on the processes that save.
+
+        Args:
+            folder: of the checkpoint.
+        """
+
+    def after_load(self, folder: Path) -> None:
+        """Reads or checks what [`after_save`] wrote, when a run goes on.
+
+        Args:
+            folder: of the checkpoint.
+        """
+
+    def check_epoch(self, batch: int) -> None:
+        """Tells which rows of the training set make no full global batch of `batch` rows in an epoch.
+
+        Raises:
+            ValueError: for a set smaller than one batch.
+        """
+        number = len(self.train_dataset)
+        if number < batch:
+            raise ValueError(
+                f"the training set has {number} rows, fewer than one batch of {batch} "
+                f"({self._train_batch_size} on each of {self.args.world_size} processes). "
+                "Lower per_device_train_batch_size."
+            )
+        if number % batch:
+            logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
