@@ -86,9 +86,9 @@ def negatives_of(captions: list[str], number: int):
 
     for doc in load_parser("rules").parse(captions):
         found = swap_negatives(doc) + keyword_negatives(doc.text, num_negatives=number)
-        unique = list({one.text_embeds: one for one in found}.values())[:number]
+        unique = list({one.text: one for one in found}.values())[:number]
         if len(unique) == number:
-            yield doc.text, [one.text_embeds for one in unique], [one.kind for one in unique]
+            yield doc.text, [one.text for one in unique], [one.kind for one in unique]
 
 
 def make_rows(captions: list[str], size: int, negatives: int, seed: int = 0) -> datasets.Dataset:
@@ -205,23 +205,24 @@ def now(device: torch.device) -> float:
 
 def loss_seconds(form: Form) -> float:
     """Median seconds of a form's loss and its gradient by the embeddings, without the towers."""
-    from hfcomp.modeling import Features
-    from hfcomp.modeling.features import WITH_GRADIENT
+    from hfcomp.fields import FIELDS, WITH_GRADIENT, Features
 
     trainer, seconds = form.trainer, []
     device, modules = trainer.args.device, trainer.model.objective_state
     inputs = trainer._prepare_inputs(dict(form.batch))
     with torch.no_grad():
         encoded = dict(trainer.gather_features(trainer.model_wrapped, inputs))
-    with_gradient = {*WITH_GRADIENT, "logit_scale"} & encoded.keys()
+    with_gradient = {"logit_scale"} | {
+        name for name in encoded if name in FIELDS and FIELDS[name].gathered == WITH_GRADIENT
+    }
     for _ in range(LOSS_REPEATS):
         leaves = encoded | {name: encoded[name].clone().requires_grad_() for name in with_gradient}
         start = now(device)
         features = Features(**leaves | {"learned": {name: module() for name, module in modules.items()}})
-        trainer.encode = lambda *_, features=features: features
+        trainer.gather_features = lambda *_, features=features: features
         trainer.compute_loss(trainer.model_wrapped, inputs).backward()
         seconds.append(now(device) - start)
-    del trainer.encode  # the class's own again
+    del trainer.gather_features  # the class's own again
     trainer.model.zero_grad()
     trainer.step_log.drain()
     return statistics.median(seconds)

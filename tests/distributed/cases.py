@@ -7,6 +7,7 @@ processes, so that every number of processes should find the same.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -283,14 +284,14 @@ def ahnpl_without_disk(models: Path, folder: Path) -> Found:
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    replace, reference_text.os.replace = reference_text.os.replace, full
+    replace, os.replace = os.replace, full
     try:
         trainer.train()
         error = "none"
     except OSError as exception:
         error = str(exception)
     finally:
-        reference_text.os.replace = replace
+        os.replace = replace
     return {}, {"error": error}
 
 
