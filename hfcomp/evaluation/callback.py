@@ -25,13 +25,13 @@ from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.evaluation.statistics.summary import plain_mean
+from hfcomp.evaluation.statistics.measures import Measure, absent_subsets, average_measure
+from hfcomp.evaluation.statistics.outcomes import Outcomes
+from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.modeling import load_processor
-from hfcomp.writing import write_parquet
 
 logger = logging.getLogger(__name__)
 
-NUMBERS = ["value", "tie"]
 DIGITS = 12
 OVER_ITEMS = Average("mean over items", pooled=True)
 
@@ -79,7 +79,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
             not exist is then found before anything is trained, and the log says where training began.
         details: give a key to each further average and each subset too.
         save_items: write every item's outcome at each scoring in training to `benchmarks-<step>.parquet` in the
-            trainer's output folder; the column `model` says the step.
+            trainer's output folder; the column `step` says which.
 
     Raises:
         TypeError: for one benchmark instead of a list of them.
@@ -244,8 +244,8 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
                     tables.append(report.items)
         if main and self.save_items and trainer.is_in_train:
             step = trainer.state.global_step
-            table = pd.concat(tables, ignore_index=True).assign(model=f"step {step}")
-            write_parquet(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet", table)
+            outcomes = Outcomes(pd.concat(tables, ignore_index=True)).assign(arm=f"step {step}", step=step)
+            outcomes.write(Path(trainer.args.output_dir) / f"benchmarks-{step}.parquet")
         values = gather_objects(values)[0]
         self._headlines = [key for key in values if "/" not in key and not key.endswith("_ties")]
         return values
@@ -278,37 +278,38 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
         details: whether further averages and the subsets have keys too; an average goes before a subset that is
             called the same.
     """
+    if not len(items):
+        return {}
+    outcomes = Outcomes(items)
+    measures = dict(_measures(benchmark, outcomes, details=details))
+    lines = summarize(outcomes, measures=list(measures.values()), intervals=False)
     values: dict[str, float] = {}
-    for metric, part in items.groupby("metric", sort=False) if len(items) else ():
-        key = f"{_key(benchmark.name)}_{_word(metric)}"
-        part = part.astype(dict.fromkeys(NUMBERS, np.float64))
-        subsets = list(part["subset"].unique())
-        known = [one for one in benchmark.averages if set(_named(one, subsets)) <= set(subsets)]
-        first, *further = known or [OVER_ITEMS]
-        mean = _mean(part, first, subsets)
-        values[key], values[f"{key}_ties"] = _number(mean["value"]), _number(mean["tie"])
-        if details:
-            for one in (*further, *(Average(name, ((name,),)) for name in subsets if len(subsets) > 1)):
-                values.setdefault(f"{key}/{_word(one.name)}", _number(_mean(part, one, subsets)["value"]))
+    for key, line in zip(measures, lines, strict=True):
+        (found,) = line["models"].values()
+        values[key] = _number(found["value"])
+        if "/" not in key:
+            values[f"{key}_ties"] = _number(found["tie_rate"])
     return values
 
 
-def _mean(part: pd.DataFrame, average: Average, subsets: Sequence[str]) -> pd.Series:
-    """Value and ties of one metric, averaged as `hfcomp.evaluation.statistics.summarize` does."""
-    if average.pooled:
-        return plain_mean(part[part["subset"].isin(_named(average, subsets))], NUMBERS)
-    means = pd.DataFrame({name: plain_mean(own, NUMBERS) for name, own in part.groupby("subset", sort=False)}).T
-    groups = average.groups or tuple((subset,) for subset in subsets)
-    return pd.DataFrame([means.loc[list(group)].mean() for group in groups]).mean()
+def _measures(benchmark: Benchmark, outcomes: Outcomes, *, details: bool) -> Iterator[tuple[str, Measure]]:
+    """Of each metric the average by its key, and further ones, of which the first of a key is meant."""
+    lines = list(outcomes.aspects)
+    for metric in dict.fromkeys(line[2] for line in lines):
+        key, seen = f"{_key(benchmark.name)}_{_word(metric)}", set()
+        subsets = [line[1] for line in lines if line[2] == metric]
+        known = [one for one in benchmark.averages if not absent_subsets(one, subsets)] or [OVER_ITEMS]
+        parts = [Average(name, ((name,),)) for name in subsets if len(subsets) > 1]
+        for place, average in enumerate((*known, *parts) if details else known[:1]):
+            own = f"{key}/{_word(average.name)}" if place else key
+            if own not in seen:
+                yield own, average_measure(average, lines[0][0], metric, subsets)
+            seen.add(own)
 
 
 def _number(mean: float) -> float:
     # of two steps that are equally good, rounding errors of sums must not make one the better
     return round(float(mean), DIGITS)
-
-
-def _named(average: Average, subsets: Sequence[str]) -> list[str]:
-    return list(subsets) if average.groups is None else [subset for group in average.groups for subset in group]
 
 
 def _word(name: str) -> str:

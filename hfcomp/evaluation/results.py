@@ -28,7 +28,8 @@ that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the 
 Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
 `p_holm` in place of `q`.
 
-Of version 4 are the mid-p of few images, bounds that agree with p, the formula of `smallest`, averages in runs of
+Of version 5 are the columns of `hfcomp.evaluation.statistics.Outcomes` in `items.parquet`, whose `arm` was `model`. Of
+version 4 are the mid-p of few images, bounds that agree with p, the formula of `smallest`, averages in runs of
 recipes, and `primary`. `hfcomp compare` reads earlier versions too: it computes all numbers anew from the items.
 
 A number that does not exist (no interval with one image, no chance level) is `null`.
@@ -45,27 +46,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import hfcomp
 from hfcomp.checksums import read_checked
-from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.writing import write_json
 
-__all__ = [
-    "RESULTS_SCHEMA_VERSION",
-    "items_hash",
-    "package_versions",
-    "read_items",
-    "read_results",
-    "summarize",
-    "versions",
-    "weights_hash",
-    "write_results",
-]
-
-RESULTS_SCHEMA_VERSION = 4
-NUMBERS = ("chance", "value")
+RESULTS_SCHEMA_VERSION = 5
+ITEMS_FILE = "items.parquet"
+RESULTS_FILE = "results.json"
 PACKAGES = ("torch", "transformers", "datasets", "accelerate", "numpy")
 
 
@@ -111,23 +99,6 @@ def weights_hash(place: str | Path) -> str:
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-def items_hash(items: pd.DataFrame) -> str:
-    """Short content hash of a table of items; the order of its rows and columns does not change it."""
-    table = pd.DataFrame({name: _plain(items[name]) for name in sorted(items.columns)})
-    digest = hashlib.sha256(repr(list(table.columns)).encode())
-    for row in sorted(map(repr, table.itertuples(index=False, name=None))):
-        digest.update(row.encode() + b"\n")
-    return f"sha256:{digest.hexdigest()[:16]}"
-
-
-def _plain(column: pd.Series) -> pd.Series:
-    """Numbers as float and all else as text, so that a table read back from Parquet is the same table."""
-    column = column.reset_index(drop=True)
-    if column.name in NUMBERS:
-        return column.astype(float)
-    return column.astype(str).astype(object).mask(column.isna(), math.nan)  # None and NaN are one in Parquet
-
-
 def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     """Writes `results.json`, whole or not at all, with `schema_version`, `checksum`, and `versions` where absent.
 
@@ -154,30 +125,6 @@ def read_results(path: Path, how_to_fix: str = "Evaluate again, or put the file 
         ValueError: naming the file, where it is no JSON or was changed since.
     """
     return read_checked(path, how_to_fix)
-
-
-def read_items(path: Path, expected: str | None) -> pd.DataFrame:
-    """The table of items that was written.
-
-    Args:
-        path: of the file.
-        expected: its `items_hash`; None where none is known.
-
-    Raises:
-        ValueError: naming the file, where it is no Parquet or holds another table.
-    """
-    try:
-        items = pd.read_parquet(path)
-        found = items_hash(items)
-    except Exception as error:  # a damaged file raises whatever its readers run into
-        said = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path}: no Parquet file, or a damaged one ({said}). Evaluate again.") from error
-    if expected not in (None, found):
-        raise ValueError(
-            f"{path} is damaged, or of another evaluation than the results.json beside it: expected items of "
-            f"{expected}, found {found}. Evaluate again, or put the file back from a copy."
-        )
-    return items
 
 
 def _for_json(value: Any) -> Any:

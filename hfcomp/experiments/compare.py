@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
+from hfcomp.evaluation.compare import align
 from hfcomp.evaluation.results import package_versions
 from hfcomp.evaluation.statistics.summary import TIE_RULES
+from hfcomp.evaluation.stored import Stored, listed, read_stored
 from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, print_evaluation, write_report
-from hfcomp.experiments.stored import (
-    Stored,
-    benchmark_facts,
-    benchmarks_of,
-    commits,
-    listed,
-    model_facts,
-    read_stored,
-    stated_items,
-)
 from hfcomp.writing import locked
-
-if TYPE_CHECKING:  # it imports `datasets`, for which nobody should wait who mistyped a path
-    from hfcomp.evaluation.spec import Average
-
-ITEM = ["benchmark", "subset", "metric", "item", "image_id"]
-Facts = Mapping[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -105,188 +87,26 @@ def compare(
     benchmarks: Sequence[str] = (),
     common: bool = False,
 ) -> EvaluationReport:
-    """Aligns outcomes by benchmark, metric, subset, item and image, and summarizes them.
+    """The report of a comparison.
 
     Args:
         stored: of `read_stored`.
         reference: the model that the others are compared to.
         tie: what a tie counts.
-        benchmarks: names or titles; by default all that every model has.
-        common: whether items that some model lacks are left out, and data of other commits compared.
+        benchmarks: as `align` takes them.
+        common: as in `align`.
 
     Raises:
-        ValueError: for a benchmark that a model lacks, versions or data that differ, or, unless `common`, items that
-            differ.
+        ValueError: as `align`.
     """
-    notes = [
-        f"{folder}: its results name no hash of the items, which are not checked" for folder in _unchecked(stored)
-    ]
-    titles = _titles(stored, benchmarks, notes)
-    stored = [replace(one, items=one.items[one.items["benchmark"].isin(titles)]) for one in stored]
-    for title in titles:
-        _check_origin(title, stored, common, notes)
-    stored = _aligned(stored, titles, common, notes)
-    items = pd.concat([one.items.assign(model=one.name) for one in stored], ignore_index=True)
+    found = align(stored, benchmarks=benchmarks, common=common)
     return evaluation_report(
-        items,
-        models={one.name: {**model_facts(one), "results": str(one.folder)} for one in stored},
-        averages=_averages(stored, titles, notes),
+        found.outcomes,
+        models=found.models,
+        averages=found.averages,
         reference=reference,
         tie=tie,
-        benchmarks={name: facts for name, facts in benchmarks_of(stored[0]).items() if facts["title"] in titles},
-        notes=notes,
+        benchmarks=found.benchmarks,
+        notes=found.notes,
         versions=package_versions(),
     )
-
-
-def _unchecked(stored: Sequence[Stored]) -> list[Path]:
-    return list(dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None))
-
-
-def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:
-    """The benchmarks that are compared, by title."""
-    has = [list(one.items["benchmark"].unique()) for one in stored]
-    every = list(dict.fromkeys(title for own in has for title in own))
-    if wanted:
-        names = {name: facts["title"] for one in stored for name, facts in benchmarks_of(one).items()}
-        chosen = [names.get(name, name) for name in wanted]
-        for title in chosen:
-            for one, own in zip(stored, has, strict=True):
-                if title not in own:
-                    raise ValueError(f"{one.file}: found no benchmark {title!r}; it has {listed(own)}.")
-        return list(dict.fromkeys(chosen))
-    shared = [title for title in every if all(title in own for own in has)]
-    for title in every:
-        if title not in shared:
-            owners = listed([one.name for one, own in zip(stored, has, strict=True) if title in own])
-            notes.append(f"{title} is not compared: only {owners} has it")
-    if not shared:
-        parts = [f"{one.file} has {listed(own)}" for one, own in zip(stored, has, strict=True)]
-        raise ValueError(f"no benchmark is in all of them: {'; '.join(parts)}. Evaluate all models on the same ones.")
-    return shared
-
-
-def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: list[str]) -> None:
-    """What scored and what was read must be the same as far as it is known; other places are told of."""
-    first = stored[0]
-    ours = benchmark_facts(first, title)
-    for one in stored[1:]:
-        theirs = benchmark_facts(one, title)
-        # where no name is shared, as with a recipe, which has none, the first of each; a benchmark that only one of
-        # them has is found by its items
-        pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
-        for name, other_name in pairs:
-            label = title if len(pairs) == 1 else f"{title}, {name}"
-            facts, others = (first, ours[name]), (one, theirs[other_name])
-            _check_version(label, facts, others)
-            _check_places(label, facts, others, common, notes)
-
-
-def _check_version(label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts]) -> None:
-    (model, facts), (other_model, others) = one, other
-    for key in ("version", "evaluation"):
-        if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
-            raise ValueError(
-                f"{label}: {key} {facts[key]} in {model.folder}, {others[key]} in {other_model.folder}: items are not "
-                "scored alike. Evaluate both with the same hfcomp on the same data, or leave it out with "
-                "--benchmarks."
-            )
-
-
-def _check_places(
-    label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts], common: bool, notes: list[str]
-) -> None:
-    (model, facts), (other_model, others) = one, other
-    places, their_places = dict(commits(facts.get("data"))), dict(commits(others.get("data")))
-    for place, commit in places.items():
-        theirs = their_places.get(place)
-        if None in (commit, theirs) or commit == theirs:
-            continue
-        said = f"{label}: {place} was read at commit {commit} for {model.folder}, {theirs} for {other_model.folder}"
-        if not common:
-            raise ValueError(
-                f"{said}. Evaluate one of them again, or compare the items that are the same by name and image "
-                "with --common."
-            )
-        notes.append(said)
-    if places.keys() != their_places.keys():
-        read = " and from ".join(listed(names) or "an unknown place" for names in (places, their_places))
-        notes.append(f"{label}: read from {read}; items are the same by name and image")
-
-
-def _aligned(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Stored]:
-    """The models' items, the same ones for all, in the order of `titles`."""
-    for one in stored:
-        twice = one.items[ITEM[:-1]].duplicated()
-        if twice.any():
-            raise ValueError(f"{one.file}: {_named(one.items[twice].iloc[0])} is there twice. Evaluate again.")
-    first = stored[0].items[ITEM]
-    shared = first
-    for one in stored[1:]:
-        shared = shared.merge(one.items[ITEM], on=ITEM, how="inner")
-    for one in stored:
-        absent = _without(one.items, shared)
-        if len(absent) and not common:
-            raise ValueError(_difference(one, absent, stored, shared))
-        for title, count in absent["benchmark"].value_counts(sort=False).items():
-            left = int((shared["benchmark"] == title).sum())
-            notes.append(f"{title}: {count:,} of {one.name}'s outcomes dropped, {left:,} are common to all")
-    gone = [title for title in titles if not (shared["benchmark"] == title).any()]
-    if gone:
-        raise ValueError(f"{listed(gone)}: no item is common to all. Leave it out with --benchmarks.")
-    order = pd.CategoricalDtype(titles)
-    shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
-    return [replace(one, items=shared.merge(one.items, on=ITEM, how="left")) for one in stored]
-
-
-def _without(items: pd.DataFrame, shared: pd.DataFrame) -> pd.DataFrame:
-    marked = items[ITEM].merge(shared, on=ITEM, how="left", indicator=True)
-    return marked[marked["_merge"] == "left_only"]
-
-
-def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], shared: pd.DataFrame) -> str:
-    """What one model has and another lacks, or has of another image."""
-    row = absent.iloc[0]
-    others = ((other, other.items[(other.items[ITEM[:-1]] == row[ITEM[:-1]]).all(axis=1)]) for other in stored)
-    lacks, same = next((other, own) for other, own in others if row["image_id"] not in own["image_id"].to_list())
-    how = f"has it of image {same['image_id'].iloc[0]!r}" if len(same) else "lacks it"
-    count = int((absent["benchmark"] == row["benchmark"]).sum())
-    return (
-        f"{one.file}: {_named(row)} of image {row['image_id']!r} is there, and {lacks.file} {how} ({count:,} such "
-        f"outcomes of {row['benchmark']}). Evaluate both on the same data, or pass --common to compare the "
-        f"{len(shared):,} outcomes that all have."
-    )
-
-
-def _named(row: pd.Series) -> str:
-    return f"item {row['item']!r} of {row['benchmark']}, {row['subset']}, {row['metric']}"
-
-
-def _averages(
-    stored: Sequence[Stored], titles: Sequence[str], notes: list[str]
-) -> dict[tuple[str, str], list[Average]]:
-    """The averages that the folders hold, by benchmark and metric, each of the subsets that it was made of there."""
-    from hfcomp.evaluation.spec import Average
-
-    found: dict[tuple[str, str, str], Average] = {}
-    unlike: dict[tuple[str, str, str], None] = {}
-    lines = [line for one in stored for line in one.results.get("results") or () if line.get("groups")]
-    for line in lines:
-        if line["benchmark"] not in titles:
-            continue
-        key = line["benchmark"], line["metric"], line["subset"]
-        own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
-        if _parts(found.setdefault(key, own)) != _parts(own):
-            unlike[key] = None
-    chosen: dict[tuple[str, str], list[Average]] = {}
-    for key, average in found.items():
-        if key in unlike:
-            notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
-        else:
-            chosen.setdefault(key[:2], []).append(average)
-    return chosen
-
-
-def _parts(average: Average) -> tuple[bool, list[list[str]]]:
-    """What an average is of, whatever the order."""
-    return average.pooled, sorted(sorted(group) for group in average.groups or ())

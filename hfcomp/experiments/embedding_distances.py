@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.statistics import Measure, summarize
 from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores
@@ -31,6 +30,7 @@ PAIRS = {
 NEAREST = "nearest"
 BOUNDS = {**dict.fromkeys(PAIRS, (0.0, 2.0)), NEAREST: (0.0, 1.0)}
 BASE_STEP = 0
+BENCHMARK = "embeddings"
 
 Tables = dict[int, pd.DataFrame]
 
@@ -69,7 +69,7 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
 
 
 def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int) -> dict[str, Any]:
-    """Distances by variant and step, with 95 % intervals that draw whole images.
+    """Distances by variant and step, with image-clustered bootstrap intervals of 95 %.
 
     A row's distance is the mean over its own negatives, so that every row counts the same whatever their number.
 
@@ -84,8 +84,7 @@ def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int)
         change is the last step minus the base, paired by row. An example has `row`, `image_id`, `caption`,
         `negative_caption` and `points`, each a step and its six distances.
     """
-    bootstrap = ImageBootstrap(rows.names)
-    return {variant: _of_variant(steps, rows, examples, bootstrap) for variant, steps in tables.items()}
+    return {variant: _of_variant(steps, rows, examples) for variant, steps in tables.items()}
 
 
 def middle_step(steps: list[int]) -> int | None:
@@ -100,28 +99,33 @@ def by_row(table: pd.DataFrame) -> pd.DataFrame:
     return grouped[list(PAIRS)].mean().assign(**{NEAREST: grouped["nearer"].all().astype(float)})
 
 
-def _of_variant(steps: Tables, rows: HeldOutRows, examples: int, bootstrap: ImageBootstrap) -> dict[str, Any]:
-    means = {step: by_row(table) for step, table in steps.items()}
-    points: list[dict[str, Any]] = [{"step": step} for step in steps]
-    change = {}
-    for name, bounds in BOUNDS.items():
-        values = np.stack([table[name].to_numpy() for table in means.values()], axis=1)  # [rows, steps]
-        low, high = bootstrap.interval(values, rows.names, bounds=bounds)
-        for point, *share in zip(points, values.mean(axis=0), low, high, strict=True):
-            point[name] = _share(*share)
-        change[name] = _change(values[:, -1] - values[:, 0], rows.names, bounds, bootstrap)
+def _of_variant(steps: Tables, rows: HeldOutRows, examples: int) -> dict[str, Any]:
+    last, names = list(steps)[-1], list(BOUNDS)
+    lines = summarize(
+        pd.concat([_outcomes(table, rows).assign(step=step) for step, table in steps.items()]),
+        by=("step",),
+        measures=[Measure(name, [(BENCHMARK, "all", name)], bounds=bounds) for name, bounds in BOUNDS.items()],
+        contrasts={"change": ([last], [BASE_STEP])},
+        images="measure",
+        test=False,
+    )
+    points = [
+        {"step": step, **{name: _bounded(line["models"][step]) for name, line in zip(names, lines, strict=True)}}
+        for step in steps
+    ]
+    change = {name: _bounded(line["contrasts"]["change"]) for name, line in zip(names, lines, strict=True)}
     chosen = [_example(steps, rows, row) for row in range(min(examples, len(rows)))]
     return {"points": points, "change": change, "examples": chosen}
 
 
-def _change(
-    values: NDArray[np.float64], names: list[str], bounds: tuple[float, float], bootstrap: ImageBootstrap
-) -> dict[str, float]:
-    return _share(values.mean(), *bootstrap.interval(values, names, bounds=bounds, difference=True))
+def _outcomes(table: pd.DataFrame, rows: HeldOutRows) -> pd.DataFrame:
+    """The distances of a model as outcomes, a metric each."""
+    means = by_row(table).assign(image_id=rows.names).reset_index(names="item")
+    return means.melt(["item", "image_id"], var_name="metric").assign(benchmark=BENCHMARK, subset="all", aspect="")
 
 
-def _share(value: float, low: float, high: float) -> dict[str, float]:
-    return {"value": float(value), "low": float(low), "high": float(high)}
+def _bounded(found: dict[str, float]) -> dict[str, float]:
+    return {key: found[key] for key in ("value", "low", "high")}
 
 
 def _example(steps: Tables, rows: HeldOutRows, row: int) -> dict[str, Any]:

@@ -16,9 +16,10 @@ import pandas as pd
 from hfcomp import __version__
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.statistics.outcomes import write_table
 from hfcomp.experiments.embedding_distances import BASE_STEP, Tables, distances
 from hfcomp.experiments.embedding_rows import HeldOutRows
-from hfcomp.experiments.outcomes import FOLDER, read_stored, store
+from hfcomp.experiments.outcomes import FOLDER, read_stored
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
@@ -93,7 +94,7 @@ class EmbeddingPaths:
             if cut:
                 told.append(f"embeddings: {cut} texts are longer than the text tower and were cut")
                 tell(told[0])
-            store(path, found, {**self._stamp(weights), "notes": told})
+            write_table(path, found, {**self._stamp(weights), "notes": told})
         return found
 
     def _must_train_again(self, variant: str, folder: Path) -> bool:

@@ -35,11 +35,11 @@ from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import SUITES, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.statistics.summary import TIE_RULES
+from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.experiment_config import expanded
 from hfcomp.experiments.model_names import named_models
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.stored import BLIND_PATH
 from hfcomp.experiments.url_options import add_url_options, url_settings
 
 FAILED = "failed: "
@@ -52,7 +52,7 @@ class Outcome:
     """What an evaluation has found so far.
 
     Attributes:
-        tables: outcomes per item with the column `model`, by name of the benchmark and the model.
+        tables: outcomes per item with the column `arm`, by name of the benchmark and the model.
         benchmarks: facts by name of the benchmark, as `results.json` has them.
         skipped: benchmarks that were not scored, as `results.json` has them.
         seconds: model to benchmark to seconds.
@@ -338,7 +338,7 @@ def _run(
     took = time.perf_counter() - start
     found.seconds[name][benchmark.name] = took
     if main:
-        found.tables[benchmark.name, name] = report.items.assign(model=name, benchmark=_title(benchmark, items))
+        found.tables[benchmark.name, name] = report.items.assign(arm=name, benchmark=_title(benchmark, items))
         _tell(name, benchmark, report, took, session)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
-from hfcomp.evaluation.statistics.summary import missing_averages, summarize
+from hfcomp.evaluation.statistics import Outcomes, missing_averages, summarize
 from hfcomp.experiments.comparison import Line, has_ties
 from hfcomp.experiments.evaluation_figure import draw_evaluation
 from hfcomp.experiments.evaluation_tables import MOST_INTERVALS, full_tables, headings, short_tables, standing
@@ -26,13 +26,11 @@ from hfcomp.experiments.sheets import (
     terminal_table,
     ties,
 )
-from hfcomp.writing import write_parquet, write_text
+from hfcomp.writing import write_text
 
 if TYPE_CHECKING:
-    from hfcomp.evaluation.statistics.summary import Averages
+    from hfcomp.evaluation.statistics.measures import Averages
 
-ITEMS_FILE = "items.parquet"
-RESULTS_FILE = "results.json"
 REPORT_FILE = "report.md"
 FIGURE_FILE = "figure.png"
 FIGURE_TEXT = "every benchmark and model with 95 % intervals, chance dotted"
@@ -80,7 +78,7 @@ class EvaluationReport:
 
 
 def evaluation_report(
-    items: pd.DataFrame,
+    items: Outcomes | pd.DataFrame,
     *,
     models: Mapping[str, Mapping[str, Any]],
     averages: Averages,
@@ -112,7 +110,7 @@ def evaluation_report(
     if len(items):
         lines = summarize(items, models=names, references=references, subject=subject, averages=averages, tie=tie)
     missing = missing_averages(items, averages) if len(items) else []
-    known = {"missing": missing, "items_hash": files.items_hash(items) if len(items) else None, **facts}
+    known = {"missing": missing, "items_hash": Outcomes.of(items).digest if len(items) else None, **facts}
     return EvaluationReport(lines, models, reference, tie, **known)
 
 
@@ -248,7 +246,7 @@ def _seconds(seconds: Mapping[str, Mapping[str, float]]) -> Sheet:
     return Sheet("Seconds", ["benchmark", *seconds], rows)
 
 
-def write_evaluation(folder: Path, items: pd.DataFrame, report: EvaluationReport) -> None:
+def write_evaluation(folder: Path, items: Outcomes | pd.DataFrame, report: EvaluationReport) -> None:
     """Writes `items.parquet`, `figure.png` where matplotlib is installed, and what `write_report` writes.
 
     Args:
@@ -257,7 +255,7 @@ def write_evaluation(folder: Path, items: pd.DataFrame, report: EvaluationReport
         report: of the same items.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_parquet(folder / ITEMS_FILE, items)
+    Outcomes.of(items).write(folder / files.ITEMS_FILE)
     write_report(folder, report, figure=draw_evaluation(folder / FIGURE_FILE, report.lines))
 
 
@@ -285,6 +283,6 @@ def write_report(folder: Path, report: EvaluationReport, *, figure: bool = False
         "config": report.config,
         "results": report.lines,
     }
-    files.write_results(folder / RESULTS_FILE, facts)
+    files.write_results(folder / files.RESULTS_FILE, facts)
     text = evaluation_markdown(replace(report, versions=versions), figure=figure)
     write_text(folder / REPORT_FILE, text)

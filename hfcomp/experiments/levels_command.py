@@ -27,9 +27,10 @@ from hfcomp.evaluation.engine import run_benchmark, select_rows, validate
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.protocols.level_choice import ALL, LEVELS, Count, LevelChoice
 from hfcomp.evaluation.remarks import remarks
+from hfcomp.evaluation.results import RESULTS_FILE
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.experiments.evaluation_report import RESULTS_FILE, evaluation_report, print_evaluation, write_evaluation
+from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.experiments.model_names import named_models
 from hfcomp.writing import locked
 
@@ -103,7 +104,7 @@ def _score(options: argparse.Namespace, models: dict[str, str], benchmark: Bench
     for name, place in models.items():
         settings = {"device": options.device, "batch_size": options.batch_size, "cache": EmbeddingCache()}
         embedder = open_embedder(place, **settings)
-        tables.append(run_benchmark(benchmark, items, embedder).items.assign(model=name))
+        tables.append(run_benchmark(benchmark, items, embedder).items.assign(arm=name))
         if pairs is not None:
             chosen = items.rows.select(pairs)
             joint[name] = joint_embeddings(embedder.images(chosen["image"]), embedder.texts(chosen["caption"]).vectors)

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hfcomp import __version__
-from hfcomp.checksums import CHECKSUM, with_checksum
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.results import items_hash
+from hfcomp.evaluation.statistics.outcomes import read_table, write_table
 from hfcomp.experiments.evaluate import Evaluation
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
-from hfcomp.writing import write_parquet
 
 FOLDER = "evaluation"
-STAMP = b"hfcomp"
-WRITTEN = "written"
-"""The key of a stamp that holds the checksum of table and notes."""
 # Fields that say which items are scored, beside those that begin with "evaluation".
 FIELDS = ("dataset", "dataset_config")
 
@@ -36,7 +28,7 @@ class Outcomes:
     """Outcomes of several models.
 
     Attributes:
-        items: of all models, as `hfcomp.evaluation.engine.Report` has them, and `model`.
+        items: of all models, as `hfcomp.evaluation.engine.Report` has them, and `arm`.
         weights: by name of the model, its `identity`.
     """
 
@@ -67,8 +59,8 @@ def evaluate_models(
         if table is None:
             told = len(session.notes)
             table = evaluate(Embedder(place, device=device, cache=EmbeddingCache()))
-            store(path, table, {**stamp, "notes": session.notes[told:]})
-        tables.append(table.assign(model=name))
+            write_table(path, table, {**stamp, "notes": session.notes[told:]})
+        tables.append(table.assign(arm=name))
     return Outcomes(pd.concat(tables, ignore_index=True), weights)
 
 
@@ -87,29 +79,13 @@ def read_stored(path: Path, stamp: dict[str, Any], tell: Callable[[str], None]) 
     if not path.is_file():
         return None
     try:
-        found = json.loads((pq.read_schema(path).metadata or {}).get(STAMP, b"{}"))
-        written, notes = found.pop(WRITTEN, None), found.pop("notes", [])
-        if found != stamp or written is None:
-            return None
-        table = pq.read_table(path).to_pandas()
-        whole = written == _hash(table, notes)
-    except Exception:  # a damaged file raises whatever its readers run into
-        whole = False
-    if not whole:
+        table, found = read_table(path)
+    except ValueError:
         tell(f"{path} is damaged: its outcomes are scored again")
+        return None
+    notes = found.pop("notes", [])
+    if found != stamp:
         return None
     for note in notes:
         tell(note)
     return table
-
-
-def _hash(table: pd.DataFrame, notes: list[str]) -> str:
-    return with_checksum({"items": items_hash(table), "notes": notes})[CHECKSUM]
-
-
-def store(path: Path, table: pd.DataFrame, stamp: dict[str, Any]) -> None:
-    """Writes outcomes and what they are of, whole or not at all."""
-    columns = pa.Table.from_pandas(table, preserve_index=False)
-    written = json.dumps({**stamp, WRITTEN: _hash(table, stamp.get("notes", []))}).encode()
-    columns = columns.replace_schema_metadata({**columns.schema.metadata, STAMP: written})
-    write_parquet(path, columns)

@@ -19,7 +19,8 @@ from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
-from hfcomp.evaluation.results import items_hash
+from hfcomp.evaluation.statistics import Measure
+from hfcomp.evaluation.statistics import Outcomes as ItemTable
 from hfcomp.experiments.base import check_vocabulary, copy_sandbox_base, make_base, write_vit_b32
 from hfcomp.experiments.controls import Control, NotApplicable, applicable
 from hfcomp.experiments.data import Tell, training_rows
@@ -28,7 +29,7 @@ from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import Outcomes, evaluate_models
 from hfcomp.experiments.overlap import check_same_rows, without_scored_rows
-from hfcomp.experiments.primary import Endpoint, find_primary, report_averages, summarize_run
+from hfcomp.experiments.primary import find_primary, summarize_run
 from hfcomp.experiments.recipe_files import check_place
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
@@ -252,14 +253,13 @@ def _report(
     print_report(lines, stages, facts, folder)
 
 
-def check_primary(recipe: Recipe, items: pd.DataFrame) -> Endpoint | None:
+def check_primary(recipe: Recipe, items: pd.DataFrame) -> Measure | None:
     """The primary endpoint, by the outcomes of the base.
 
     Raises:
         ValueError: for one that the evaluation does not have, naming those that it has.
     """
-    averages = report_averages(items, declared_averages(recipe.experiment))
-    return find_primary(items, recipe.experiment.primary, averages)
+    return find_primary(items, recipe.experiment.primary, declared_averages(recipe.experiment))
 
 
 def data_facts(recipe: Recipe, rows: Dataset, outcomes: Outcomes) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def data_facts(recipe: Recipe, rows: Dataset, outcomes: Outcomes) -> dict[str, A
     return {
         "training": training,
         "evaluation": {"name": config.evaluation, "dataset": config.evaluation_dataset},
-        "items": items_hash(outcomes.items),
+        "items": ItemTable(outcomes.items).digest,
     }
 
 

@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
+from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.experiments.comparison import Line, judgement
 from hfcomp.experiments.figure import draw_figure
 from hfcomp.experiments.markdown import markdown
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tables import LEGEND, NO_TIES, STAR, has_ties, legend_of_models, short_sheets, terminal_table
 from hfcomp.hub.cards import write_model_card
-from hfcomp.writing import write_parquet, write_text
+from hfcomp.writing import write_text
 
 TERMINAL_WIDTH = 80
 
@@ -40,8 +41,10 @@ def write_results(
         facts: `method`, `caveat`, `notes`, `config`, `hfcomp_version` and where known `general_average`; all of them
             go into `results.json`.
     """
-    write_parquet(folder / "items.parquet", items)
-    files.write_results(folder / "results.json", {**facts, "stages": [asdict(s) for s in stages], "results": lines})
+    Outcomes(items).write(folder / files.ITEMS_FILE)
+    files.write_results(
+        folder / files.RESULTS_FILE, {**facts, "stages": [asdict(s) for s in stages], "results": lines}
+    )
     report = markdown(lines, stages, facts)
     write_text(folder / "report.md", report)
     draw_figure(folder / "figure.png", lines)

@@ -11,6 +11,8 @@ from typing import Any
 from hfcomp import __version__
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together
+from hfcomp.evaluation.statistics import Outcomes as ItemTable
+from hfcomp.evaluation.statistics.measures import headline_measures
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import EmbeddingPaths
 from hfcomp.experiments.embedding_paths_report import write_paths
@@ -36,7 +38,7 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep_file import Sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
-from hfcomp.experiments.sweep_results import SweepPlan, measures_of, part_name, summarize_sweep
+from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_sweep
 from hfcomp.fields import columns_of
 
 
@@ -63,7 +65,7 @@ def run_sweep(sweep: Sweep) -> Path:
         with fail_together():
             if session.state.is_main_process:  # a benchmark or endpoint that is not evaluated costs no training
                 items = evaluate_models(sweep.recipe, folder, models, evaluate, session).items
-                measures_of(items, plan.benchmarks, check_primary(sweep.recipe, items))
+                headline_measures(ItemTable(items), plan.benchmarks, check_primary(sweep.recipe, items))
         paths = _paths(sweep, held_out, folder, models["base"], session)
         first = _checked_rows(sweep, session, evaluate.images)
         for setting in plan.settings:

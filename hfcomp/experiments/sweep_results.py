@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.statistics.measures import headline_measures
 from hfcomp.evaluation.statistics.multiplicity import adjust
-from hfcomp.evaluation.statistics.seeds import difference_over_seeds
-from hfcomp.evaluation.statistics.summary import LINE, STRATUM, by_line
-from hfcomp.experiments.comparison import HEADLINE_METRIC
-from hfcomp.experiments.primary import Endpoint, find_primary, line_name, report_averages
+from hfcomp.evaluation.statistics.outcomes import NO_SEED, Outcomes
+from hfcomp.evaluation.statistics.summary import BASE, summarize
+from hfcomp.experiments.primary import find_primary
 from hfcomp.experiments.stages import read_history
 
-MEAN = "mean"
+OF_BASE = ("", BASE)
+"""The base among the cells of a sweep, setting and variant: it has neither setting nor seed."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class SweepPlan:
         controls: variant to control, for those that are one.
         after: variant to the one whose model it starts from, for those that do not start from the base.
         contrasts: name to two lists of variants or `base`, `with` and `without`.
-        primary: the primary endpoint, as `hfcomp.experiments.primary.find_primary` takes it.
+        primary: the primary endpoint, as `hfcomp.evaluation.statistics.measures.primary_measure` takes it.
     """
 
     settings: list[str]
@@ -58,83 +57,16 @@ class SweepPlan:
         return (setting, seed) == (self.settings[0], self.seeds[0])
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A number of the tables: a mean of its lines' means.
-
-    Attributes:
-        name: `benchmark: subset metric`, that of the primary endpoint, or `mean`.
-        lines: benchmark, subset and metric of each.
-        weights: what each line counts; by default all the same.
-        pooled: whether it is the mean over the items of all lines instead.
-    """
-
-    name: str
-    lines: list[tuple[str, str, str]]
-    weights: list[float] | None = None
-    pooled: bool = False
-
-    def parts(self, table: pd.Series) -> list[NDArray[Any]]:
-        """What is averaged of a column of `by_line`: an array for each line, or one of all; of strata one for each."""
-        return [part.to_numpy() for strata in self._strata(table) for part in strata]
-
-    def shares(self, table: pd.Series) -> list[float]:
-        """The weights of `parts`; those of strata share their line's."""
-        strata = self._strata(table)
-        weights = [1.0] * len(strata) if self.pooled or not self.weights else self.weights
-        return [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
-
-    def mean(self, values: pd.Series) -> float:
-        """The number of one model."""
-        return float(np.average([part.mean() for part in self.parts(values)], weights=self.shares(values)))
-
-    def _strata(self, table: pd.Series) -> list[list[pd.Series]]:
-        lines = [table.loc[line] for line in self.lines]
-        lines = [pd.concat(lines)] if self.pooled else lines
-        return [[part for _, part in line.groupby(level=STRATUM)] for line in lines]
-
-
 def part_name(setting: str, seed: int, variant: str) -> str:
     """The name of a part's model and folder."""
     return f"{setting}/{seed}/{variant}"
 
 
-def measures_of(items: pd.DataFrame, benchmarks: list[str], primary: Endpoint | None = None) -> list[Measure]:
-    """The lines of composition (of a benchmark the `group` ones where it has any), and the general ones.
-
-    Args:
-        items: outcomes with the column `aspect`.
-        benchmarks: those that are shown; none means all.
-        primary: stands first, whatever the benchmarks. Without one, the mean of the lines of composition follows them.
-
-    Raises:
-        ValueError: for a benchmark that was not evaluated.
-    """
-    for name in benchmarks:
-        if name not in set(items["benchmark"]):
-            known = ", ".join(items["benchmark"].unique())
-            raise ValueError(f"benchmarks: {name!r} was not evaluated. Known: {known}. Fix the sweep's file.")
-    lines = items[[*LINE, "aspect"]].drop_duplicates()
-    lines = lines[lines["benchmark"].isin(benchmarks)] if benchmarks else lines
-    composed, general = (lines[lines["aspect"] == aspect] for aspect in ("composition", "general"))
-    strict = set(composed.loc[composed["metric"] == HEADLINE_METRIC, "benchmark"])
-    kept = composed[(composed["metric"] == HEADLINE_METRIC) | ~composed["benchmark"].isin(strict)]
-    measures = [_measure(key) for key in kept[LINE].itertuples(index=False, name=None)]
-    if primary is None and len(measures) > 1:
-        measures.append(Measure(MEAN, [measure.lines[0] for measure in measures]))
-    measures += [_measure(key) for key in general[LINE].itertuples(index=False, name=None)]
-    if primary is None:
-        return measures
-    first = Measure(primary.name, primary.lines, primary.weights, primary.pooled)
-    return [first, *(measure for measure in measures if measure.name != primary.name)]
-
-
-def _measure(line: tuple[str, str, str]) -> Measure:
-    return Measure(line_name(line), [line])
-
-
 def summarize_sweep(
-    items: pd.DataFrame, plan: SweepPlan, folder: Path, declared: Mapping[str, Sequence[Average]] | None = None
+    outcomes: Outcomes | pd.DataFrame,
+    plan: SweepPlan,
+    folder: Path,
+    declared: Mapping[str, Sequence[Average]] | None = None,
 ) -> dict[str, Any]:
     """Per setting, variant and measure the mean over seeds, its range, and the difference to the reference.
 
@@ -143,7 +75,7 @@ def summarize_sweep(
     of variants and settings, those of contrasts for theirs; all others get q of Benjamini and Hochberg.
 
     Args:
-        items: outcomes of `base` and of every part, by the column `model`.
+        outcomes: of `base` and of every part, whose arms are named by `part_name`.
         plan: of the sweep.
         folder: of the sweep, with the parts' training logs.
         declared: averages in use, by title of the benchmark.
@@ -158,65 +90,60 @@ def summarize_sweep(
     Raises:
         ValueError: for a benchmark or a primary endpoint that was not evaluated.
     """
-    primary = find_primary(items, plan.primary, report_averages(items, declared or {}))
-    measures = measures_of(items, plan.benchmarks, primary)
-    bootstrap = ImageBootstrap(items.loc[items["model"] == "base", "image_id"])
-    tables = {name: by_line(part) for name, part in items.groupby("model", sort=False)}
-    images = tables["base"]["image_id"]
-    values = {name: table["value"].reindex(images.index) for name, table in tables.items()}
-    settings: dict[str, Any] = {}
-    contrasts: dict[str, Any] = {}
+    outcomes = _factored(Outcomes.of(outcomes), plan)
+    primary = find_primary(outcomes, plan.primary, declared or {})
+    measures = headline_measures(outcomes, plan.benchmarks, primary)
+    cells = [(setting, variant) for setting in plan.settings for variant in plan.variants]
+    contrasts: dict[Any, Any] = {
+        ("minus", *cell): ([cell], [(cell[0], plan.reference)]) for cell in cells if cell[1] != plan.reference
+    }
     for setting in plan.settings:
-        by_seed = {
-            variant: [values[part_name(setting, seed, variant)] for seed in plan.seeds] for variant in plan.variants
-        }
-        settings[setting] = {}
-        for variant in plan.variants:
-            found = {measure.name: _over_seeds(by_seed[variant], measure) for measure in measures}
-            if variant != plan.reference:
-                changes = _minus(by_seed[variant], by_seed[plan.reference])
-                for measure in measures:
-                    found[measure.name]["minus"] = _difference(changes, images, measure, bootstrap)
-            logged = {metric: _logged(folder, plan, setting, variant, metric) for metric in plan.logged}
-            settings[setting][variant] = {"measures": found, "logged": logged}
-        by_seed["base"] = [values["base"]] * len(plan.seeds)
-        contrasts[setting] = {}
         for name, sides in plan.contrasts.items():
-            there, not_there = (
-                [_average(list(tables)) for tables in zip(*(by_seed[one] for one in sides[side]), strict=True)]
-                for side in ("with", "without")
+            with_it, without = (
+                [OF_BASE if one == BASE else (setting, one) for one in sides[side]] for side in ("with", "without")
             )
-            changes = _minus(there, not_there)
-            contrasts[setting][name] = {one.name: _difference(changes, images, one, bootstrap) for one in measures}
-    base = {measure.name: measure.mean(values["base"]) for measure in measures}
-    names, first = [measure.name for measure in measures], primary.name if primary else None
+            contrasts["contrast", setting, name] = with_it, without
+    how = {"by": ("setting", "arm"), "models": [OF_BASE, *cells], "images": "all", "intervals": False}
+    lines = summarize(outcomes, measures=measures, contrasts=contrasts, **how)
+    named = dict(zip([one.name for one in measures], lines, strict=True))
+    settings: dict[str, Any] = {}
+    for setting, variant in cells:
+        found = {name: _over_seeds(line["models"][setting, variant]) for name, line in named.items()}
+        if variant != plan.reference:
+            for name, line in named.items():
+                found[name]["minus"] = line["contrasts"]["minus", setting, variant]
+        logged = {metric: _logged(folder, plan, setting, variant, metric) for metric in plan.logged}
+        settings.setdefault(setting, {})[variant] = {"measures": found, "logged": logged}
+    differences = {
+        setting: {
+            name: {measure: line["contrasts"]["contrast", setting, name] for measure, line in named.items()}
+            for name in plan.contrasts
+        }
+        for setting in plan.settings
+    }
+    first = primary.name if primary else None
     _correct(list(_all_minus(settings)), first)
-    _correct([pair for of in contrasts.values() for found in of.values() for pair in found.items()], first)
-    return {"measures": names, "primary": first, "base": base, "settings": settings, "contrasts": contrasts}
+    _correct([pair for of in differences.values() for found in of.values() for pair in found.items()], first)
+    base = {name: line["models"][OF_BASE]["value"] for name, line in named.items()}
+    return {"measures": list(named), "primary": first, "base": base, "settings": settings, "contrasts": differences}
 
 
-def _average(tables: list[pd.Series]) -> pd.Series:
-    return sum(tables) / len(tables)
+def _factored(outcomes: Outcomes, plan: SweepPlan) -> Outcomes:
+    """Outcomes whose arms are parts of a sweep, by setting, seed and variant."""
+    parts = {
+        part_name(setting, seed, variant): (setting, seed, variant)
+        for setting in plan.settings
+        for seed in plan.seeds
+        for variant in plan.variants
+    } | {BASE: ("", NO_SEED, BASE)}
+    outcomes = outcomes.select(arm=list(parts))
+    columns = zip(*outcomes.table["arm"].map(parts), strict=True)
+    return outcomes.assign(**dict(zip(("setting", "seed", "arm"), map(list, columns), strict=True)))
 
 
-def _minus(one: list[pd.Series], other: list[pd.Series]) -> list[pd.Series]:
-    """The difference of two variants under each seed."""
-    return [values - others for values, others in zip(one, other, strict=True)]
-
-
-def _over_seeds(seeds: list[pd.Series], measure: Measure) -> dict[str, Any]:
-    found = [measure.mean(values) for values in seeds]
-    return {"value": float(np.mean(found)), "lowest": min(found), "highest": max(found), "seeds": found}
-
-
-def _difference(
-    changes: list[pd.Series], images: pd.Series, measure: Measure, bootstrap: ImageBootstrap
-) -> dict[str, float]:
-    seeds = [measure.parts(change) for change in changes]
-    inside = all((np.abs(part) <= 1).all() for parts in seeds for part in parts)
-    bounds = (0.0, 1.0) if inside else None
-    weights = measure.shares(images)
-    return difference_over_seeds(bootstrap, seeds, measure.parts(images), weights=weights, bounds=bounds)
+def _over_seeds(cell: dict[str, Any]) -> dict[str, Any]:
+    seeds = cell.get("seeds", [cell["value"]])
+    return {"value": cell["value"], "lowest": min(seeds), "highest": max(seeds), "seeds": seeds}
 
 
 def _all_minus(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:

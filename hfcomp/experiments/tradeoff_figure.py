@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from hfcomp.evaluation.statistics.summary import BASE
 from hfcomp.experiments.plans import TradeoffPlan
-from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, curve
+from hfcomp.experiments.tradeoff_results import ConceptResults, curve
 from hfcomp.writing import replacing
 
 # Okabe and Ito's palette, told apart with any colour vision; shapes differ too.
@@ -69,7 +70,7 @@ def _draw_concept(axes: Any, concept: str, results: ConceptResults, plan: Tradeo
     base = [shares[point] for shares in found for point in shares if point.run == BASE]
     _bars(axes, "black", *base)
     axes.plot(100 * base[0]["value"], 100 * base[1]["value"], "o", color="black", markersize=8, zorder=5, label=BASE)
-    chance = 100 * results.lines["accuracy"].chance
+    chance = 100 * results.lines["accuracy"]["chance"]
     low, high = axes.get_ylim()
     if chance > low - 0.5 * (high - low):  # far below it would press the runs together
         axes.axhline(chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)

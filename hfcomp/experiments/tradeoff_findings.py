@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hfcomp.evaluation.statistics.summary import BASE
 from hfcomp.experiments.plans import TradeoffPlan
-from hfcomp.experiments.tradeoff_results import BASE, PLAIN, ConceptResults, Point, final
+from hfcomp.experiments.tradeoff_results import PLAIN, ConceptResults, Point, final
 
 SHOWN, OPPOSITE, OPEN = "shown", "the opposite is shown", "open"
 # The largest losses and gains of the paper's Table 3, in points: what "hardly" and "enough" mean here.
@@ -106,7 +107,7 @@ class _Asked:
         most: float | None = None,
     ) -> Finding:
         """`point` minus `reference` on a line is above `least`, or with `most` below it."""
-        change = self.results.lines[line].difference(point, reference)
+        change = self.results.difference(line, point, reference)
         low, high = change["low"], change["high"]
         above, below = (low > least, high < least) if most is None else (high < most, low > most)
         verdict = SHOWN if above else OPPOSITE if below else OPEN

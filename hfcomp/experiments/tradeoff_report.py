@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from hfcomp.evaluation import results as files
+from hfcomp.evaluation.statistics.summary import BASE
 from hfcomp.experiments.comparison import percent, points, with_interval, with_p
 from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, escaped, markdown_table, terminal_table
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tradeoff_figure import draw_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, Finding, findings
-from hfcomp.experiments.tradeoff_results import BASE, ConceptResults, Point, final_differences, runs_of
+from hfcomp.experiments.tradeoff_results import ConceptResults, Point, final_differences, runs_of
 from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
@@ -133,13 +134,13 @@ def _shares(line: str, title: str, results: dict[str, ConceptResults], *, with_b
     for concept, one in results.items():
         if line not in one.lines:
             continue
-        shares, chance = one.shares[line], percent(one.lines[line].chance)
+        shares, chance = one.shares[line], percent(one.lines[line]["chance"])
         for step in one.epochs():
             cells = []
             for run in runs:
                 share = shares.get(Point(run, 0 if run == BASE else step))
                 cells.append("" if share is None else with_interval(share) if with_bounds else percent(share["value"]))
-            items = f"{len(one.lines[line].images):,}"
+            items = f"{one.lines[line]['items']:,}"
             rows.append([concept, f"{step // one.per_epoch}", items, chance, *cells])
     return Sheet(title, ["concept", "epoch", "items", "chance", *runs], rows, labels=2)
 

@@ -1,24 +1,22 @@
-"""The numbers of a study of concepts: shares at every checkpoint, paired differences at the ends of epochs."""
+"""The numbers of a study of concepts: accuracies at every checkpoint, paired differences at the ends of epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.statistics.measures import Measure
 from hfcomp.evaluation.statistics.multiplicity import adjust
-from hfcomp.experiments.plans import ACCURACY, RETRIEVAL, LineName, TradeoffPlan
+from hfcomp.evaluation.statistics.outcomes import Outcomes
+from hfcomp.evaluation.statistics.summary import BASE, summarize
+from hfcomp.experiments.plans import ACCURACY, RETRIEVAL, TradeoffPlan
 
-BASE, PLAIN = "base", "plain"
+PLAIN = "plain"
 BASE_STEP = 0
 NEEDED = (ACCURACY, RETRIEVAL)  # of every concept
-ITEM = ["benchmark", "subset", "metric", "item"]
+SHARE = ("value", "low", "high", "tie_rate")
 
 
 class Point(NamedTuple):
@@ -29,51 +27,30 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
-    """The outcomes of one line: values `[n, M]` of every model, ties likewise, images `[n]`, chance."""
-
-    points: list[Point]
-    values: NDArray[np.float64]
-    ties: NDArray[np.bool_]
-    images: NDArray[Any]
-    chance: float
-
-    @cached_property
-    def _bootstrap(self) -> ImageBootstrap:
-        return ImageBootstrap(self.images)
-
-    def shares(self) -> dict[Point, dict[str, float]]:
-        """Each model's share with its interval of 95 %, which draws whole images, and its rate of ties."""
-        lows, highs = self._bootstrap.interval(self.values, self.images)
-        means, ties = self.values.mean(axis=0), self.ties.mean(axis=0)
-        found = zip(self.points, means, lows, highs, ties, strict=True)
-        return {
-            point: {"value": float(mean), "low": float(low), "high": float(high), "tie_rate": float(tie)}
-            for point, mean, low, high, tie in found
-        }
-
-    def difference(self, point: Point, reference: Point) -> dict[str, float]:
-        """One model minus another, paired by item, with interval and sign-flip p, which agree."""
-        change = self.values[:, [self.points.index(point)]] - self.values[:, [self.points.index(reference)]]
-        found = self._bootstrap.macro_difference([(change, self.images)])
-        return {key: float(value[0]) for key, value in found.items()}
-
-
-@dataclass(frozen=True)
 class ConceptResults:
     """What came of a concept.
 
     Attributes:
-        lines: by what they stand for; one that the evaluation does not have for this concept is absent.
-        shares: of each line, by model.
+        lines: of `summarize`, by what they stand for; one that was not scored for this concept is absent.
         per_epoch: steps of an epoch.
         last: the last step.
     """
 
-    lines: dict[str, Line]
-    shares: dict[str, dict[Point, dict[str, float]]]
+    lines: dict[str, dict[str, Any]]
     per_epoch: int
     last: int
+
+    @property
+    def shares(self) -> dict[str, dict[Point, dict[str, float]]]:
+        """Each model's mean on each line with its interval of 95 % and its rate of ties."""
+        return {
+            name: {Point(*cell): {key: found[key] for key in SHARE} for cell, found in line["models"].items()}
+            for name, line in self.lines.items()
+        }
+
+    def difference(self, line: str, point: Point, reference: Point) -> dict[str, float]:
+        """One model minus another, paired by item, with interval and sign-flip p, which agree; one of `_pairs`."""
+        return {key: self.lines[line]["contrasts"][point, reference][key] for key in ("value", "low", "high", "p")}
 
     def epochs(self) -> list[int]:
         """The steps at which epochs end."""
@@ -95,52 +72,59 @@ def check_lines(outcomes: dict[str, pd.DataFrame], plan: TradeoffPlan) -> None:
         ValueError: when a concept has no accuracy or retrieval, or no concept has another line, naming those that
             there are.
     """
+    found = {concept: Outcomes.of(table) for concept, table in outcomes.items()}
+    scored = {concept: {measure.name for measure in _measures(own, plan, concept)} for concept, own in found.items()}
     for name, line in plan.lines().items():
-        missing = [concept for concept, table in outcomes.items() if not len(_rows(table, name, line, concept))]
+        missing = [concept for concept in outcomes if name not in scored[concept]]
         if missing and (name in NEEDED or len(missing) == len(outcomes)):
-            table = pd.concat([outcomes[concept] for concept in missing])
-            known = sorted(set(zip(table["benchmark"], table["metric"], strict=True)))
+            known = sorted({(one[0], one[2]) for concept in missing for one in found[concept].aspects})
             listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
             place = f"{line.benchmark!r}, {line.metric!r} for {', '.join(missing)}"
             raise ValueError(f"{name}: nothing was scored as {place}. There is: {listed}.")
 
 
 def summarize_tradeoff(outcomes: dict[str, pd.DataFrame], plan: TradeoffPlan) -> dict[str, ConceptResults]:
-    """Lines and shares of each concept.
+    """Lines of each concept.
 
     Args:
-        outcomes: by concept, one row per item, metric and model, with the columns `run` and `step`.
+        outcomes: by concept; arms are runs.
         plan: of the study.
 
     Raises:
         ValueError: as `check_lines`.
     """
     check_lines(outcomes, plan)
-    return {concept: _concept_results(table, concept, plan) for concept, table in outcomes.items()}
+    return {concept: _of_concept(Outcomes.of(table), concept, plan) for concept, table in outcomes.items()}
 
 
-def _concept_results(table: pd.DataFrame, concept: str, plan: TradeoffPlan) -> ConceptResults:
-    parts = {name: _rows(table, name, line, concept) for name, line in plan.lines().items()}
-    lines = {name: _line(rows) for name, rows in parts.items() if len(rows)}
-    steps = sorted(set(table["step"]) - {BASE_STEP})
-    shares = {name: line.shares() for name, line in lines.items()}
-    return ConceptResults(lines, shares, per_epoch=steps[0] * plan.per_epoch, last=steps[-1])
+def _of_concept(outcomes: Outcomes, concept: str, plan: TradeoffPlan) -> ConceptResults:
+    steps = sorted(set(outcomes.table["step"].tolist()) - {BASE_STEP})
+    every, last = steps[0], steps[-1]
+    measures = _measures(outcomes, plan, concept)
+    contrasts = {pair: ([pair[0]], [pair[1]]) for pair in _pairs(plan.concepts[concept], every, plan.per_epoch, last)}
+    lines = summarize(outcomes, by=("arm", "step"), measures=measures, contrasts=contrasts, images="measure")
+    named = dict(zip([measure.name for measure in measures], lines, strict=True))
+    return ConceptResults(named, per_epoch=every * plan.per_epoch, last=last)
 
 
-def _rows(table: pd.DataFrame, name: str, line: LineName, concept: str) -> pd.DataFrame:
-    """The rows of a line: of retrieval all subsets, of the others the concept's."""
-    rows = table[(table["benchmark"] == line.benchmark) & (table["metric"] == line.metric)]
-    return rows if name == RETRIEVAL else rows[rows["subset"] == concept]
+def _measures(outcomes: Outcomes, plan: TradeoffPlan, concept: str) -> list[Measure]:
+    """The lines that there are: of retrieval all subsets, of the others the concept's."""
+    found = []
+    for name, (benchmark, metric) in plan.lines().items():
+        of_metric = [line for line in outcomes.aspects if (line[0], line[2]) == (benchmark, metric)]
+        lines = of_metric if name == RETRIEVAL else [line for line in of_metric if line[1] == concept]
+        if lines:
+            found.append(Measure(name, lines, pooled=True))
+    return found
 
 
-def _line(rows: pd.DataFrame) -> Line:
-    points = [Point(str(run), int(step)) for run, step in rows[["run", "step"]].drop_duplicates().to_numpy()]
-    parts = {key: part.set_index(ITEM) for key, part in rows.groupby(["run", "step"], sort=False)}
-    index = parts[points[0]].index
-    values = np.stack([parts[point]["value"].reindex(index).to_numpy() for point in points], axis=1)
-    ties = np.stack([parts[point]["tie"].reindex(index).to_numpy(dtype=bool) for point in points], axis=1)
-    first = parts[points[0]]
-    return Line(points, values, ties, first["image_id"].to_numpy(), float(first["chance"].mean()))
+def _pairs(numbers: list[int], every: int, per_epoch: int, last: int) -> list[tuple[Point, Point]]:
+    """The models that are compared: at the end, and of the fewest hard negatives after a checkpoint and an epoch."""
+    base, plain = Point(BASE, BASE_STEP), Point(PLAIN, last)
+    hard = [Point(f"HN{number}", last) for number in numbers]
+    few = hard[0]
+    pairs = [(plain, base), *((one, plain) for one in hard), (hard[-1], few)]
+    return [*pairs, (few._replace(step=every), base), (few, few._replace(step=every * per_epoch))]
 
 
 def final(results: ConceptResults, run: str) -> Point:
@@ -150,13 +134,14 @@ def final(results: ConceptResults, run: str) -> Point:
 
 def curve(results: ConceptResults, line: str, run: str) -> list[tuple[Point, dict[str, float]]]:
     """A run's shares on a line by step, from the base on."""
-    wanted: Sequence[Point] = [point for point in results.shares[line] if point.run in (BASE, run)]
-    return [(point, results.shares[line][point]) for point in sorted(wanted, key=lambda point: point.step)]
+    shares = results.shares[line]
+    wanted = [point for point in shares if point.run in (BASE, run)]
+    return [(point, shares[point]) for point in sorted(wanted, key=lambda point: point.step)]
 
 
 def runs_of(results: dict[str, ConceptResults]) -> list[str]:
     """The runs of all concepts, in the order of the tables."""
-    runs = {point.run: None for one in results.values() for line in one.lines.values() for point in line.points}
+    runs = {run for one in results.values() for line in one.lines.values() for run, _ in line["models"]}
     most = sorted((run for run in runs if run not in (BASE, PLAIN)), key=lambda run: int(run.removeprefix("HN")))
     return [BASE, PLAIN, *most]
 
@@ -171,15 +156,15 @@ def final_differences(results: dict[str, ConceptResults]) -> list[dict[str, Any]
         results: of `summarize_tradeoff`.
 
     Returns:
-        Of each `concept`, `line`, `run`, `reference`, and the numbers of `Line.difference`.
+        Of each `concept`, `line`, `run`, `reference`, and the numbers of `ConceptResults.difference`.
     """
     found = []
     for concept, one in results.items():
         for name, line in one.lines.items():
             for run in runs_of(results)[1:]:
-                if final(one, run) in line.points:
+                if final(one, run) in line["models"]:
                     reference = BASE if run == PLAIN else PLAIN
-                    change = line.difference(final(one, run), final(one, reference))
+                    change = one.difference(name, final(one, run), final(one, reference))
                     found.append({"concept": concept, "line": name, "run": run, "reference": reference, **change})
     primary = [one for one in found if one["line"] == ACCURACY and one["reference"] == PLAIN]
     others = [one for one in found if not any(one is other for other in primary)]

@@ -17,10 +17,12 @@ from hfcomp.distributed import fail_together
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.statistics.outcomes import write_table
+from hfcomp.evaluation.statistics.summary import BASE
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
 from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import FOLDER, evaluation_settings, read_stored, store
+from hfcomp.experiments.outcomes import FOLDER, evaluation_settings, read_stored
 from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.program import (
     base_model,
@@ -35,7 +37,7 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
 from hfcomp.experiments.tradeoff import Tradeoff
 from hfcomp.experiments.tradeoff_report import print_tradeoff, write_tradeoff
-from hfcomp.experiments.tradeoff_results import BASE, BASE_STEP, PLAIN, check_lines, summarize_tradeoff
+from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
 
 Tell = Callable[[str], None]
 
@@ -97,7 +99,7 @@ class _Study:
     session: Session
 
     def of_base(self) -> pd.DataFrame:
-        """Outcomes of the base, with `run` and `step`; empty but for the main process."""
+        """Outcomes of the base, with `arm` and `step`; empty but for the main process."""
         return self._scored(self.base, identity(self.base), BASE, BASE_STEP)
 
     def load(self) -> tuple[list[Run], int]:
@@ -159,8 +161,8 @@ class _Study:
             if found is None:
                 device = "cpu" if self.tradeoff.recipe.trainer_arguments.get("use_cpu") else None
                 embedder = Embedder(place, device=device, cache=EmbeddingCache())
-                found = self.evaluate(embedder, self.concept, brief).assign(run=name, step=step)
-                store(path, found, stamp)
+                found = self.evaluate(embedder, self.concept, brief).assign(arm=name, step=step)
+                write_table(path, found, stamp)
             table = found
         self.session.state.wait_for_everyone()
         return table

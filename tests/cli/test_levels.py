@@ -42,7 +42,7 @@ def test_two_models_on_the_sandbox(clip, siglip, tmp_path, monkeypatch, capsys):
     assert results["benchmarks"]["sandbox_levels"]["data"]["place"] == f"the sandbox: levels_set({ROWS}, 0)"
     assert any(note.startswith("sandbox_levels: level_2: ") for note in results["notes"])
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
-    assert len(items) == 2 * len(kinds) * ROWS and set(items["model"]) == {"before", "after"}
+    assert len(items) == 2 * len(kinds) * ROWS and set(items["arm"]) == {"before", "after"}
     assert "after minus before" in out and f"drawn: {tmp_path / 'out' / 'groups.png'}" in out
     rows = levels_set(ROWS, 0)
     sizes = pd.Series(rows["group"][:]).value_counts(sort=False)

@@ -118,7 +118,7 @@ def check_chance(benchmark: Benchmark, columns: Mapping[str, list[Any]], number:
 def scores(benchmark: Benchmark, report: Report) -> dict[tuple[str, str], float]:
     """The lines of a benchmark, averages among them: subset and metric to value."""
     lines = summarize(
-        report.items.assign(model="model"),
+        report.items,
         models=["model"],
         references=[],
         averages={benchmark.title: benchmark.averages},

@@ -58,7 +58,7 @@ FAULTS = {
     "data_of_callback": (callback, "load_items", breaks, 0),
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),
-    "items_of_callback": (callback, "write_parquet", full_disk, 0),
+    "items_of_callback": (callback.Outcomes, "write", full_disk, 0),
 }
 
 

@@ -25,9 +25,9 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.retrieval import Retrieval
-from hfcomp.evaluation.results import summarize
 from hfcomp.evaluation.sources import RawFiles, load_items
 from hfcomp.evaluation.spec import Average, Benchmark, Folders, Unavailable
+from hfcomp.evaluation.statistics import summarize
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -275,10 +275,8 @@ def test_values_are_those_of_the_report(root, clip):
     table = run_benchmark(SUGARCREPE, items, Embedder(clip, device="cpu")).items
     # unequal subsets, so that averages differ
     table = table.drop(index=table.index[[0, 1, 2, 6, 9]])
-    lines = summarize(
-        table.assign(model="m"), models=["m"], references=[], averages={"SugarCrepe": SUGARCREPE.averages}
-    )
-    expected = {line["subset"]: line["models"]["m"]["value"] for line in lines}
+    lines = summarize(table, averages={"SugarCrepe": SUGARCREPE.averages})
+    expected = {line["subset"]: line["models"]["model"]["value"] for line in lines}
     found = benchmark_values(SUGARCREPE, table, details=True)
     names = ["macro_of_3_groups", "micro", "replace", "swap", "add", *sorted(table["subset"].unique())]
     assert list(found) == [KEY, f"{KEY}_ties", *(f"{KEY}/{name}" for name in names)]
@@ -289,8 +287,15 @@ def test_values_are_those_of_the_report(root, clip):
     assert list(benchmark_values(SUGARCREPE, table)) == [KEY, f"{KEY}_ties"]
 
 
+def outcomes(columns):
+    """An item an image."""
+    table = pd.DataFrame(columns)
+    names = [str(row) for row in range(len(table))]
+    return table.assign(item=names, image_id=names, benchmark="own", aspect="general")
+
+
 def test_a_benchmark_without_averages_is_the_mean_over_items(root):
-    table = pd.DataFrame(
+    table = outcomes(
         {
             "metric": ["text-to-image recall@1"] * 4 + ["group"],
             "subset": ["a", "a", "a", "b", "a"],
@@ -321,7 +326,7 @@ def test_steps_that_are_equally_good_have_the_same_value():
     rights, found = (1, 2, 3), set()
     for order in itertools.permutations(rights):
         rows = [(subset, item < right) for subset, right in zip("abc", order, strict=True) for item in range(10)]
-        table = pd.DataFrame(rows, columns=["subset", "value"]).assign(metric="choice", tie=False)
+        table = outcomes(pd.DataFrame(rows, columns=["subset", "value"]).assign(metric="choice"))
         found.add(benchmark_values(benchmark, table)["eval_own_choice"])
     assert found == {0.2}
 
@@ -373,7 +378,7 @@ def test_outcomes_per_item_are_written_if_asked_for(trainer_of, pairs, tmp_path)
     files = sorted((tmp_path / "run").iterdir())
     assert [path.name for path in files] == [f"benchmarks-{step}.parquet" for step in (0, 2, 3)]
     tables = [pd.read_parquet(path) for path in files]
-    assert [table["model"].unique().tolist() for table in tables] == [["step 0"], ["step 2"], ["step 3"]]
+    assert [table["step"].unique().tolist() for table in tables] == [[0], [2], [3]]
     for table, value in zip(tables, history(trainer, KEY), strict=True):
         own = table[table["benchmark"] == "SugarCrepe"]
         assert own.groupby("subset")["value"].mean().mean() == pytest.approx(value)

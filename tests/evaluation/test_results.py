@@ -12,14 +12,18 @@ import pytest
 
 from hfcomp.evaluation.results import (
     RESULTS_SCHEMA_VERSION,
-    items_hash,
-    summarize,
     versions,
     weights_hash,
     write_results,
 )
-from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test, smallest_difference
-from hfcomp.writing import write_parquet
+from hfcomp.evaluation.statistics import (
+    ImageBootstrap,
+    items_hash,
+    sign_flip_test,
+    smallest_difference,
+    summarize,
+)
+from hfcomp.evaluation.statistics.outcomes import write_table
 
 MODELS = ["base", "plain", "method"]
 
@@ -29,7 +33,7 @@ def table(model, values, *, benchmark="sugar", subset="swap", metric="choice", a
     facts = {"benchmark": benchmark, "subset": subset, "metric": metric, "aspect": aspect, "chance": chance}
     images = [f"photo {index // 2}" for index in range(len(values))]
     columns = {"item": names, "image_id": images, "value": np.asarray(values, float)}
-    return pd.DataFrame({**columns, "tie": [index == 0 for index in range(len(values))]}).assign(**facts, model=model)
+    return pd.DataFrame({**columns, "tie": [index == 0 for index in range(len(values))]}).assign(**facts, arm=model)
 
 
 @pytest.fixture
@@ -56,8 +60,8 @@ def test_a_line_holds_each_model_and_its_paired_differences(items):
     assert (first["items"], first["images"], first["chance"], first["aspect"]) == (60, 30, 0.5, "composition")
     assert (lines[2]["chance"], lines[2]["aspect"]) == (None, "general")
     part = items[(items["benchmark"] == "sugar") & (items["subset"] == "swap")]
-    values = {name: group["value"].to_numpy() for name, group in part.groupby("model")}
-    images = part[part["model"] == "base"]["image_id"].to_numpy()
+    values = {name: group["value"].to_numpy() for name, group in part.groupby("arm")}
+    images = part[part["arm"] == "base"]["image_id"].to_numpy()
     bootstrap = ImageBootstrap(items[items["benchmark"] == "sugar"]["image_id"].to_numpy())
     for name in MODELS:
         low, high = bootstrap.interval(values[name], images)
@@ -110,8 +114,8 @@ def test_models_whose_items_differ_are_refused_by_name(items):
         with pytest.raises(ValueError, match=match):
             summarize(table, models=models, references=list(references))
 
-    method = (items["model"] == "method") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
-    base = (items["model"] == "base") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
+    method = (items["arm"] == "method") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
+    base = (items["arm"] == "base") & (items["item"] == "swap/7") & (items["benchmark"] == "sugar")
     refused(items[~method], "item 'swap/7' is there for model 'base' and missing for 'method'")
     refused(items[~base], "item 'swap/7' is there for model 'plain' and missing for 'base'")
     refused(pd.concat([items, items[method]]), "sugar / swap / choice: item 'swap/7' of model 'method' is there twice")
@@ -129,7 +133,7 @@ def test_results_are_json_that_any_reader_parses(tmp_path):
     line = {"low": math.nan, "value": np.float64(0.5), "ties": np.int64(2), "high": np.inf, "share": (True, None)}
     write_results(path, {"notes": ["é"], "models": {"base": {"path": tmp_path}}, "results": [line]})
     read = json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail)
-    assert list(read)[:2] == ["schema_version", "versions"] and read["schema_version"] == RESULTS_SCHEMA_VERSION == 4
+    assert list(read)[:2] == ["schema_version", "versions"] and read["schema_version"] == RESULTS_SCHEMA_VERSION == 5
     assert read["results"] == [{"low": None, "value": 0.5, "ties": 2, "high": None, "share": [True, None]}]
     assert read["models"]["base"]["path"] == str(tmp_path) and read["notes"] == ["é"]
     assert read["versions"] == versions() and {"hfcomp", "torch", "numpy", "device", "threads"} <= set(versions())
@@ -143,7 +147,7 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path):
 
 
 def test_the_hash_of_items_is_of_their_content(tmp_path, items):
-    write_parquet(tmp_path / "items.parquet", items)
+    write_table(tmp_path / "items.parquet", items)
     own = items_hash(items)
     assert items_hash(pd.read_parquet(tmp_path / "items.parquet")) == own
     assert items_hash(items.sample(frac=1, random_state=1)[sorted(items.columns)]) == own

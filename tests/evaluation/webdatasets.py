@@ -15,7 +15,7 @@ from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
-from hfcomp.evaluation.statistics.summary import plain_mean
+from hfcomp.evaluation.statistics import summarize
 
 FORMATS = {"webp": {"format": "WEBP", "lossless": True}, "png": {"format": "PNG"}}
 TEST, TRAIN = 0, 255
@@ -122,4 +122,4 @@ def means(benchmark, folder: Path, encoder) -> dict[str, float]:
     """Mean value of each metric on a local folder."""
     items = validate(benchmark, load_items(benchmark, Folders(own={benchmark.name: folder})))
     table = run_benchmark(benchmark, items, encoder).items
-    return {metric: plain_mean(part, ["value"])["value"] for metric, part in table.groupby("metric", sort=False)}
+    return {line["metric"]: line["models"]["model"]["value"] for line in summarize(table, intervals=False)}

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.evaluation.spec import Average
+from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, write_report
-from hfcomp.writing import write_parquet
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))
@@ -37,7 +37,7 @@ def outcomes(
         "tie": np.zeros(count, bool),
     }
     facts = {"benchmark": benchmark, "subset": subset, "metric": metric, "aspect": aspect, "chance": chance}
-    return pd.DataFrame(columns).assign(**facts, model=model)
+    return pd.DataFrame(columns).assign(**facts, arm=model)
 
 
 def crepe(model: str, share: float, *, items: int = 40, seed: int = 0) -> pd.DataFrame:
@@ -60,7 +60,7 @@ def recall(model: str, share: float, items: int = 50) -> pd.DataFrame:
 def report_of(*tables: pd.DataFrame, **changes: Any) -> EvaluationReport:
     """Of all models in the tables."""
     items = pd.concat(tables, ignore_index=True)
-    models = {name: {"path": f"models/{name}"} for name in items["model"].unique()}
+    models = {name: {"path": f"models/{name}"} for name in items["arm"].unique()}
     return evaluation_report(items, **{"models": models, "averages": AVERAGES, "versions": VERSIONS, **changes})
 
 
@@ -74,5 +74,5 @@ def benchmark_facts(**changes: Any) -> dict[str, Any]:
 def stored(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
     """A folder as `hfcomp evaluate` leaves it, but for the figure."""
     write_report(folder, report_of(*tables, **changes))
-    write_parquet(folder / "items.parquet", pd.concat(tables, ignore_index=True))
+    Outcomes(pd.concat(tables)).write(folder / "items.parquet")
     return folder

@@ -13,10 +13,11 @@ import pandas as pd
 import pytest
 
 from hfcomp import cli
-from hfcomp.evaluation.results import items_hash, read_results, write_results
+from hfcomp.evaluation.results import read_results, write_results
+from hfcomp.evaluation.statistics.outcomes import items_hash, write_table
+from hfcomp.evaluation.stored import read_evaluation, read_stored
 from hfcomp.experiments.compare import compare, main
-from hfcomp.experiments.stored import read_evaluation, read_stored
-from hfcomp.writing import locked, write_parquet
+from hfcomp.writing import locked
 from tests.experiments.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 
 
@@ -215,7 +216,7 @@ def test_mistakes_name_the_file_and_the_way_out(folders, tmp_path):
     twice = stored(tmp_path / "twice", crepe("x", 0.5))
     items = pd.read_parquet(twice / "items.parquet")
     items = pd.concat([items, items.iloc[:1]])
-    write_parquet(twice / "items.parquet", items)
+    write_table(twice / "items.parquet", items)
     results = {**read_results(twice / "results.json"), "data": {"items": items_hash(items)}}
     write_results(twice / "results.json", results)
     refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is there twice", base, twice)
@@ -239,7 +240,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(tmp_pa
             assert str(path) in str(error), place
             refused += 1
         else:
-            pd.testing.assert_frame_equal(items, expected[0])
+            pd.testing.assert_frame_equal(items.table, expected[0].table)
             assert {key: results[key] for key in expected[1]} == expected[1], place
     assert refused > 50
 

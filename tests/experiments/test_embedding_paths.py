@@ -185,7 +185,7 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
     Its folder, the checkpoint of cement at step 1 (kept here, before it is removed), and what was trained and stored.
     """
     kept, trained, stored = tmp_path_factory.mktemp("kept") / "checkpoint", [], []
-    train, store, remove = CompositionalTrainer.train, embedding_paths.store, embedding_paths._remove
+    train, store, remove = CompositionalTrainer.train, embedding_paths.write_table, embedding_paths._remove
 
     def counted(self, *arguments, **keywords):
         trained.append(f"{type(self).__name__} {'/'.join(Path(self.args.output_dir).parts[-3:])}")
@@ -206,7 +206,7 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CompositionalTrainer, "train", counted)
-        patched.setattr(embedding_paths, "store", stored_once)
+        patched.setattr(embedding_paths, "write_table", stored_once)
         patched.setattr(embedding_paths, "_remove", copied)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(read_sweep("slipform", words))

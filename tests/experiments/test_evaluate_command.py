@@ -76,13 +76,13 @@ def test_every_model_and_blind_scorer_is_a_column(done, data, models):
     assert constant["value"] == 0 and constant["tie_rate"] == 1
     assert set(line["differences"]["other"]) == {"clip"}
     items = pd.read_parquet(done / "items.parquet")
-    assert items.groupby("model").size().to_dict() == dict.fromkeys(found["models"], 35)
+    assert items.groupby("arm").size().to_dict() == dict.fromkeys(found["models"], 35)
     short = sum(
         len(row["caption"]) < len(row["negative_caption"])
         for file in (data / "sugarcrepe").glob("*.json")
         for row in json.loads(file.read_text()).values()
     )
-    assert items[items["model"] == "shorter"]["value"].sum() == short
+    assert items[items["arm"] == "shorter"]["value"].sum() == short
     assert (done / "report.md").exists() and (done / "figure.png").exists()
 
 

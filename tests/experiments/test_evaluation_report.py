@@ -15,6 +15,8 @@ from PIL import Image
 from rich.console import Console
 
 from hfcomp.evaluation.results import write_results
+from hfcomp.evaluation.statistics.outcomes import write_table
+from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.experiments.evaluation_figure import draw_evaluation
 from hfcomp.experiments.evaluation_report import (
     evaluation_markdown,
@@ -22,8 +24,6 @@ from hfcomp.experiments.evaluation_report import (
     write_evaluation,
 )
 from hfcomp.experiments.evaluation_tables import MOST_SUBSETS
-from hfcomp.experiments.stored import read_evaluation
-from hfcomp.writing import write_parquet
 from tests.experiments.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 
 LONG = (
@@ -201,7 +201,7 @@ def test_files_are_written_and_read_back(tmp_path):
     names = {path.name for path in folder.iterdir()}
     assert names == {"items.parquet", "results.json", "report.md", "figure.png"}
     read, results = read_evaluation(folder)
-    pd.testing.assert_frame_equal(read[items.columns], items, check_dtype=False)
+    pd.testing.assert_frame_equal(read.table[items.columns], items, check_dtype=False)
     assert results["tie_rule"] == "wrong" and results["reference"] == "a" and results["skipped"] == SKIPPED
     assert results["benchmarks"] == benchmark_facts() and results["versions"] == VERSIONS
     first = results["results"][0]
@@ -215,7 +215,7 @@ def test_folders_that_hold_no_evaluation_are_refused_with_a_way_out(tmp_path):
             read_evaluation(tmp_path)
 
     refused(r"found no items\.parquet.*hfcomp evaluate")
-    write_parquet(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="tie"))
+    write_table(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="aspect"))
     refused(r"found no results\.json")
     (tmp_path / "results.json").write_text("{")
     refused(r"results\.json: no JSON")
@@ -224,7 +224,7 @@ def test_folders_that_hold_no_evaluation_are_refused_with_a_way_out(tmp_path):
     (tmp_path / "results.json").write_text("[]")
     refused("found no schema_version")
     write_results(tmp_path / "results.json", {"versions": VERSIONS, "results": []})
-    refused(r"items\.parquet: found the columns .* expected \['tie'\] too")
+    refused(r"items\.parquet: .*found the columns .* expected \['aspect'\] too")
     (tmp_path / "items.parquet").write_bytes(b"none")
     refused(r"items\.parquet: no Parquet file")
 

@@ -6,7 +6,8 @@ import random
 
 import pandas as pd
 
-from hfcomp.experiments.outcomes import read_stored, store
+from hfcomp.evaluation.statistics.outcomes import write_table
+from hfcomp.experiments.outcomes import read_stored
 from tests.experiments.evaluations import crepe, recall
 
 STAMP = {"weights": "sha256:0", "evaluation": "own"}
@@ -15,7 +16,7 @@ STAMP = {"weights": "sha256:0", "evaluation": "own"}
 def test_a_damaged_file_is_reported_and_scored_again(tmp_path):
     table = pd.concat([crepe("a", 0.5), recall("a", 0.5)], ignore_index=True)
     path, told, again = tmp_path / "evaluation" / "a.parquet", [], 0
-    store(path, table, {**STAMP, "notes": ["two rows were left out"]})
+    write_table(path, table, {**STAMP, "notes": ["two rows were left out"]})
     expected, whole = read_stored(path, STAMP, told.append), path.read_bytes()
     assert told == ["two rows were left out"]
     pd.testing.assert_frame_equal(expected, table, check_dtype=False)

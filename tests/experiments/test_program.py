@@ -14,8 +14,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
-from hfcomp.evaluation.results import items_hash
-from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.evaluation.statistics import ImageBootstrap, items_hash
 from hfcomp.experiments import command, program, session
 from hfcomp.experiments.comparison import p_value
 from hfcomp.experiments.recipes import read_recipe
@@ -94,7 +93,7 @@ def test_results_are_the_means_of_the_items(finished):
         same = items[["benchmark", "subset", "metric"]] == [line["benchmark"], line["subset"], line["metric"]]
         same = same.all(axis=1)
         for name, share in line["models"].items():
-            values = items[same & (items["model"] == name)]["value"]
+            values = items[same & (items["arm"] == name)]["value"]
             assert len(values) == line["items"]
             assert share["value"] == pytest.approx(values.mean())
 
@@ -104,7 +103,7 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
     items = pd.read_parquet(finished / "items.parquet")
     (primary,) = [line for line in results["results"] if line.get("primary")]
     assert (primary["benchmark"], primary["subset"], primary["metric"]) == ("sandbox", "average", "group")
-    mine = items[(items["benchmark"] == "sandbox") & (items["model"] == "Slipform")]
+    mine = items[(items["benchmark"] == "sandbox") & (items["arm"] == "Slipform")]
     parts = [
         (part["value"].to_numpy(), part["image_id"].to_numpy())
         for _, part in mine[mine["metric"] == "group"].groupby("subset", sort=False)

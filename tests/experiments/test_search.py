@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from hfcomp.evaluation.statistics import Outcomes
+from hfcomp.evaluation.statistics.measures import search_measure
 from hfcomp.experiments import search_report, search_trials
 from hfcomp.experiments.command import main
 from hfcomp.experiments.experiment_config import ExperimentConfig
@@ -22,7 +24,7 @@ from hfcomp.experiments.recipe_files import find_search, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import MOST_FAILURES, run_search
 from hfcomp.experiments.search_file import Search, read_search
-from hfcomp.experiments.search_goal import goal_lines, score
+from hfcomp.experiments.search_goal import score
 from hfcomp.experiments.search_trials import TrialRun
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
@@ -178,13 +180,13 @@ def test_a_measure_is_a_name_or_all_that_a_pattern_fits():
     assert score(items, "levels: level 1 caption choice").value == pytest.approx(0.75)
     found = score(items, "levels: level 1 caption choice")
     assert 0 <= found.low < 0.75 < found.high <= 1
-    with pytest.raises(ValueError, match="'levels: level 3' is no measure of this evaluation.* Known: other: caption"):
+    with pytest.raises(ValueError, match="'levels: level 3' is not scored by this evaluation.* Known: other: caption"):
         score(items, "levels: level 3")
 
 
 def test_the_mean_of_the_composition_lines_is_in_no_pattern():
     items = pd.concat([outcomes("m", [1, 0], subset=subset) for subset in ("add", "swap")])
-    assert len(goal_lines(items, "mean")) == len(goal_lines(items, "*")) == 2
+    assert [len(search_measure(Outcomes(items), name).lines) for name in ("mean", "*")] == [2, 2]
 
 
 # Whole searches
@@ -331,7 +333,7 @@ def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch)
 def test_a_measure_that_does_not_exist_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(CementTrainer, "train", lambda *_, **__: pytest.fail("trained"))
     path = written(tmp_path, maximize="own: recall@5")
-    with pytest.raises(ValueError, match="'own: recall@5' is no measure of this evaluation"):
+    with pytest.raises(ValueError, match="'own: recall@5' is not scored by this evaluation"):
         run_search(read_search("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
 
 

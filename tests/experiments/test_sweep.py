@@ -140,7 +140,7 @@ def outcomes(model: str, shares: dict[tuple[str, str, str], list[float]]) -> pd.
         columns = {"item": [f"{index}" for index in range(len(values))], "value": values}
         table = pd.DataFrame(columns).assign(image_id=lambda table: "image " + table["item"])
         tables.append(table.assign(benchmark="drawn", subset=subset, metric=metric, aspect=aspect))
-    return pd.concat(tables).assign(model=model)
+    return pd.concat(tables).assign(arm=model)
 
 
 def test_means_ranges_and_differences_over_seeds(tmp_path):

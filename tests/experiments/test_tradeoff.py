@@ -56,7 +56,7 @@ def outcomes(shares: dict[tuple[str, int], tuple[float, float]], number: int = 3
             table = pd.DataFrame({"item": names, "image_id": names, "value": right, "tie": False})
             subset = "color" if benchmark == "keywords" else "all"
             place = {"benchmark": benchmark, "metric": metric, "subset": subset, "chance": 0.1}
-            tables.append(table.assign(**place, run=run, step=step))
+            tables.append(table.assign(**place, aspect="any", arm=run, step=step))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -221,7 +221,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     shutil.rmtree(folder)
     steps = sorted({one["step"] for one in lines["accuracy"]})[1:]
     names = [("base", 0), *((run, step) for run in ("plain", "HN1") for step in steps)]
-    store, scored, there = tradeoff_study.store, [], []
+    store, scored, there = tradeoff_study.write_table, [], []
     deadly = [names[2], names[3]]  # the last checkpoint of plain, the first of HN1
 
     def stored(path: Path, *rest: object) -> None:
@@ -239,7 +239,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     of_run = Run.train
     monkeypatch.setattr(tradeoff_report, "draw_tradeoff", lambda *_: False)
     monkeypatch.setattr(Run, "train", train)
-    monkeypatch.setattr(tradeoff_study, "store", stored)
+    monkeypatch.setattr(tradeoff_study, "write_table", stored)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             run_tradeoff(study())

@@ -1,6 +1,11 @@
-"""Means, intervals and tests of outcomes per item: image-clustered bootstrap, sign-flip tests, corrections."""
+"""Means, intervals and tests of outcomes per item: image-clustered bootstrap, sign-flip tests, corrections.
+
+`Outcomes` is the long table, a `Measure` what a number is the mean of, and `summarize` makes every number of a report.
+"""
 
 from hfcomp.evaluation.statistics.bootstrap import ImageBootstrap
+from hfcomp.evaluation.statistics.measures import Measure, missing_averages
+from hfcomp.evaluation.statistics.outcomes import Outcomes, items_hash
 from hfcomp.evaluation.statistics.significance import (
     differing_images,
     macro_sign_flip_test,
@@ -8,14 +13,16 @@ from hfcomp.evaluation.statistics.significance import (
     sign_flip_test,
     smallest_difference,
 )
-from hfcomp.evaluation.statistics.summary import mean_of_lines, missing_averages, summarize
+from hfcomp.evaluation.statistics.summary import summarize
 
 __all__ = [
     "ImageBootstrap",
+    "Measure",
+    "Outcomes",
     "differing_images",
+    "items_hash",
     "macro_sign_flip_test",
     "macro_smallest_difference",
-    "mean_of_lines",
     "missing_averages",
     "sign_flip_test",
     "smallest_difference",

@@ -1,391 +1,195 @@
-"""From outcomes per item to lines: a mean of every model with its interval, and paired differences."""
+"""From outcomes to numbers: means of models with intervals, their ties, and paired differences."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from hfcomp.evaluation.statistics.bootstrap import ImageBootstrap
+from hfcomp.evaluation.statistics.measures import Averages, Measure, all_measures
 from hfcomp.evaluation.statistics.multiplicity import correct
+from hfcomp.evaluation.statistics.outcomes import COLUMNS, Outcomes
+from hfcomp.evaluation.statistics.samples import Cell, Column, Sample, Samples
+from hfcomp.evaluation.statistics.seeds import difference_over_seeds
 from hfcomp.evaluation.statistics.significance import macro_smallest_difference
 
-if TYPE_CHECKING:  # it imports `datasets`, which whoever only reads results need not wait for
-    from hfcomp.evaluation.spec import Average
-
-    Averages = Mapping[Any, Sequence[Average]]  # by benchmark, or by (benchmark, metric)
-
 BASE = "base"
-LINE = ["benchmark", "subset", "metric"]
-COLUMNS = (*LINE, "aspect", "chance", "item", "image_id", "value", "tie", "model")
-STRATUM = "stratum"
-"""A further column that a table may have: where it is filled, a line is the mean of its strata's means."""
+Contrasts = Mapping[Any, tuple[Sequence[Cell], Sequence[Cell]]]
 TIE_RULES = {"wrong": 0.0, "half": 0.5, "win": 1.0}
 """What a tie counts, by the name of the rule; see `summarize` for where."""
-SIGNED = ("correlation", "kendall", "tau")
-"""Words in the names of metrics that go from -1 to 1."""
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """The items of a subset: values and ties `[n, M]`, images and chance `[n]`; strata `[n]` where it has any."""
-
-    values: NDArray[np.float64]
-    ties: NDArray[np.bool_]
-    images: NDArray[Any]
-    chance: NDArray[np.float64]
-    strata: NDArray[Any] | None = None
-
-    def parts(self) -> list[_Scores]:
-        """The items of each stratum."""
-        if self.strata is None:
-            return [self]
-        order = np.argsort(self.strata, kind="stable")
-        _, starts = np.unique(self.strata[order], return_index=True)
-        return [
-            _Scores(self.values[rows], self.ties[rows], self.images[rows], self.chance[rows])
-            for rows in np.split(order, starts[1:])
-        ]
-
-
-@dataclass(frozen=True)
-class _Mean:
-    """What a line is the mean of: its labels, and the subsets with what the mean of each counts."""
-
-    labels: dict[str, Any]
-    subsets: list[_Scores]
-    weights: list[float]
 
 
 def summarize(
-    items: pd.DataFrame,
+    outcomes: Outcomes | pd.DataFrame,
     *,
-    models: list[str],
-    references: list[str],
-    subject: list[str] | None = None,
+    by: Sequence[str] = ("arm",),
+    models: Sequence[Cell] | None = None,
+    references: Sequence[Cell] = (),
+    subject: Sequence[Cell] | None = None,
+    contrasts: Contrasts | None = None,
+    measures: Sequence[Measure] | None = None,
     averages: Averages | None = None,
     tie: str = "wrong",
+    images: Literal["benchmark", "measure", "all"] = "benchmark",
+    intervals: bool = True,
+    test: bool = True,
 ) -> list[dict[str, Any]]:
-    """One line per benchmark, subset and metric, with every model's mean and the paired differences.
+    """One line per measure, with every model's mean and the paired differences.
 
-    Intervals are of 95 % and draw the images of the whole benchmark; see `hfcomp.evaluation.statistics`.
+    Intervals are image-clustered bootstrap intervals of 95 %, see `ImageBootstrap`: all subsets of an average are
+    resampled together.
 
     Args:
-        items: one row per item, metric and model, with the columns `benchmark`, `subset`, `metric`, `aspect`
-            (`composition` or `general`), `chance` (NaN where there is none), `item`, `image_id`, `value` (ties are
-            wrong), `tie` (whether it would be right if ties were wins, and is not) and `model`. Models beside `models`
-            are not read.
-        models: in the order of the report.
+        outcomes: of the models.
+        by: the columns that tell models apart, in the order of a `Cell`; a single column's values are the cells. Rows
+            that differ in `seed` beside are seeds of one model.
+        models: in the order of the report. By default, of each measure, those that have items of it.
         references: the models that differences refer to.
         subject: the models that are compared to them; by default all but `base`.
-        averages: means over subsets, by benchmark, or by benchmark and metric. Each becomes a line of every metric, or
-            of that one. One that names a subset that the metric lacks is left out, see `missing_averages`; so is a
-            mean over all subsets where there is but one.
+        contrasts: further differences, by name: of the mean of some models and that of others, paired by seed. One of
+            a model without items of a measure is left out there.
+        measures: by default `all_measures` with `averages`; only then p are corrected for their number.
+        averages: means over subsets, by benchmark, or by benchmark and metric.
         tie: what a tie counts, see `TIE_RULES`. It counts so only for an item whose value is 0, of a metric of this
             benchmark whose values are all 0 or 1: what a tie could add to a fraction is not known, so there it is
             shown and counts nothing.
+        images: which images a draw is taken from: those of the measure's benchmarks, of its own lines, or all.
+        intervals: whether models have intervals.
+        test: whether contrasts are tested; else their intervals are of the bootstrap alone.
 
     Returns:
-        Lines in order of appearance, those of averages before the others of their benchmark: `benchmark`, `subset` (of
-        an average its name), `metric`, `aspect`, `average` (whether it is one; then also `groups`, the subsets of each
-        group, and `pooled`), `chance` (`None` where an item has none), `items`, `images`, `models` (name to `value`,
-        `low`, `high`, `ties`, `tie_rate`) and `differences` (name to reference to `value`, `low`, `high`, `p` of the
-        sign-flip test, `q` of `correct`, and `smallest`, the difference that the set would find in 80 % of the cases).
-        Bounds are NaN with fewer than two images; of an average, also where that is so of one of its subsets. `ties`
-        is a number of items, `tie_rate` is averaged as `value` is.
+        Of each measure its `labels` (of a line or average `benchmark`, `subset` or the average's name, `metric`,
+        `aspect`; `average`, of an average over subsets `groups` and `pooled` too), `chance` (`None` where an item has
+        none), `items`, `images`, `models` (cell to `value`, `low`, `high`, `ties`, `tie_rate`; with several seeds to
+        their mean `value` and `seeds`, the value of each), `differences` (cell to reference to `value`, `low`, `high`,
+        `p` of the sign-flip test, `q` of `correct`, and `smallest`, the difference that the set would find in 80 % of
+        the cases), `contrasts` where asked for (name to `value`, `low`, `high`, `p`, and `seeds`, their number), and
+        `lines`, where the measure is a mean of several that is no average over subsets. Bounds are NaN with fewer than
+        two images; of an average, also where that is so of one of its subsets. `ties` is a number of items, `tie_rate`
+        is averaged as `value` is.
 
     Raises:
         ValueError: for a missing column, an unknown model or rule, a value that is not finite, or models whose items
             differ.
     """
-    _check(items, models, references, subject)
+    outcomes = Outcomes.of(outcomes)
     if tie not in TIE_RULES:
         raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
-    subject = [name for name in models if name != BASE] if subject is None else subject
-    compared = {name: [other for other in references if other != name] for name in subject}
-    items = items[items["model"].isin(models)]
-    lines: dict[tuple[str, ...], dict[str, Any]] = {}
-    of_averages: dict[str, list[dict[str, Any]]] = {}
-    for name, benchmark in items.groupby("benchmark", sort=False):
-        images = np.unique(benchmark["image_id"].to_numpy(), return_inverse=True)[1]
-        # numbers in the order of the images' names: quicker than names
-        benchmark = benchmark.assign(image=images, value=_credited(benchmark, TIE_RULES[tie]))
-        bootstrap = ImageBootstrap(images)
-        means = list(_means(benchmark, models, averages or {}))
-        found = [_line(mean, models, compared, bootstrap) for mean in means]
-        of_averages[name] = [line for line in found if line["average"]]
-        lines |= {tuple(line[key] for key in LINE): line for line in found if not line["average"]}
-    ordered: list[dict[str, Any]] = []
-    for key in items[LINE].drop_duplicates().itertuples(index=False, name=None):
-        ordered += [*of_averages.pop(key[0], ()), lines[key]]
-    correct(ordered)
-    return ordered
+    table, columns = _numbered(outcomes.table, list(by), models)
+    if measures is None:
+        measures, corrected = all_measures(Outcomes(table[list(COLUMNS)]), averages), True
+    else:
+        corrected = False
+    cells = list(dict.fromkeys(cell for cell, _ in columns))
+    subject = [cell for cell in cells if cell != BASE] if subject is None else subject
+    _check_names(cells, references=references, subject=subject)
+    compared = {one: [other for other in references if other != one] for one in subject}
+    samples = Samples(_credited(table, TIE_RULES[tie]), columns, images, every=models is not None)
+    lines = []
+    for measure in measures:
+        sample = samples.sample(measure)
+        bootstrap = samples.bootstrap(measure) if intervals or references or contrasts else None
+        line = {**measure.labels, **sample.facts(), "models": _models(sample, bootstrap if intervals else None)}
+        line["differences"] = _differences(sample, compared, bootstrap)
+        if contrasts is not None:
+            line["contrasts"] = {
+                name: _contrast(sample, *sides, bootstrap, test=test)
+                for name, sides in contrasts.items()
+                if {*sides[0], *sides[1]} <= sample.seeds.keys()
+            }
+        if len(measure.lines) > 1 and not measure.is_average:
+            line["lines"] = [list(key) for key in measure.lines]
+        lines.append(line)
+    if corrected:
+        correct(lines)
+    return lines
 
 
-def mean_of_lines(
-    items: pd.DataFrame,
-    lines: Sequence[tuple[str, str, str]],
-    *,
-    models: list[str],
-    references: list[str],
-    subject: list[str] | None = None,
-) -> dict[str, Any]:
-    """The mean of the means of several lines, each with the same weight, of whatever benchmarks.
-
-    Images are drawn for all lines at once: those of one name are the same image.
-
-    Args:
-        items: as in `summarize`.
-        lines: benchmark, subset and metric of each.
-        models: as in `summarize`.
-        references: as in `summarize`.
-        subject: as in `summarize`.
-
-    Returns:
-        As a line of `summarize`, without `benchmark`, `subset` and `metric`; `lines` are those that it is of.
-    """
-    subject = [name for name in models if name != BASE] if subject is None else subject
-    compared = {name: [other for other in references if other != name] for name in subject}
-    wanted = pd.MultiIndex.from_tuples(lines)
-    items = items[items["model"].isin(models) & pd.MultiIndex.from_frame(items[LINE]).isin(wanted)]
-    items = items.assign(image=np.unique(items["image_id"].to_numpy(), return_inverse=True)[1])
-    by_line = dict(iter(items.groupby(LINE, sort=False)))
-    scores = [_by_model(by_line[key], models, where=" / ".join(key)) for key in lines]
-    labels = {"metric": " ".join(dict.fromkeys(key[2] for key in lines)), "average": True}
-    mean = _stratified(labels, scores, [1.0] * len(scores))
-    line = _line(mean, models, compared, ImageBootstrap(items["image"].to_numpy()))
-    del line["metric"]
-    return line | {"lines": [list(key) for key in lines]}
+def _numbered(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None) -> tuple[pd.DataFrame, list[Column]]:
+    """The rows of the models with the numbers of their columns and images, and the columns."""
+    kinds = list(table[[*by, "seed"]].drop_duplicates().itertuples(index=False, name=None))
+    known = [(kind[0] if len(by) == 1 else kind[:-1], kind[-1]) for kind in kinds]
+    cells = list(dict.fromkeys(cell for cell, _ in known))
+    for name in models or ():
+        if name not in cells:
+            raise ValueError(f"models: {name!r} has no items; the table has those of {cells}. Evaluate it first.")
+    columns = [column for cell in (cells if models is None else models) for column in known if column[0] == cell]
+    place = np.array([columns.index(column) if column in columns else -1 for column in known], dtype=np.intp)
+    number = place[table.groupby([*by, "seed"], sort=False).ngroup().to_numpy()]
+    table = table.assign(column=number)[number >= 0]
+    # numbers in the order of the images' names: quicker than names
+    return table.assign(image=np.unique(table["image_id"].to_numpy(), return_inverse=True)[1]), columns
 
 
-def plain_mean(rows: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
-    """The mean of one subset and metric of one model; where rows have a stratum, the mean of its strata's means.
-
-    Args:
-        rows: as `summarize` takes them.
-        columns: which columns to average.
-    """
-    if STRATUM in rows and len(rows) and rows[STRATUM].notna().all():
-        return rows.groupby(STRATUM, sort=False)[list(columns)].mean().mean()
-    return rows[list(columns)].mean()
+def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:
+    for argument, names in arguments.items():
+        for name in names:
+            if name not in cells:
+                raise ValueError(f"{argument}: {name!r} is none of the models {cells}. Add it there or drop it.")
 
 
-def by_line(items: pd.DataFrame) -> pd.DataFrame:
-    """A table by `LINE`, stratum (empty where a line is no mean over strata) and item.
-
-    Args:
-        items: of one model, as `summarize` takes them.
-    """
-    strata: Any = ""
-    if STRATUM in items:
-        whole = items[STRATUM].notna().groupby([items[name] for name in LINE]).transform("all")
-        strata = items[STRATUM].where(whole, "")
-    return items.assign(**{STRATUM: strata}).set_index([*LINE, STRATUM, "item"]).sort_index()
+def _credited(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
+    """The table with what ties add to the values."""
+    if not of_a_tie:
+        return table
+    whole = table["value"].isin([0.0, 1.0]).groupby([table["benchmark"], table["metric"]]).transform("all")
+    return table.assign(value=table["value"].mask(whole & (table["value"] == 0) & table["tie"], of_a_tie))
 
 
-def missing_averages(items: pd.DataFrame, averages: Averages) -> list[dict[str, Any]]:
-    """The averages that `summarize` leaves out, because items of a subset that they name are not there.
-
-    Args:
-        items: as in `summarize`.
-        averages: as in `summarize`.
-
-    Returns:
-        One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets.
-    """
-    found = []
-    for name, metric, subsets in _subsets_by_metric(items):
-        for average in _averages_of(averages, name, metric):
-            absent = _absent(average, subsets)
-            if absent:
-                found.append({"benchmark": name, "metric": metric, "average": average.name, "absent": absent})
+def _models(sample: Sample, bootstrap: ImageBootstrap | None) -> dict[Cell, dict[str, Any]]:
+    """Each model's mean, of one seed with what is known of it alone."""
+    values, tie_rates = sample.mean(), sample.mean("ties")
+    ties = sum(part.ties.sum(axis=0) for part in sample.parts)
+    found: dict[Cell, dict[str, Any]] = {}
+    low, high = values, values
+    if bootstrap is not None:
+        low, high = bootstrap.macro_interval(sample.subsets, weights=sample.weights, bounds=sample.bounds)
+    for cell, seeds in sample.seeds.items():
+        own = list(seeds.values())
+        if len(own) > 1:
+            found[cell] = {"value": float(np.mean(values[own])), "seeds": [float(values[index]) for index in own]}
+            continue
+        bounds = {"low": float(low[own[0]]), "high": float(high[own[0]])} if bootstrap is not None else {}
+        tied = {"ties": int(ties[own[0]]), "tie_rate": float(tie_rates[own[0]])}
+        found[cell] = {"value": float(values[own[0]]), **bounds, **tied}
     return found
 
 
-def _averages_of(averages: Averages, benchmark: str, metric: str) -> list[Average]:
-    return [*averages.get(benchmark, ()), *averages.get((benchmark, metric), ())]
-
-
-def _subsets_by_metric(items: pd.DataFrame) -> Iterator[tuple[str, str, list[str]]]:
-    kinds = items[LINE].drop_duplicates()
-    for (name, metric), part in kinds.groupby(["benchmark", "metric"], sort=False):
-        yield name, metric, part["subset"].tolist()
-
-
-def _absent(average: Average, subsets: Sequence[str]) -> list[str]:
-    named = [subset for group in average.groups or () for subset in group]
-    return [subset for subset in dict.fromkeys(named) if subset not in subsets]
-
-
-def _check(items: pd.DataFrame, models: list[str], references: list[str], subject: list[str] | None) -> None:
-    absent = [column for column in COLUMNS if column not in items]
-    if absent:
-        raise ValueError(f"items: found the columns {list(items.columns)}, expected {absent} too.")
-    scored = list(items["model"].unique())
-    for name in models:
-        if name not in scored:
-            raise ValueError(f"models: {name!r} has no items; the table has those of {scored}. Evaluate it first.")
-    for argument, names in (("references", references), ("subject", subject or [])):
-        for name in names:
-            if name not in models:
-                raise ValueError(f"{argument}: {name!r} is none of the models {models}. Add it there or drop it.")
-    for column in (*LINE, "item", "image_id"):
-        if items[column].isna().any():
-            row = int(items[column].isna().to_numpy().argmax())
-            raise ValueError(f"items: column {column!r}, row {row}: found no value. Every row needs one.")
-
-
-def _means(benchmark: pd.DataFrame, models: list[str], averages: Averages) -> Iterator[_Mean]:
-    """The averages of a benchmark's metrics, then its lines."""
-    labels: dict[tuple[str, ...], dict[str, Any]] = {}
-    scores: dict[tuple[str, ...], _Scores] = {}
-    for key, part in benchmark.groupby(LINE, sort=False):
-        labels[key] = dict(zip(LINE, key, strict=True)) | {"aspect": part["aspect"].iloc[0], "average": False}
-        scores[key] = _by_model(part, models, where=" / ".join(map(str, key)))
-    for name, metric, subsets in _subsets_by_metric(benchmark):
-        of_subset = {subset: scores[name, subset, metric] for subset in subsets}
-        for average in _averages_of(averages, name, metric):
-            groups = average.groups or tuple((subset,) for subset in subsets)
-            if _absent(average, subsets) or (average.groups is None and len(subsets) == 1):
-                continue
-            about = {"subset": average.name, "average": True, "pooled": average.pooled, "groups": groups}
-            parts, weights = _averaged(of_subset, groups, average.pooled)
-            yield _stratified(labels[name, subsets[0], metric] | about, parts, weights)
-    for key, part in scores.items():
-        yield _stratified(labels[key], [part], [1.0])
-
-
-def _stratified(labels: dict[str, Any], subsets: Sequence[_Scores], weights: Sequence[float]) -> _Mean:
-    """A mean over subsets, of which those that have strata are means over these."""
-    strata = [part.parts() for part in subsets]
-    shared = [weight / len(parts) for parts, weight in zip(strata, weights, strict=True) for _ in parts]
-    return _Mean(labels, [part for parts in strata for part in parts], shared)
-
-
-def subset_weights(groups: Sequence[Sequence[str]]) -> dict[str, float]:
-    """What each subset of an average counts: one over the groups, times one over the subsets of its group."""
-    weights: dict[str, float] = {}
-    for group in groups:
-        for subset in group:
-            weights[subset] = weights.get(subset, 0.0) + 1 / (len(groups) * len(group))
-    return weights
-
-
-def _averaged(
-    of_subset: Mapping[str, _Scores], groups: Sequence[Sequence[str]], pooled: bool
-) -> tuple[list[_Scores], list[float]]:
-    """The subsets of an average and what each counts."""
-    weights = subset_weights(groups)
-    parts = [of_subset[subset] for subset in weights]
-    if not pooled:
-        return parts, list(weights.values())
-    columns = ["values", "ties", "images", "chance", *(["strata"] if parts[0].strata is not None else [])]
-    return [_Scores(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))], [1.0]
-
-
-def _credited(benchmark: pd.DataFrame, of_a_tie: float) -> pd.Series:
-    """The values, with what ties add to them."""
-    value = benchmark["value"].astype(np.float64)
-    whole = value.isin([0.0, 1.0]).groupby(benchmark["metric"]).transform("all")
-    return value.mask(whole & (value == 0) & benchmark["tie"].astype(bool), of_a_tie)
-
-
-def _bounds(metric: str, values: Sequence[NDArray[np.float64]]) -> tuple[float, float] | None:
-    """What an item can have at least and at most; `None` where some values say that it is something else."""
-    low = -1.0 if set(SIGNED) & set(re.findall(r"[a-z]+", metric.lower())) else 0.0
-    inside = min(part.min() for part in values) >= low and max(part.max() for part in values) <= 1
-    return (low, 1.0) if inside else None
-
-
-def _line(mean: _Mean, models: list[str], compared: dict[str, list[str]], bootstrap: ImageBootstrap) -> dict[str, Any]:
-    values = [part.values for part in mean.subsets]
-    images = [part.images for part in mean.subsets]
-    bounds = _bounds(mean.labels["metric"], values)
-    subsets = list(zip(values, images, strict=True))
-    low, high = bootstrap.macro_interval(subsets, weights=mean.weights, bounds=bounds)
-    share = _weighted([part.mean(axis=0) for part in values], mean.weights)
-    ties = sum(part.ties.sum(axis=0) for part in mean.subsets)
-    tie_rate = _weighted([part.ties.mean(axis=0) for part in mean.subsets], mean.weights)
-    chance = float(_weighted([part.chance.mean() for part in mean.subsets], mean.weights))
-    line = mean.labels | {"chance": None if math.isnan(chance) else chance}
-    line |= {"items": sum(map(len, values)), "images": len(np.unique(np.concatenate(images)))}
-    line["models"] = {
-        name: {
-            "value": float(share[index]),
-            "low": float(low[index]),
-            "high": float(high[index]),
-            "ties": int(ties[index]),
-            "tie_rate": float(tie_rate[index]),
-        }
-        for index, name in enumerate(models)
-    }
-    pairs = [(name, other) for name, others in compared.items() for other in others]
-    found = _differences(subsets, mean.weights, models, pairs, bounds, bootstrap) if pairs else {}
-    line["differences"] = {name: {other: found[name, other] for other in others} for name, others in compared.items()}
-    return line
-
-
-def _weighted(means: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Exact for a single subset, where a product of weights would round."""
-    return means[0] if len(means) == 1 else np.tensordot(weights, np.stack(means), axes=1) / sum(weights)
-
-
 def _differences(
-    subsets: Sequence[tuple[NDArray[np.float64], NDArray[Any]]],
-    weights: Sequence[float],
-    models: list[str],
-    pairs: Sequence[tuple[str, str]],
-    bounds: tuple[float, float] | None,
-    bootstrap: ImageBootstrap,
-) -> dict[tuple[str, str], dict[str, float]]:
-    one, other = ([models.index(pair[side]) for pair in pairs] for side in (0, 1))
-    tables = [(values[:, one] - values[:, other], images) for values, images in subsets]
-    columns = bootstrap.macro_difference(tables, weights=weights, bounds=bounds)
-    columns["smallest"] = macro_smallest_difference(tables, weights)
-    return {pair: {key: float(column[index]) for key, column in columns.items()} for index, pair in enumerate(pairs)}
+    sample: Sample, compared: Mapping[Cell, Sequence[Cell]], bootstrap: ImageBootstrap | None
+) -> dict[Cell, dict[Cell, dict[str, float]]]:
+    """Each model minus each of its references; of single seeds all at once, so that they share random signs."""
+    pairs = [
+        (one, other) for one, others in compared.items() for other in others if {one, other} <= sample.seeds.keys()
+    ]
+    found = {}
+    if all(len(sample.seeds[cell]) == 1 for pair in pairs for cell in pair) and pairs:
+        one, other = ([next(iter(sample.seeds[pair[side]].values())) for pair in pairs] for side in (0, 1))
+        tables = [(values[:, one] - values[:, other], images) for values, images in sample.subsets]
+        columns = bootstrap.macro_difference(tables, weights=sample.weights, bounds=sample.bounds)
+        columns["smallest"] = macro_smallest_difference(tables, sample.weights)
+        for index, pair in enumerate(pairs):
+            found[pair] = {key: float(column[index]) for key, column in columns.items()}
+    else:
+        found = {pair: _contrast(sample, pair[:1], pair[1:], bootstrap, test=True) for pair in pairs}
+    return {
+        one: {other: found[one, other] for other in others if (one, other) in found}
+        for one, others in compared.items()
+    }
 
 
-def _by_model(part: pd.DataFrame, models: list[str], where: str) -> _Scores:
-    """The outcomes of all models in the order of the first model's items."""
-    of_model = {name: own.set_index("item") for name, own in part.groupby("model", sort=False)}
-    for name in models:
-        of_model.setdefault(name, part.iloc[:0].set_index("item"))
-    first = of_model[models[0]]
-    for name in models:
-        own = of_model[name]
-        if not own.index.is_unique:
-            twice = own.index[own.index.duplicated()][0]
-            raise ValueError(f"{where}: item {twice!r} of model {name!r} is there twice. Score each item once.")
-        if not own.index.equals(first.index):
-            _check_subset(first, own, models[0], name, where)
-            _check_subset(own, first, name, models[0], where)
-            of_model[name] = own.loc[first.index]
-    images = first["image"].to_numpy()
-    for name in models:
-        own = of_model[name]
-        moved = own["image"].to_numpy() != images
-        bad = ~np.isfinite(own["value"].to_numpy(dtype=np.float64))
-        if moved.any():
-            item = first.index[moved][0]
-            raise ValueError(f"{where}: item {item!r} has another image for {name!r} than for {models[0]!r}.")
-        if bad.any():
-            raise ValueError(f"{where}: item {first.index[bad][0]!r} of model {name!r} has no finite value.")
-    values = np.stack([of_model[name]["value"].to_numpy(dtype=np.float64) for name in models], axis=1)
-    ties = np.stack([of_model[name]["tie"].to_numpy(dtype=bool) for name in models], axis=1)
-    strata = first[STRATUM].to_numpy() if STRATUM in first and first[STRATUM].notna().all() else None
-    return _Scores(values, ties, images, first["chance"].to_numpy(dtype=np.float64), strata)
-
-
-def _check_subset(table: pd.DataFrame, other: pd.DataFrame, has: str, lacks: str, where: str) -> None:
-    absent = table.index.difference(other.index)
-    if len(absent):
-        raise ValueError(
-            f"{where}: item {absent[0]!r} is there for model {has!r} and missing for {lacks!r} ({len(absent):,} such "
-            "items). Score all models on the same items."
-        )
+def _contrast(
+    sample: Sample, cells: Sequence[Cell], others: Sequence[Cell], bootstrap: ImageBootstrap, *, test: bool
+) -> dict[str, float]:
+    """The mean of some models minus that of others."""
+    changes, images = sample.changes(cells, others), [part.images for part in sample.parts]
+    how = {"weights": sample.weights, "bounds": sample.bounds}
+    if test:
+        return difference_over_seeds(bootstrap, changes, images, **how)
+    averaged = [np.mean(of_part, axis=0) for of_part in zip(*changes, strict=True)]
+    value = np.average([change.mean() for change in averaged], weights=sample.weights)
+    low, high = bootstrap.macro_interval(list(zip(averaged, images, strict=True)), **how, difference=True)
+    return {"value": float(value), "low": low, "high": high, "seeds": len(changes)}

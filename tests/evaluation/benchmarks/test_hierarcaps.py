@@ -82,7 +82,7 @@ def test_a_tie_never_lifts_precision_or_recall(folder, rule):
         number, level = LEVEL.get(words, (0, 0))
         return np.eye(IMAGES)[number] * min(level, 3)
 
-    items = run(HIERARCAPS, folder, Fake(IMAGES, lambda number: np.eye(IMAGES)[number], text)).items.assign(model="m")
+    items = run(HIERARCAPS, folder, Fake(IMAGES, lambda number: np.eye(IMAGES)[number], text)).items.assign(arm="m")
     tied = items[items["metric"] != "rank correlation"]
     assert (tied["tie"] & (tied["value"] > 0.25)).any()
     lines = [summarize(items, models=["m"], references=[], tie=name) for name in ("wrong", rule)]

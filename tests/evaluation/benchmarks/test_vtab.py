@@ -14,7 +14,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
-from hfcomp.evaluation.statistics.summary import missing_averages, summarize
+from hfcomp.evaluation.statistics import missing_averages, summarize
 from tests.evaluation.webdatasets import TRAIN, class_encoders, encoded, means, write_set
 
 TEST, TRAINING = [row % 4 for row in range(120)], [row % 4 for row in range(60)]
@@ -120,11 +120,11 @@ def test_the_tasks_are_subsets_of_one_benchmark_with_its_means(tmp_path):
     for name, encoder in (("vtab_svhn", "perfect"), ("vtab_dtd", "inverted")):
         items = validate(one(name), load_items(one(name), Folders(root=tmp_path)))
         tables.append(run_benchmark(one(name), items, class_encoders()[encoder]).items)
-    table = pd.concat(tables).assign(model="model")
+    table = pd.concat(tables).assign(arm="model")
     assert set(table["benchmark"]) == {"VTAB"} and set(table["subset"]) == {"svhn", "dtd"}
     assert not set(tables[0]["image_id"]) & set(tables[1]["image_id"])
     others = [task for group in GROUPS.values() for task in group if task not in ("svhn", "dtd")]
-    whole = pd.concat([table, *(tables[0].assign(model="model", subset=task) for task in others)])
+    whole = pd.concat([table, *(tables[0].assign(arm="model", subset=task) for task in others)])
     averages = {"VTAB": one("vtab_dtd").averages}
     lines = summarize(whole, models=["model"], references=[], averages=averages)
     found = {line["subset"]: line["models"]["model"]["value"] for line in lines if line["metric"] == "accuracy"}

@@ -13,8 +13,9 @@ from scipy import stats
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import ImageBootstrap
 from hfcomp.evaluation.statistics.clusters import Aligned
+from hfcomp.evaluation.statistics.measures import mean_of_lines, missing_averages
 from hfcomp.evaluation.statistics.multiplicity import correct, false_discovery_rate, holm
-from hfcomp.evaluation.statistics.summary import mean_of_lines, missing_averages, plain_mean, summarize
+from hfcomp.evaluation.statistics.summary import summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
 TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1
@@ -37,7 +38,7 @@ def rows(model, values, *, benchmark="crepe", metric="choice", tie=None, chance=
             "chance": np.broadcast_to(chance[subset], len(own)),
         }
         tables.append(pd.DataFrame(columns).assign(subset=subset))
-    facts = {"benchmark": benchmark, "metric": metric, "aspect": "composition", "model": model}
+    facts = {"benchmark": benchmark, "metric": metric, "aspect": "composition", "arm": model}
     return pd.concat(tables).assign(**facts)
 
 
@@ -239,7 +240,7 @@ def with_classes(model, correct, classes):
     """One subset whose items have classes of unequal sizes as strata."""
     names = [f"{number:03}" for number in range(len(correct))]
     columns = {"item": names, "image_id": names, "value": np.asarray(correct, float), "tie": False, "chance": 0.2}
-    facts = {"benchmark": "pets", "metric": "mean per class", "aspect": "general", "model": model, "subset": "all"}
+    facts = {"benchmark": "pets", "metric": "mean per class", "aspect": "general", "arm": model, "subset": "all"}
     return pd.DataFrame(columns).assign(stratum=[str(one) for one in classes], **facts)
 
 
@@ -253,7 +254,9 @@ def test_a_line_of_strata_is_the_mean_of_their_means():
     assert difference["value"] == pytest.approx(1 / 2 / 3)
     assert difference["p"] == 1 / 2**3  # three images differ, all in the same direction: no mid-p can be lower
     for table, mean in zip(tables, (7 / 18, 5 / 9), strict=True):
-        assert plain_mean(table, ["value"])["value"] == pytest.approx(mean)
+        (line,) = summarize(table, intervals=False)
+        (share,) = line["models"].values()
+        assert share == {"value": pytest.approx(mean), "ties": 0, "tie_rate": 0}
 
 
 def test_an_average_of_subsets_with_strata_counts_every_subset_the_same():
@@ -339,7 +342,8 @@ def test_a_mean_of_lines_of_several_benchmarks_draws_their_images_together():
     ]
     keys = [(name, "a", "choice") for name in values]
     items = pd.concat(tables, ignore_index=True)
-    line = mean_of_lines(items, keys, models=["plain", "tuned"], references=["plain"])
+    measures = [mean_of_lines("all", keys)]
+    (line,) = summarize(items, measures=measures, models=["plain", "tuned"], references=["plain"], images="measure")
     names = np.arange(80)
     expected = ImageBootstrap(names).macro_interval([(own[0], names) for own in values.values()])
     share = line["models"]["plain"]

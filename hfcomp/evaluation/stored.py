@@ -10,11 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.results import RESULTS_SCHEMA_VERSION, read_items, read_results
-from hfcomp.evaluation.statistics.summary import COLUMNS, STRATUM
-from hfcomp.experiments.evaluation_report import ITEMS_FILE, RESULTS_FILE
+from hfcomp.evaluation.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION, read_results
+from hfcomp.evaluation.statistics.outcomes import Outcomes, read_table
 
 FEWEST = 2
+# The version of results whose items call the column of the model `arm`; it was `model`.
+ARMS_SINCE = 5
 BLIND_PATH = "blind"
 """The path of a blind scorer among the models of results."""
 
@@ -28,7 +29,7 @@ class Stored:
         argument: as it was asked for.
         model: its name in the folder.
         folder: that holds it.
-        items: its rows, without the column `model`.
+        outcomes: its rows.
         results: what the folder's `results.json` holds.
     """
 
@@ -36,8 +37,13 @@ class Stored:
     argument: str
     model: str
     folder: Path
-    items: pd.DataFrame
+    outcomes: Outcomes
     results: Mapping[str, Any]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a table."""
+        return self.outcomes.table
 
     @property
     def file(self) -> Path:
@@ -54,21 +60,20 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
     Raises:
         ValueError: for a folder without results, a model that it lacks, the same model twice, or a single one.
     """
-    read: dict[Path, tuple[pd.DataFrame, dict[str, Any]]] = {}
+    read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
     found: list[Stored] = []
     for argument in arguments:
         folder, model = _split(argument)
         if folder not in read:
             read[folder] = read_evaluation(folder)
-        items, results = read[folder]
-        names = list(items["model"].unique())
+        outcomes, results = read[folder]
+        names = list(outcomes.table["arm"].unique())
         known = {name: facts for name, facts in (results.get("models") or {}).items() if isinstance(facts, Mapping)}
         blind = {name for name, facts in known.items() if facts.get("path") == BLIND_PATH}
         if model is not None and model not in names:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
-            own = items[items["model"] == name].drop(columns="model")
-            found.append(Stored(name, argument, name, folder, own, results))
+            found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results))
     places = Counter((one.folder.resolve(), one.model) for one in found)
     for (folder, model), count in places.items():
         if count > 1:
@@ -103,14 +108,14 @@ def _with_unique_names(found: Sequence[Stored]) -> list[Stored]:
     return [replace(one, name=name) for name, one in zip(names, found, strict=True)]
 
 
-def read_evaluation(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
     """The outcomes and the results in a folder of `hfcomp evaluate`, or of a run of a recipe.
 
     Args:
         path: the folder.
 
     Returns:
-        The table of items, with the columns that `summarize` takes, and what `results.json` holds.
+        The outcomes, and what `results.json` holds.
 
     Raises:
         ValueError: when a file is missing or damaged, is not what it should be, or was written by a later hfcomp.
@@ -131,20 +136,17 @@ def read_evaluation(path: str | Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             f"{folder / RESULTS_FILE}: found schema_version {version}, this hfcomp reads up to "
             f"{RESULTS_SCHEMA_VERSION}. Upgrade hfcomp, or evaluate again with this one."
         )
-    return _read_items(folder / ITEMS_FILE, stated_items(results)), results
+    table, _ = read_table(folder / ITEMS_FILE, stated_items(results))
+    table = table.rename(columns={"model": "arm"} if version < ARMS_SINCE else {})
+    try:
+        return Outcomes(table), results
+    except ValueError as error:
+        raise ValueError(f"{folder / ITEMS_FILE}: {error} Evaluate again.") from error
 
 
 def stated_items(results: Mapping[str, Any]) -> str | None:
     """The hash of the items that results were made from; an earlier hfcomp wrote none."""
     return (results.get("data") or {}).get("items")
-
-
-def _read_items(path: Path, expected: str | None) -> pd.DataFrame:
-    items = read_items(path, expected)
-    absent = [column for column in COLUMNS if column not in items]
-    if absent:
-        raise ValueError(f"{path}: found the columns {list(items.columns)}, expected {absent} too. Evaluate again.")
-    return items[[*COLUMNS, *([STRATUM] if STRATUM in items else [])]]
 
 
 def model_facts(one: Stored) -> dict[str, Any]:

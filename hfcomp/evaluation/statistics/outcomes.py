@@ -1,0 +1,184 @@
+"""Outcomes: the long table of what every number of a report is made from, and the files that hold it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hfcomp.checksums import CHECKSUM, with_checksum
+from hfcomp.writing import write_parquet
+
+Line = tuple[str, str, str]
+"""Benchmark, subset and metric."""
+LINE = ["benchmark", "subset", "metric"]
+STRATUM = "stratum"
+"""The column that says where a line is the mean of its strata's means."""
+NO_SEED = -1
+"""The seed of a model that no seed of the study made, such as a base: it stands beside every seed of another."""
+DEFAULTS = {
+    "arm": "model",
+    "setting": "",
+    "seed": NO_SEED,
+    "step": 0,
+    "chance": math.nan,
+    "tie": False,
+    STRATUM: None,
+}
+COLUMNS = (
+    *("arm", "setting", "seed", "step"),
+    *(*LINE, "aspect", "chance", "item", "image_id", "value", "tie", STRATUM),
+)
+TYPES = {"seed": "int64", "step": "int64", "chance": "float64", "value": "float64", "tie": "bool"}
+FILLED = ("arm", "setting", "seed", "step", *LINE, "item", "image_id")
+"""Columns that have a value in every row."""
+NUMBERS = ("chance", "value")
+METADATA = b"hfcomp"
+
+
+class Outcomes:
+    """One row per scored model, item and metric.
+
+    | column | what |
+    |---|---|
+    | `arm` | the model; "model" where there is one |
+    | `setting`, `seed`, `step` | where a study has several of a model; "", `NO_SEED` and 0 where it has not |
+    | `benchmark`, `subset`, `metric` | the line; a benchmark by its title |
+    | `aspect` | `composition` (what a method is to gain) or `general` (what it may forget) |
+    | `chance` | of a random scorer; NaN where there is none |
+    | `item` | its name, unique within a line |
+    | `image_id` | what intervals resample |
+    | `value` | 0 or 1 where items are right or wrong; a tie is wrong |
+    | `tie` | whether the item would be right if ties were wins, and is not |
+    | `stratum` | where a line is the mean of the means of these, such as classes; else `None` |
+
+    Args:
+        table: with these columns; the first four, `chance`, `tie` and `stratum` may be left out.
+
+    Raises:
+        ValueError: for a missing or unknown column, or a row without a value that every row needs.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        absent = [name for name in COLUMNS if name not in table and name not in DEFAULTS]
+        if absent:
+            raise ValueError(f"outcomes: found the columns {list(table.columns)}, expected {absent} too.")
+        unknown = [name for name in table.columns if name not in COLUMNS]
+        if unknown:
+            raise ValueError(f"outcomes: found the column {unknown[0]!r}, expected none but {', '.join(COLUMNS)}.")
+        table = table.assign(**{name: value for name, value in DEFAULTS.items() if name not in table})
+        for column in FILLED:
+            missing = table[column].isna().to_numpy()
+            if missing.any():
+                row = int(missing.argmax())
+                raise ValueError(f"outcomes: column {column!r}, row {row}: found no value. Every row needs one.")
+        self.table = table[list(COLUMNS)].astype(TYPES).reset_index(drop=True)
+
+    @classmethod
+    def of(cls, table: Outcomes | pd.DataFrame) -> Outcomes:
+        """Outcomes as they are, or from a table."""
+        return table if isinstance(table, cls) else cls(table)
+
+    @classmethod
+    def concat(cls, parts: Iterable[Outcomes]) -> Outcomes:
+        """The rows of all parts."""
+        return cls(pd.concat([part.table for part in parts], ignore_index=True))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def select(self, **wanted: Any) -> Outcomes:
+        """The rows whose columns have a value, or one of a list."""
+        chosen = self.table
+        for column, values in wanted.items():
+            chosen = chosen[chosen[column].isin(values if isinstance(values, list) else [values])]
+        return Outcomes(chosen)
+
+    def assign(self, **values: Any) -> Outcomes:
+        """The same rows with other values of some columns."""
+        return Outcomes(self.table.assign(**values))
+
+    @property
+    def aspects(self) -> dict[Line, str]:
+        """The lines in order of appearance, and what each shows."""
+        kinds = self.table[[*LINE, "aspect"]].drop_duplicates(LINE)
+        return {tuple(kind[:3]): kind[3] for kind in kinds.itertuples(index=False, name=None)}
+
+    @property
+    def digest(self) -> str:
+        """`items_hash` of the table."""
+        return items_hash(self.table)
+
+    def write(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
+        """As `write_table`."""
+        write_table(path, self.table, about)
+
+
+def items_hash(items: pd.DataFrame) -> str:
+    """Short content hash of a table of items; the order of its rows and columns does not change it."""
+    table = pd.DataFrame({name: _plain(items[name]) for name in sorted(items.columns)})
+    digest = hashlib.sha256(repr(list(table.columns)).encode())
+    for row in sorted(map(repr, table.itertuples(index=False, name=None))):
+        digest.update(row.encode() + b"\n")
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Numbers as float and all else as text, so that a table read back from Parquet is the same table."""
+    column = column.reset_index(drop=True)
+    if column.name in NUMBERS:
+        return column.astype(float)
+    return column.astype(str).astype(object).mask(column.isna(), math.nan)  # None and NaN are one in Parquet
+
+
+def write_table(path: str | Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None) -> None:
+    """Writes a table as Parquet with a checksum of it and of what it is of; see `hfcomp.writing.replacing`.
+
+    Args:
+        path: of the file.
+        table: of outcomes, or other numbers per item.
+        about: what the table is of, as JSON knows it; `read_table` returns it.
+    """
+    content = pa.Table.from_pandas(table, preserve_index=False)
+    sealed = {"about": dict(about or {}), CHECKSUM: _checksum(table, about or {})}
+    metadata = {**content.schema.metadata, METADATA: json.dumps(sealed).encode()}
+    write_parquet(path, content.replace_schema_metadata(metadata))
+
+
+def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """What `write_table` wrote: the table and what it is of; of a file of other make, nothing is known.
+
+    Args:
+        path: of the file, which is there.
+        expected: the table's `items_hash`; None where none is known.
+
+    Raises:
+        ValueError: naming the file, where it is no Parquet, was changed since, or holds another table.
+    """
+    try:
+        table = pq.read_table(path).to_pandas()
+        sealed = json.loads((pq.read_schema(path).metadata or {}).get(METADATA, b"{}"))
+        about, found = sealed.get("about", {}), items_hash(table)
+        whole = not sealed or sealed[CHECKSUM] == _checksum(table, about)
+    except Exception as error:  # a damaged file raises whatever its readers run into
+        said = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}: no Parquet file, or a damaged one ({said}). Evaluate again.") from error
+    if expected not in (None, found):
+        raise ValueError(
+            f"{path} is damaged, or of another evaluation than the results.json beside it: expected items of "
+            f"{expected}, found {found}. Evaluate again, or put the file back from a copy."
+        )
+    if not whole:
+        raise ValueError(f"{path} is damaged: its content is not that of its checksum. Evaluate again.")
+    return table, about
+
+
+def _checksum(table: pd.DataFrame, about: Mapping[str, Any]) -> str:
+    return with_checksum({"about": dict(about), "items": items_hash(table)})[CHECKSUM]
