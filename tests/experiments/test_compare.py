@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from hfcomp import cli
+from hfcomp.checksums import with_checksum
 from hfcomp.evaluation.results import read_results, write_results
 from hfcomp.evaluation.statistics.outcomes import items_hash, write_table
 from hfcomp.evaluation.stored import read_evaluation, read_stored
@@ -205,6 +206,19 @@ def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path
         f"{run}: its results name no hash of the items, which are not checked" for run in (one, two)
     ]
     refused("own: evaluation own x/pairs in .*one, own y/pairs in .*three", one, three)
+
+
+def test_items_of_version_4_call_the_model_by_another_name(folders, tmp_path):
+    tables = [crepe("clip", 0.5), recall("clip", 0.6)]
+    older = stored(tmp_path / "older", *tables, benchmarks=benchmark_facts())
+    items = pd.concat(tables, ignore_index=True).rename(columns={"arm": "model"})
+    items.to_parquet(older / "items.parquet", index=False)
+    results = {**read_results(older / "results.json"), "data": {"items": items_hash(items)}}
+    (older / "results.json").write_text(json.dumps(with_checksum({**results, "schema_version": 4})))
+    outcomes, _ = read_evaluation(older)
+    pd.testing.assert_frame_equal(outcomes.table, read_evaluation(folders[0])[0].table)
+    report = compare(read_stored([str(older), str(folders[1])]), reference="clip (older)")
+    assert report.lines[0]["differences"]["clip (tuned)"]["clip (older)"]["value"] == pytest.approx(0.25)
 
 
 def test_mistakes_name_the_file_and_the_way_out(folders, tmp_path):

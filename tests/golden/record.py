@@ -58,7 +58,7 @@ def contents(folder: Path, root: Path) -> dict[str, Any]:
 def _items(table: pd.DataFrame) -> dict[str, Any]:
     """The columns, and of each line the items' values in order, a digit each where all are 0 or 1."""
     lines = {}
-    for names, line in table.groupby(["model", "benchmark", "subset", "metric"], sort=False):
+    for names, line in table.groupby(["arm", "benchmark", "subset", "metric"], sort=False):
         values = line["value"].tolist()
         shown = "".join(f"{value:.0f}" for value in values) if set(values) <= {0.0, 1.0} else values
         named = hashlib.sha256("\n".join(line["item"] + " " + line["image_id"]).encode()).hexdigest()[:16]
