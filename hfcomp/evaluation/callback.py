@@ -24,8 +24,8 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.evaluation.statistics.measures import Measure, absent_subsets, average_measure
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.statistics.measures import Measure, all_measures
 from hfcomp.evaluation.statistics.outcomes import Outcomes
 from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.modeling import load_processor
@@ -33,7 +33,6 @@ from hfcomp.modeling import load_processor
 logger = logging.getLogger(__name__)
 
 DIGITS = 12
-OVER_ITEMS = Average("mean over items", pooled=True)
 
 
 class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
@@ -280,31 +279,26 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
     """
     if not len(items):
         return {}
+    measures: dict[str, Measure] = {}
     outcomes = Outcomes(items)
-    measures = dict(_measures(benchmark, outcomes, details=details))
-    lines = summarize(outcomes, measures=list(measures.values()), intervals=False)
+    own = all_measures(outcomes, {title: benchmark.averages for title, _, _ in outcomes.aspects})
+    for metric in dict.fromkeys(one.labels["metric"] for one in own):
+        key = f"{_key(benchmark.name)}_{_word(metric)}"
+        averages, lines = [], []
+        for one in (one for one in own if one.labels["metric"] == metric):
+            (averages if one.is_average else lines).append(one)
+        if not averages:
+            averages = [Measure("mean over items", [line for one in lines for line in one.lines], pooled=True)]
+        measures[key] = averages[0]
+        for one in (*averages[1:], *(lines if len(lines) > 1 else ())) if details else ():
+            measures.setdefault(f"{key}/{_word(one.labels['subset'])}", one)
     values: dict[str, float] = {}
-    for key, line in zip(measures, lines, strict=True):
+    for key, line in zip(measures, summarize(outcomes, measures=[*measures.values()], intervals=False), strict=True):
         (found,) = line["models"].values()
         values[key] = _number(found["value"])
         if "/" not in key:
             values[f"{key}_ties"] = _number(found["tie_rate"])
     return values
-
-
-def _measures(benchmark: Benchmark, outcomes: Outcomes, *, details: bool) -> Iterator[tuple[str, Measure]]:
-    """Of each metric the average by its key, and further ones, of which the first of a key is meant."""
-    lines = list(outcomes.aspects)
-    for metric in dict.fromkeys(line[2] for line in lines):
-        key, seen = f"{_key(benchmark.name)}_{_word(metric)}", set()
-        subsets = [line[1] for line in lines if line[2] == metric]
-        known = [one for one in benchmark.averages if not absent_subsets(one, subsets)] or [OVER_ITEMS]
-        parts = [Average(name, ((name,),)) for name in subsets if len(subsets) > 1]
-        for place, average in enumerate((*known, *parts) if details else known[:1]):
-            own = f"{key}/{_word(average.name)}" if place else key
-            if own not in seen:
-                yield own, average_measure(average, lines[0][0], metric, subsets)
-            seen.add(own)
 
 
 def _number(mean: float) -> float:

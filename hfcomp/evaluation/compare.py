@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,7 @@ from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics.outcomes import Outcomes
 from hfcomp.evaluation.stored import (
     Stored,
-    benchmark_facts,
-    benchmarks_of,
-    commits,
     listed,
-    model_facts,
     stated_items,
 )
 
@@ -66,11 +62,44 @@ def align(stored: Sequence[Stored], *, benchmarks: Sequence[str] = (), common: b
     aligned = _aligned(stored, titles, common, notes)
     return Comparison(
         Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True)),
-        models={one.name: {**model_facts(one), "results": str(one.folder)} for one in stored},
+        models={one.name: {**_model_facts(one), "results": str(one.folder)} for one in stored},
         averages=_averages(stored, titles, notes),
-        benchmarks={name: facts for name, facts in benchmarks_of(stored[0]).items() if facts["title"] in titles},
+        benchmarks={name: facts for name, facts in _benchmarks_of(stored[0]).items() if facts["title"] in titles},
         notes=notes,
     )
+
+
+def _model_facts(one: Stored) -> dict[str, Any]:
+    """What the folder says of a model, if only where it lies."""
+    facts = (one.results.get("models") or {}).get(one.model)
+    return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
+
+
+def _benchmarks_of(one: Stored) -> dict[str, dict[str, Any]]:
+    """What the folder says of its benchmarks; a recipe's has nothing."""
+    known = one.results.get("benchmarks") or {}
+    return {name: {**facts, "title": facts.get("title") or name} for name, facts in known.items()}
+
+
+def _benchmark_facts(one: Stored, title: str) -> dict[str, dict[str, Any]]:
+    """What is known of where the items of a title are from, by name of the benchmark: several may have one title.
+
+    Of a recipe it is a single entry by the title, the `evaluation` of its whole run.
+    """
+    known = {name: facts for name, facts in _benchmarks_of(one).items() if facts["title"] == title}
+    if known:
+        return known
+    source = (one.results.get("data") or {}).get("evaluation") or {}
+    said = " ".join(str(source[key]) for key in ("name", "dataset") if source.get(key)) or None
+    return {title: {"evaluation": said}}
+
+
+def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:
+    """Every place that was read, pools included, and its commit where one is known."""
+    if data:
+        yield data["place"], data.get("commit")
+        for pool in data.get("pools") or ():
+            yield from _commits(pool)
 
 
 def _unchecked(stored: Sequence[Stored]) -> list[Path]:
@@ -82,7 +111,7 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
     has = [list(one.table["benchmark"].unique()) for one in stored]
     every = list(dict.fromkeys(title for own in has for title in own))
     if wanted:
-        names = {name: facts["title"] for one in stored for name, facts in benchmarks_of(one).items()}
+        names = {name: facts["title"] for one in stored for name, facts in _benchmarks_of(one).items()}
         chosen = [names.get(name, name) for name in wanted]
         for title in chosen:
             for one, own in zip(stored, has, strict=True):
@@ -101,11 +130,11 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
 
 
 def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: list[str]) -> None:
-    """What scored and what was read must be the same as far as it is known; other places are told of."""
+    """What scored and what was read must be the same as far as it is known; other places are noted."""
     first = stored[0]
-    ours = benchmark_facts(first, title)
+    ours = _benchmark_facts(first, title)
     for one in stored[1:]:
-        theirs = benchmark_facts(one, title)
+        theirs = _benchmark_facts(one, title)
         # where no name is shared, as with a recipe, which has none, the first of each; a benchmark that only one of
         # them has is found by its items
         pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
@@ -131,7 +160,7 @@ def _check_places(
     label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts], common: bool, notes: list[str]
 ) -> None:
     (model, facts), (other_model, others) = one, other
-    places, their_places = dict(commits(facts.get("data"))), dict(commits(others.get("data")))
+    places, their_places = dict(_commits(facts.get("data"))), dict(_commits(others.get("data")))
     for place, commit in places.items():
         theirs = their_places.get(place)
         if None in (commit, theirs) or commit == theirs:

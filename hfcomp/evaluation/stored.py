@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -147,41 +147,6 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
 def stated_items(results: Mapping[str, Any]) -> str | None:
     """The hash of the items that results were made from; an earlier hfcomp wrote none."""
     return (results.get("data") or {}).get("items")
-
-
-def model_facts(one: Stored) -> dict[str, Any]:
-    """What the folder says of a model, if only where it lies."""
-    facts = (one.results.get("models") or {}).get(one.model)
-    return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
-
-
-def benchmarks_of(one: Stored) -> dict[str, dict[str, Any]]:
-    """What the folder says of its benchmarks; a recipe's has nothing."""
-    known = one.results.get("benchmarks") or {}
-    return {name: {**facts, "title": facts.get("title") or name} for name, facts in known.items()}
-
-
-def benchmark_facts(one: Stored, title: str) -> dict[str, dict[str, Any]]:
-    """What is known of where the items of a title are from, by name of the benchmark: several may have one title.
-
-    Returns:
-        Of `hfcomp evaluate`, with `version` and `data` of each benchmark; of a recipe, a single entry by the title
-        with the `evaluation` of its whole run.
-    """
-    known = {name: facts for name, facts in benchmarks_of(one).items() if facts["title"] == title}
-    if known:
-        return known
-    source = (one.results.get("data") or {}).get("evaluation") or {}
-    said = " ".join(str(source[key]) for key in ("name", "dataset") if source.get(key)) or None
-    return {title: {"evaluation": said}}
-
-
-def commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]:
-    """Every place that was read, pools included, and its commit where one is known."""
-    if data:
-        yield data["place"], data.get("commit")
-        for pool in data.get("pools") or ():
-            yield from commits(pool)
 
 
 def listed(names: Iterable[Any]) -> str:

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: by default those of the process.
 
     Raises:
-        SystemExit: with what is wrong and the way out.
+        SystemExit: with what is wrong and how to fix it.
     """
     options = _parser().parse_args(sys.argv[2:] if arguments is None else list(arguments))
     wanted = [name for name in (options.benchmarks or "").split(",") if name]
@@ -63,7 +63,9 @@ def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
         chosen = [one.name for one in stored if getattr(one, key) == wanted]
         if len(chosen) == 1:
             return chosen[0]
-    raise ValueError(f"--reference: {wanted!r} is no single one of {listed([one.name for one in stored])}. Name one.")
+    raise ValueError(
+        f"--reference: {wanted!r} fits none, or several, of {listed([one.name for one in stored])}. Name one."
+    )
 
 
 def _stored_rule(stored: Sequence[Stored]) -> str:
@@ -74,8 +76,8 @@ def _stored_rule(stored: Sequence[Stored]) -> str:
     """
     rules = {one.folder: one.results.get("tie_rule") or "wrong" for one in stored}
     if len(set(rules.values())) > 1:
-        told = ", ".join(f"{rule} in {folder}" for folder, rule in rules.items())
-        raise ValueError(f"ties count {told}. Say what they are to count here: --tie {' or '.join(TIE_RULES)}.")
+        said = ", ".join(f"{rule} in {folder}" for folder, rule in rules.items())
+        raise ValueError(f"ties count {said}. Choose with --tie {' or '.join(TIE_RULES)}.")
     return next(iter(rules.values()))
 
 
@@ -87,14 +89,7 @@ def compare(
     benchmarks: Sequence[str] = (),
     common: bool = False,
 ) -> EvaluationReport:
-    """The report of a comparison.
-
-    Args:
-        stored: of `read_stored`.
-        reference: the model that the others are compared to.
-        tie: what a tie counts.
-        benchmarks: as `align` takes them.
-        common: as in `align`.
+    """The report of `align`, with differences to a model.
 
     Raises:
         ValueError: as `align`.

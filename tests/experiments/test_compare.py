@@ -73,7 +73,7 @@ def test_the_reference_is_chosen_by_name_or_as_it_was_given(folders, capsys):
     for wanted in ("clip (tuned)", tuned):
         main([base, tuned, "--reference", wanted])
         assert "clip (base) minus clip (tuned)" in capsys.readouterr().out
-    refused("--reference: 'clip' is no single one of clip", base, tuned, "--reference", "clip")
+    refused("--reference: 'clip' fits none, or several, of clip", base, tuned, "--reference", "clip")
 
 
 def test_files_are_written_without_the_versions_of_this_machine_s_device(folders, tmp_path, capsys):

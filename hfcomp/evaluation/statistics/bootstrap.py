@@ -73,25 +73,7 @@ class ImageBootstrap:
         bounds: tuple[float, float] | None = (0.0, 1.0),
         difference: bool = False,
     ) -> tuple[Any, Any]:
-        """Interval of the mean over items.
-
-        Args:
-            values: `[n]`, or `[n, M]` for M models that share items and draws.
-            images: `[n]`, each item's image.
-            level: coverage.
-            bounds: smallest and largest value that an item can have; `None` for values without such. The interval
-                stays inside. Where all images have the same mean, so that draws do not differ, it shows what the
-                images not seen could change: with `n` images all right, the exact binomial `((1 - level) / 2) ** (1 /
-                n)` to 1.
-            difference: `values` are differences of two models whose own values lie in `bounds`. Their interval is
-                symmetric, which covers better where few items differ.
-
-        Returns:
-            Lower and upper bound: floats for `[n]`, arrays `[M]` for `[n, M]`. NaN with fewer than two images.
-
-        Raises:
-            ValueError: for NaN, unequal lengths, an image that the benchmark lacks, or a value outside `bounds`.
-        """
+        """Interval of the mean over items: `macro_interval` of a single subset."""
         return self.macro_interval([(values, images)], level, bounds=bounds, difference=difference)
 
     def macro_interval(
@@ -106,19 +88,24 @@ class ImageBootstrap:
         """Interval of a weighted mean of several subsets' means.
 
         Args:
-            subsets: `(values, images)` of each, as in `interval`.
+            subsets: values `[n]`, or `[n, M]` for M models that share items and draws, and each item's image `[n]`.
             level: coverage.
             weights: what each subset's mean counts, in any unit; by default all the same, as in SugarCrepe's macro
                 average.
-            bounds: as in `interval`.
-            difference: as in `interval`.
+            bounds: smallest and largest value that an item can have; `None` for values without such. The interval
+                stays inside. Where all images have the same mean, so that draws do not differ, it shows what the
+                images not seen could change: with `n` images all right, the exact binomial `((1 - level) / 2) ** (1 /
+                n)` to 1.
+            difference: values are differences of two models whose own values lie in `bounds`. Their interval is
+                symmetric, which covers better where few items differ.
 
         Returns:
-            As `interval`; NaN where a subset has fewer than two images, and where small subsets leave fewer than 100
-            draws that have items of each.
+            Lower and upper bound: floats for `[n]`, arrays `[M]` for `[n, M]`. NaN where a subset has fewer than two
+            images, and where small subsets leave fewer than 100 draws that have items of each.
 
         Raises:
-            ValueError: as `interval`, and for no subset, unequal numbers of models, or weights that do not fit.
+            ValueError: for NaN, unequal lengths or numbers of models, an image that the benchmark lacks, a value
+                outside `bounds`, no subset, or weights that do not fit.
         """
         if not 0 < level < 1:
             raise ValueError(f"level: found {level}, expected a share between 0 and 1, such as 0.95.")

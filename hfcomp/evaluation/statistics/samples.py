@@ -23,6 +23,7 @@ Column = tuple[Cell, int]
 """A cell and a seed."""
 SIGNED = ("correlation", "kendall", "tau")
 """Words in the names of metrics that go from -1 to 1."""
+ALIKE = "Score all models on the same items."
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,6 @@ class Samples:
     def __init__(self, table: pd.DataFrame, columns: list[Column], images: str, *, every: bool) -> None:
         self._table, self._columns, self._images, self._every = table, columns, images, every
         self._rows: Mapping[Line, NDArray[np.intp]] = table.groupby(LINE, sort=False).indices
-        self._items: dict[tuple[Line, tuple[int, ...]], Items] = {}
         self._drawn: tuple[Any, ImageBootstrap | None] = None, None
 
     def sample(self, measure: Measure) -> Sample:
@@ -134,11 +134,14 @@ class Samples:
         Raises:
             ValueError: for items that one model has and another lacks, or values that are not finite.
         """
-        chosen = range(len(self._columns))
-        if not self._every:
-            there = {number for line in measure.lines for number in self._part(line)["column"].unique()}
-            chosen = [number for number in chosen if number in there]
-        items = [self._of_line(line, tuple(chosen)) for line in measure.lines]
+        absent = [line for line in measure.lines if line not in self._rows]
+        if absent:
+            raise ValueError(f"{measure.name}: no model was scored on {' / '.join(absent[0])}.")
+        tables = {line: self._table.iloc[self._rows[line]] for line in measure.lines}
+        there = np.unique(np.concatenate([table["column"] for table in tables.values()]))
+        chosen = list(range(len(self._columns))) if self._every else there.tolist()
+        columns = [self._columns[number] for number in chosen]
+        items = [_items(table, chosen, columns, " / ".join(line)) for line, table in tables.items()]
         weights = measure.weights or [1.0] * len(items)
         if measure.pooled:
             items, weights = [_pooled(items)], [1.0]
@@ -146,41 +149,18 @@ class Samples:
         shared = [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
         parts = [part for own in strata for part in own]
         bounds = measure.bounds or _bounds(" ".join(line[2] for line in measure.lines), parts)
-        return Sample([self._columns[number] for number in chosen], parts, shared, bounds)
+        return Sample(columns, parts, shared, bounds)
 
     def bootstrap(self, measure: Measure) -> ImageBootstrap:
         """The draws for a measure; those of the last one are kept, as the next is mostly of the same images."""
-        key, table = None, self._table
-        if self._images == "benchmark":
-            key = sorted({line[0] for line in measure.lines})
-        elif self._images == "measure":
-            key = measure.lines
+        key: Any = None
+        if self._images != "all":
+            key = {line[0] for line in measure.lines} if self._images == "benchmark" else measure.lines
         if self._drawn[1] is None or self._drawn[0] != key:
-            if self._images == "benchmark":
-                table = table[table["benchmark"].isin(key)]
-            elif self._images == "measure":
-                table = table.iloc[np.concatenate([self._rows[line] for line in key])]
-            self._drawn = key, ImageBootstrap(table["image"].to_numpy())
+            wanted = self._rows if key is None else [line for line in self._rows if line[0] in key or line in key]
+            rows = np.concatenate([self._rows[line] for line in wanted])
+            self._drawn = key, ImageBootstrap(self._table["image"].to_numpy()[rows])
         return self._drawn[1]
-
-    def _part(self, line: Line) -> pd.DataFrame:
-        if line not in self._rows:
-            raise ValueError(f"{' / '.join(line)}: none of the models was scored on it.")
-        return self._table.iloc[self._rows[line]]
-
-    def _of_line(self, line: Line, chosen: tuple[int, ...]) -> Items:
-        """The items of some columns, in the order of the first."""
-        if (line, chosen) not in self._items:
-            where, names = " / ".join(map(str, line)), [column_name(self._columns[number]) for number in chosen]
-            self._items[line, chosen] = _aligned(self._part(line), chosen, names, where)
-        return self._items[line, chosen]
-
-
-def column_name(column: Column) -> str:
-    """`setting/seed/arm` of a model, as far as it has these."""
-    cell, seed = column
-    parts = [str(part) for part in cell] if isinstance(cell, tuple) else [str(cell)]
-    return "/".join([*parts[:-1], *([] if seed == NO_SEED else [str(seed)]), parts[-1]])
 
 
 def _pooled(items: Sequence[Items]) -> Items:
@@ -195,38 +175,40 @@ def _bounds(metrics: str, parts: Sequence[Items]) -> tuple[float, float] | None:
     return (low, 1.0) if inside else None
 
 
-def _aligned(part: pd.DataFrame, chosen: Sequence[int], names: Sequence[str], where: str) -> Items:
-    """The outcomes of all models in the order of the first model's items."""
-    tables = {number: own.set_index("item") for number, own in part.groupby("column", sort=False)}
-    of_model = [tables.get(number, part.iloc[:0].set_index("item")) for number in chosen]
-    first = of_model[0]
-    for index, (name, own) in enumerate(zip(names, of_model, strict=True)):
-        if not own.index.is_unique:
-            twice = own.index[own.index.duplicated()][0]
-            raise ValueError(f"{where}: item {twice!r} of model {name!r} is there twice. Score each item once.")
-        if not own.index.equals(first.index):
-            _check_subset(first, own, names[0], name, where)
-            _check_subset(own, first, name, names[0], where)
-            of_model[index] = own.loc[first.index]
-    images = first["image"].to_numpy()
-    for name, own in zip(names, of_model, strict=True):
-        moved = own["image"].to_numpy() != images
-        bad = ~np.isfinite(own["value"].to_numpy(dtype=np.float64))
-        if moved.any():
-            item = first.index[moved][0]
-            raise ValueError(f"{where}: item {item!r} has another image for {name!r} than for {names[0]!r}.")
+def _items(table: pd.DataFrame, chosen: Sequence[int], columns: Sequence[Column], where: str) -> Items:
+    """The items of a line, in order of appearance, by model.
+
+    Raises:
+        ValueError: for an item that a model has twice or lacks, or of which it has another image or no finite value.
+    """
+    item, items = pd.factorize(table["item"])
+    column = np.searchsorted(chosen, table["column"])
+    rows = np.full((len(items), len(chosen)), -1)
+    rows[item, column] = np.arange(len(table))
+    twice = np.zeros(rows.shape, dtype=bool)
+    again = rows[item, column] != np.arange(len(table))
+    twice[item[again], column[again]] = True
+    value, image, first = table["value"].to_numpy()[rows], table["image"].to_numpy()[rows], rows[:, 0]
+    for bad, said in (
+        (twice, "item {item} of model {model!r} is there twice. Score each item once."),
+        (
+            rows < 0,
+            "item {item} is there for model {other!r} and missing for {model!r} ({count} such items). " + ALIKE,
+        ),
+        (image != image[:, :1], "item {item} has another image for {model!r} than for {other!r}. " + ALIKE),
+        (~np.isfinite(value), "item {item} of model {model!r} has no finite value."),
+    ):
         if bad.any():
-            raise ValueError(f"{where}: item {first.index[bad][0]!r} of model {name!r} has no finite value.")
-    values = np.stack([own["value"].to_numpy(dtype=np.float64) for own in of_model], axis=1)
-    ties = np.stack([own["tie"].to_numpy(dtype=bool) for own in of_model], axis=1)
-    strata = first[STRATUM].to_numpy() if first[STRATUM].notna().all() else None
-    return Items(values, ties, images, first["chance"].to_numpy(dtype=np.float64), strata)
+            row, model = np.argwhere(bad)[0]
+            names = [_name(one) for one in (columns[model], columns[(rows[row] >= 0).argmax()])]
+            facts = {"item": repr(items[row]), "count": f"{bad[:, model].sum():,}"}
+            raise ValueError(f"{where}: {said.format(model=names[0], other=names[1], **facts)}")
+    strata, chance = table[STRATUM].to_numpy()[first], table["chance"].to_numpy()[first]
+    return Items(value, table["tie"].to_numpy()[rows], image[:, 0], chance, None if pd.isna(strata).any() else strata)
 
 
-def _check_subset(table: pd.DataFrame, other: pd.DataFrame, has: str, lacks: str, where: str) -> None:
-    absent = table.index.difference(other.index)
-    if len(absent):
-        raise ValueError(
-            f"{where}: item {absent[0]!r} is there for model {has!r} and missing for {lacks!r} ({len(absent):,} such "
-            "items). Score all models on the same items."
-        )
+def _name(column: Column) -> str:
+    """`setting/arm/seed` of a model, as far as it has these."""
+    cell, seed = column
+    parts = cell if isinstance(cell, tuple) else (cell,)
+    return "/".join(str(part) for part in (parts if seed == NO_SEED else (*parts, seed)))

@@ -79,10 +79,8 @@ def summarize(
     if tie not in TIE_RULES:
         raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
     table, columns = _numbered(outcomes.table, list(by), models)
-    if measures is None:
-        measures, corrected = all_measures(Outcomes(table[list(COLUMNS)]), averages), True
-    else:
-        corrected = False
+    whole = measures is None
+    measures = all_measures(Outcomes(table[list(COLUMNS)]), averages) if whole else measures
     cells = list(dict.fromkeys(cell for cell, _ in columns))
     subject = [cell for cell in cells if cell != BASE] if subject is None else subject
     _check_names(cells, references=references, subject=subject)
@@ -103,7 +101,7 @@ def summarize(
         if len(measure.lines) > 1 and not measure.is_average:
             line["lines"] = [list(key) for key in measure.lines]
         lines.append(line)
-    if corrected:
+    if whole:
         correct(lines)
     return lines
 
