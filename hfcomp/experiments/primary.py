@@ -10,9 +10,10 @@ import pandas as pd
 
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics.measures import (
+    GENERAL,
     Measure,
     all_measures,
-    general_measure,
+    mean_of_lines,
     primary_measure,
     usable_averages,
 )
@@ -73,11 +74,11 @@ def summarize_run(
             lines[:0] = summarize(outcomes, models=models, references=models[:-1], measures=[own], images="measure")
         lines[place or 0]["primary"] = measure.name
     correct(lines, [(models[-1], SAME_BATCH)])
-    general = general_measure(outcomes)
-    if general is None:
+    general = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
+    if len(general) < 2:
         return lines, None
-    known = [name for name in models[:-1] if name == BASE]
-    return lines, summarize(outcomes, models=models, references=known, measures=[general], images="measure")[0]
+    means, known = [mean_of_lines("general average", general)], [name for name in models[:-1] if name == BASE]
+    return lines, summarize(outcomes, models=models, references=known, measures=means, images="measure")[0]
 
 
 def _is_same(one: Measure, other: Measure) -> bool:

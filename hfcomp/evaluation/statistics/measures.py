@@ -255,9 +255,3 @@ def search_measure(outcomes: Outcomes, name: str) -> Measure:
         ValueError: as `find_measure`.
     """
     return find_measure(name, {one.name: one for one in headline_measures(outcomes)}, where="measure")
-
-
-def general_measure(outcomes: Outcomes) -> Measure | None:
-    """The mean of the lines of general abilities; `None` where there are fewer than two."""
-    lines = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
-    return mean_of_lines("general average", lines) if len(lines) > 1 else None

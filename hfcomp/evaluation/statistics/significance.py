@@ -69,18 +69,13 @@ def sign_flip_test(difference: Values, images: Images, *, permutations: int = 10
 def macro_sign_flip_test(
     subsets: Subsets, weights: Sequence[float] | None = None, *, permutations: int = 10_000, seed: int = 0
 ) -> Any:
-    """`sign_flip_test` of a weighted mean of subsets' means, which is a weighted sum of items.
-
-    An image's sign flips in all subsets at once.
+    """`sign_flip_test` of a weighted mean of subsets' means; an image's sign flips in all subsets at once.
 
     Args:
         subsets: `(difference, images)` of each, as in `sign_flip_test`.
         weights: what each subset's mean counts; by default all the same.
         permutations: number of random signs.
         seed: of the signs.
-
-    Returns:
-        As `sign_flip_test`.
 
     Raises:
         ValueError: as `sign_flip_test`; for no subset, an empty one, or weights that do not fit.
@@ -133,7 +128,7 @@ def smallest_difference(difference: Values, images: Images, *, power: float = 0.
         difference: `[n]`, one model's value minus the other's, paired by item; or `[n, M]`.
         images: `[n]`, each item's image.
         power: how often a true difference of that size is found.
-        level: 1 minus the share of false alarms.
+        level: 1 minus the rate of false alarms.
 
     Returns:
         In the unit of `difference`: a float for `[n]`, an array `[M]` for `[n, M]`. NaN with fewer than two images,
@@ -149,16 +144,13 @@ def smallest_difference(difference: Values, images: Images, *, power: float = 0.
 def macro_smallest_difference(
     subsets: Subsets, weights: Sequence[float] | None = None, *, power: float = 0.8, level: float = 0.95
 ) -> Any:
-    """`smallest_difference` of a weighted mean of subsets' means.
+    """`smallest_difference` of a weighted mean of subsets' means; NaN where a subset has fewer than two images.
 
     Args:
         subsets: `(difference, images)` of each, as in `smallest_difference`.
         weights: what each subset's mean counts; by default all the same.
         power: how often a true difference of that size is found.
-        level: 1 minus the share of false alarms.
-
-    Returns:
-        As `smallest_difference`; NaN where a subset has fewer than two images.
+        level: 1 minus the rate of false alarms.
 
     Raises:
         ValueError: as `smallest_difference`, and for no subset or weights that do not fit.
