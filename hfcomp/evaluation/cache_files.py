@@ -16,7 +16,7 @@ from typing import Any
 from huggingface_hub.constants import HF_HOME
 from safetensors import SafetensorError, safe_open
 
-from hfcomp.data.columns import nearest
+from hfcomp.reading import nearest
 from hfcomp.writing import remove_unfinished
 
 DEFAULT_LIMIT = "20GB"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.data.columns import nearest
 from hfcomp.evaluation.spec import NO_IMAGE, BenchmarkData, Folders
+from hfcomp.reading import nearest
 
 
 def data_folders(given: Sequence[str], root: Path | None = None, *, option: str) -> Folders:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hfcomp.data.columns import nearest
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
@@ -25,6 +24,7 @@ from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Unavailabl
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig, expanded
 from hfcomp.experiments.overlap import check_own_split
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
+from hfcomp.reading import nearest
 
 Tell = Callable[[str], None]
 Loaded = tuple[Benchmark, BenchmarkData]

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hfcomp.data.columns import nearest
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch
 from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
@@ -20,6 +19,7 @@ from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyw
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.words import longest_text
+from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask")
 CAPTIONS = ("longest", "all")

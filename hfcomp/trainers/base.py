@@ -14,11 +14,12 @@ from transformers import Trainer
 from transformers.utils import logging
 
 from hfcomp._help import OwnHelp
-from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS, nearest
+from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
+from hfcomp.reading import nearest
 from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes

@@ -8,9 +8,9 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from hfcomp.data.columns import nearest
 from hfcomp.evaluation.benchmarks.own import is_place, own_benchmark
 from hfcomp.evaluation.spec import SUITES, Benchmark
+from hfcomp.reading import nearest
 
 
 @cache

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.data.columns import COLUMNS, rename_columns, require_columns
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
@@ -91,6 +90,7 @@ class OwnData:
         Raises:
             ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
         """
+        from hfcomp.data.columns import COLUMNS, rename_columns, require_columns
         from hfcomp.data.loading import undecoded
         from hfcomp.data.several_captions import longest_caption
 

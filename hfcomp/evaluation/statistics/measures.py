@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.data.columns import nearest
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics.outcomes import Line, Outcomes
+from hfcomp.reading import nearest
 
 Averages = Mapping[Any, Sequence[Average]]
 """By benchmark, or by benchmark and metric."""
