@@ -26,7 +26,8 @@ from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.experiments import evaluate_command, program
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.experiments.search import read_search, run_search
+from hfcomp.experiments.search import run_search
+from hfcomp.experiments.search_file import read_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_file import read_sweep
