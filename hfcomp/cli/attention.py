@@ -103,9 +103,10 @@ def print_attention(phrases: Sequence[str], found: Mapping[str, TokenCosines], t
     """
     from rich.console import Console
 
-    from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, terminal_table
+    from hfcomp.reporting.report import Table
+    from hfcomp.reporting.terminal import WIDTH, print_table
 
-    console = Console(width=None if sys.stdout.isatty() else TERMINAL_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     for name, one in found.items():
         for phrase in (phrase for phrase, cut in zip(phrases, one.truncated, strict=True) if cut):
             print(f"{name}: {phrase!r} is longer than its text tower and was cut")
@@ -114,7 +115,7 @@ def print_attention(phrases: Sequence[str], found: Mapping[str, TokenCosines], t
         for row, phrase in enumerate(phrases)
         for name, one in found.items()
     ]
-    console.print(terminal_table(Sheet("", HEADER, rows, labels=2)))
+    print_table(Table("", HEADER, rows, labels=2), console)
     grids = ", ".join(f"{name} {one.tokens.shape[1]} x {one.tokens.shape[2]}" for name, one in found.items())
     print(f"\nBest token: its cosine; rows and columns count from 1 at the top left of {grids}.")
     print(f"Attention: at temperature {temperature:g}, 1 = the same for every token; entropy: 100 = likewise.")

@@ -55,14 +55,15 @@ def print_build(build: Build) -> None:
     from rich.console import Console
 
     from hfcomp.data.built_sets import SET_ASIDE_FILE
-    from hfcomp.experiments.sheets import TERMINAL_WIDTH, Sheet, terminal_table
     from hfcomp.generation.cards import counts_of
+    from hfcomp.reporting.report import Table
+    from hfcomp.reporting.terminal import WIDTH, print_table
 
-    console = Console(width=None if sys.stdout.isatty() else TERMINAL_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     for counts in counts_of(build.manifest):
         console.print(f"\n{counts.title}", markup=False)
         rows = [[name, f"{number:,}"] for name, number in counts.numbers.items()]
-        console.print(terminal_table(Sheet(counts.title, [counts.of, "number"], rows)))
+        print_table(Table(counts.title, [counts.of, "number"], rows), console)
     read = build.manifest["plan"]["source"]["rows"]
     print(f"\n{read:,} rows read, {build.manifest['rows']:,} written to {build.folder}")
     if build.kept:

@@ -20,8 +20,9 @@ from hfcomp.evaluation.statistics.measures import (
 from hfcomp.evaluation.statistics.multiplicity import correct
 from hfcomp.evaluation.statistics.outcomes import Outcomes
 from hfcomp.evaluation.statistics.summary import summarize
-from hfcomp.experiments.comparison import BASE, SAME_BATCH, named_with_unit, unit_of
-from hfcomp.experiments.comparison import Line as Result
+from hfcomp.metrics.units import named_with_unit, unit_of
+from hfcomp.reporting.lines import BASE, SAME_BATCH
+from hfcomp.reporting.lines import Line as Result
 
 
 def find_primary(

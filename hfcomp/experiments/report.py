@@ -1,26 +1,181 @@
-"""From the lines of results to `results.json`, `report.md`, a figure, the cards, and the tables in the terminal."""
+"""The report of a run: what the method adds to its controls, what it forgets, and what both cost."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.text import Text
 
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.statistics import Outcomes
-from hfcomp.experiments.comparison import Line, judgement
-from hfcomp.experiments.figure import draw_figure
-from hfcomp.experiments.markdown import markdown
 from hfcomp.experiments.stages import StageSummary
-from hfcomp.experiments.tables import LEGEND, NO_TIES, STAR, has_ties, legend_of_models, short_sheets, terminal_table
 from hfcomp.hub.cards import write_model_card
-from hfcomp.writing import write_text
+from hfcomp.metrics.units import PERCENT
+from hfcomp.reporting import tables
+from hfcomp.reporting.format import Estimate, direction, has_interval, number, p_value, points
+from hfcomp.reporting.lines import (
+    BASE,
+    SAME_BATCH,
+    Line,
+    difference,
+    headline,
+    models_of,
+    name_of,
+    of_aspect,
+    primary_of,
+    subsets_of,
+    unit_of_line,
+    with_note,
+)
+from hfcomp.reporting.markdown import render_markdown
+from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.saving import REPORT_FILE, save_report
+from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
+from hfcomp.reporting.terminal import render_terminal
 
-TERMINAL_WIDTH = 80
+MEANINGS = {
+    BASE: "the model that all runs start from",
+    "plain": "InfoNCE on the positives alone, for as many steps as {method}",
+    SAME_BATCH: "InfoNCE on {method}'s own batch, negatives included: no margin, no extra term",
+    "shuffled": "{method} with the negatives of other rows",
+    "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
+    "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
+}
+METHOD_FOLDER = "method"
+ADJUSTED = (
+    "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
+    "all others as q (Benjamini and Hochberg)."
+)
+
+
+def run_report(
+    lines: Sequence[Line],
+    stages: Sequence[StageSummary],
+    facts: Mapping[str, Any],
+    *,
+    brief: bool,
+    folder: Path | None = None,
+) -> Report:
+    """The report of a run.
+
+    Args:
+        lines: as `summarize` makes them, the method last.
+        stages: what each training run cost.
+        facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average`.
+        brief: of the lines and differences what fits a terminal.
+        folder: of the run; with it the report ends with where its files lie.
+    """
+    models, method, caveat = models_of(lines), facts["method"], facts["caveat"]
+    reference, general = BASE if models[:1] == [BASE] and len(models) > 1 else None, _general(lines, facts)
+    title = titled(f"{method}: composition, and what became of general abilities", caveat)
+    drawn = [*headline(lines), *of_aspect(lines, "general")]
+    against = [(method, name) for name in models[:-1]]
+    forgotten = [(name, BASE) for name in models[1:]] if reference else []
+    of_general = forgotten[-1:] if brief else [*against, *forgotten[:-1]]
+
+    def pairs(line: Line) -> list[tuple[str, str]]:
+        return of_general if line["aspect"] == "general" else against
+
+    sections = [
+        Section("", [figure_of_lines("figure.png", title, drawn, reference=reference, main=method)]),
+        *sections_of_lines(lines, pairs, reference=reference, gain=_gain(lines, general), brief=brief),
+        Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
+        Section("Models", [Lines(_meanings(models)), *([] if brief else [tables.facts_table(facts["models"])])]),
+        Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
+    ]
+    how, closing = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)], _closing(folder, facts) if folder else {}
+    return Report(method, caveat, judgement(lines, general), sections, how, () if brief else facts["notes"], closing)
+
+
+def _general(lines: Sequence[Line], facts: Mapping[str, Any]) -> Line | None:
+    """The mean of general abilities; a single line stands for itself."""
+    average: Line | None = facts.get("general_average")
+    only = subsets_of(of_aspect(lines, "general"))
+    return (average if len(only) > 1 else only[0]) if only else None
+
+
+def _gain(lines: Sequence[Line], general: Line | None) -> Table:
+    primary = primary_of(lines)
+    about = [f"primary: {with_note(primary['primary'], primary)}"] if primary else []
+    about += [f"general: {with_note(_about_general(lines), general)}"] if general else []
+    return tables.gain_beside_forgetting("; ".join(about), {"primary": primary, "general": general}, BASE)
+
+
+def _about_general(lines: Sequence[Line]) -> str:
+    only = subsets_of(of_aspect(lines, "general"))
+    return f"average of {len(only)} lines" if len(only) > 1 else name_of(only[0])
+
+
+def _meanings(models: Sequence[str]) -> list[str]:
+    """What each model is, where the name is not the method's."""
+    return [f"{name}: {MEANINGS[name].format(method=models[-1])}" for name in models[:-1] if name in MEANINGS]
+
+
+def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Where the files lie, and the next command."""
+    there = [str(folder / name) for name in (REPORT_FILE, "figure.png") if (folder / name).is_file()]
+    trained, base = str(folder / METHOD_FOLDER), facts["models"][BASE]["path"]
+    command = ["hfcomp", "evaluate", f"{BASE}={base}", f"{facts['method']}={trained}", "--suite", "compositional"]
+    return {"report": ", ".join(there), "model": trained, "next": shlex.join(command)}
+
+
+def judgement(lines: Sequence[Line], general: Line | None = None) -> list[str]:
+    """What a reader must not miss: whether the objective adds to its batch, and what was forgotten.
+
+    Args:
+        lines: as in `run_report`.
+        general: the mean of general abilities, where it is known.
+    """
+    models = models_of(lines)
+    if len(models) < 2 or models[0] != BASE:
+        return []
+    method = models[-1]
+    return [text for text in (_against_same_batch(lines, method), _price(lines, general, method)) if text]
+
+
+def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
+    primary = primary_of(lines)
+    if primary is None or method == SAME_BATCH:
+        return None
+    gain = difference(primary, method, SAME_BATCH)
+    if gain is None:
+        return f"There is no {SAME_BATCH} control here, so what {method} adds to its own batch is not shown."
+    sign = direction(gain)
+    if sign is None:
+        verdict = f"Whether {method} beats {SAME_BATCH} is not known here"
+    elif sign > 0 and number(primary["models"][method]["value"]) < number(primary["chance"]):
+        verdict = f"{method} is above {SAME_BATCH} here, but both are below chance"
+    elif sign > 0:
+        verdict = f"{method} beats {SAME_BATCH} here"
+    else:
+        verdict = f"{method} does not beat {SAME_BATCH} here" + (", it is below it" if sign < 0 else "")
+    test = f"p {p_value(gain.get('p'))}" + ("" if has_interval(gain) else ", no interval")
+    return f"{verdict}: {_points(gain, primary)} on {primary['primary']} (primary endpoint, {test})."
+
+
+def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
+    """What was forgotten: the mean of general abilities, and each line that has fallen."""
+    only = subsets_of(of_aspect(lines, "general"))
+    if not only:
+        return "Price: not known, as no general ability was scored."
+    parts = []
+    if general is not None:
+        change = _points(difference(general, method, BASE), general)
+        parts.append(f"general abilities {change} against {BASE} ({_about_general(lines)})")
+    changes = [(line, difference(line, method, BASE)) for line in only]
+    fallen = [f"{name_of(line)} {_points(change, line)}" for line, change in changes if direction(change) == -1]
+    parts += [f"{method} forgets {one}" if index == 0 else one for index, one in enumerate(fallen)]
+    return f"Price: {'; '.join(parts if fallen else [*parts, 'none of them falls significantly'])}."
+
+
+def _points(change: Estimate | None, line: Line) -> str:
+    unit = unit_of_line(line)
+    return points(change, unit) + (" points" if unit == PERCENT else f" ({unit.note})")
 
 
 def write_results(
@@ -36,19 +191,17 @@ def write_results(
     Args:
         folder: of the run, with `method/` in it.
         items: outcomes of all models per item.
-        lines: as `hfcomp.evaluation.results` makes them.
+        lines: as in `run_report`.
         stages: what each training run cost.
-        facts: `method`, `caveat`, `notes`, `config`, `hfcomp_version` and where known `general_average`; all of them
-            go into `results.json`.
+        facts: as in `run_report`, and `hfcomp_version`; all of them go into `results.json`.
     """
     Outcomes(items).write(folder / files.ITEMS_FILE)
     files.write_results(
         folder / files.RESULTS_FILE, {**facts, "stages": [asdict(s) for s in stages], "results": lines}
     )
-    report = markdown(lines, stages, facts)
-    write_text(folder / "report.md", report)
-    draw_figure(folder / "figure.png", lines)
-    write_model_card(folder, report=report, facts=facts, lines=lines)
+    save_report(run_report(lines, stages, facts, brief=False), folder)
+    card = render_markdown(run_report(lines, stages, {**facts, "config": {}}, brief=False))  # the card has the recipe
+    write_model_card(folder, report=card, facts=facts, lines=lines, method_folder=METHOD_FOLDER)
 
 
 def print_report(
@@ -58,32 +211,13 @@ def print_report(
     folder: Path,
     console: Console | None = None,
 ) -> None:
-    """The tables in the terminal, in 80 columns, whether or not it has colours.
+    """The tables in the terminal, in 80 columns; last the verdict, its price, where the files lie and what is next.
 
     Args:
-        lines: as `hfcomp.evaluation.results` makes them.
+        lines: as in `run_report`.
         stages: what each training run cost.
-        facts: `method`, `caveat` and where known `general_average`.
-        folder: where the results lie.
+        facts: as in `run_report`.
+        folder: of the run.
         console: by default standard output.
     """
-    if console is None:
-        console = Console(width=max(TERMINAL_WIDTH, Console().width))
-
-    def say(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style))
-
-    say(f"\n{facts['method']}", "bold")
-    for sentence in (facts["caveat"], *judgement(lines)):
-        say(sentence, "bold")
-    for sheet in short_sheets(lines, stages, facts.get("general_average")):
-        console.print()
-        say(sheet.title, "bold")
-        console.print(terminal_table(sheet))
-    console.print()
-    if not has_ties(lines):
-        say(NO_TIES)
-    say(f"{STAR} {LEGEND}")
-    for name, meaning in legend_of_models(lines):
-        say(f"{name}: {meaning}")
-    console.print(Text(f"written to {folder}"), soft_wrap=True)  # a path that is broken over lines cannot be copied
+    render_terminal(run_report(lines, stages, facts, brief=True, folder=folder), console)

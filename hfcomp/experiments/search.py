@@ -74,7 +74,7 @@ def run_search(search: Search) -> Path:
         _try_all(search, run, report)
         with fail_together():
             if session.state.is_main_process:
-                print_search(report, folder, session.notes)
+                print_search(report, folder)
                 finish(folder)
     session.close()
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,8 +10,6 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from rich.console import Console
-from rich.text import Text
 
 from hfcomp import __version__
 from hfcomp.evaluation import results as files
@@ -20,13 +19,19 @@ from hfcomp.experiments.plans import SearchPlan
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.search_goal import Score
 from hfcomp.experiments.search_store import Trial
-from hfcomp.experiments.sheets import Sheet, heading, markdown_table, terminal_table
+from hfcomp.reporting.report import Lines, Report, Section, Table
+from hfcomp.reporting.saving import save_report
+from hfcomp.reporting.tables import made_table
+from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 1
 BEST_FILE = "best.yaml"
 RESULTS_FILE = "search.json"
-TERMINAL_WIDTH = 80
+LEGEND = (
+    "Values from 0 to 1 with image-clustered bootstrap intervals (95 %); one training seed. The best of many trials "
+    "is chosen by the items that score it, so its number is too good: score best.yaml on other items."
+)
 # Fields of `config.yaml` that are no part of the recipe that comes out.
 NOT_OF_RESULT = ("search", "output_dir")
 
@@ -63,13 +68,35 @@ class SearchReport:
         return sorted(self.trials, key=lambda one: (one.value is None, sign * (one.value or 0.0), one.number))
 
 
+def search_report(report: SearchReport, notes: Sequence[str], *, brief: bool, folder: Path | None = None) -> Report:
+    """The report of a search.
+
+    Args:
+        report: of the search.
+        notes: on data and evaluation.
+        brief: trials without intervals and seconds, and without the ranges.
+        folder: where the files lie, to say so and how to train the best.
+    """
+    findings = _findings(report)
+    sections = [
+        Section("Findings", [Lines(findings[2:])]),
+        Section("Trials, the best first", [_trials(report, brief=brief)]),
+        Section("Ranges", [] if brief else [_ranges(report)]),
+        Section("How it was made", [] if brief else [made_table(report.recipe.given)]),
+    ]
+    closing = {"written to": str(folder)} if folder else {}
+    if folder and report.best is not None:
+        closing["next"] = shlex.join(["hfcomp", "train", str(folder / BEST_FILE)])
+    return Report(f"{report.recipe.experiment.method}: a search", "", findings[:2], sections, [LEGEND], notes, closing)
+
+
 def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> None:
     """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`, each whole or not at all.
 
     Args:
         folder: of the search.
         report: of it.
-        notes: what was told of data and evaluation.
+        notes: on data and evaluation.
     """
     if report.best is not None:
         write_text(folder / BEST_FILE, _recipe(report))
@@ -87,11 +114,7 @@ def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> No
         "config": report.recipe.given,
     }
     files.write_results(folder / RESULTS_FILE, contents)
-    parts = [f"# {report.recipe.experiment.method}: a search", "", *(f"- {line}" for line in _findings(report)), ""]
-    parts += ["## Ranges", "", *markdown_table(_ranges(report)), "", "## Trials, the best first", ""]
-    parts += [*markdown_table(_sheet(report, short=False)), ""]
-    parts += ["## Data", "", *(f"- {note}" for note in notes), ""] if notes else []
-    write_text(folder / "report.md", "\n".join(parts))
+    save_report(search_report(report, notes, brief=False), folder)
 
 
 def trials_written(folder: Path) -> int:
@@ -104,17 +127,9 @@ def trials_written(folder: Path) -> int:
     return len(files.read_results(path, how_to_fix)["trials"]) if path.is_file() else 0
 
 
-def print_search(report: SearchReport, folder: Path, notes: Sequence[str]) -> None:
+def print_search(report: SearchReport, folder: Path) -> None:
     """The findings and the trials in the terminal, in 80 columns."""
-    console = Console(width=max(TERMINAL_WIDTH, Console().width))
-    console.print(Text(f"\n{report.recipe.experiment.method}: a search", style="bold"))
-    for line in _findings(report):
-        console.print(Text(line))
-    console.print()
-    console.print(terminal_table(_sheet(report, short=True)))
-    console.print(Text(f"\nwritten to {folder}"), soft_wrap=True)  # a path broken over lines cannot be copied
-    if report.best is not None:
-        console.print(Text(f"train it: hfcomp train {folder / BEST_FILE}"), soft_wrap=True)
+    render_terminal(search_report(report, (), brief=True, folder=folder))
 
 
 def trial_line(trial: Trial, plan: SearchPlan, best: Trial | None) -> str:
@@ -163,10 +178,6 @@ def _findings(report: SearchReport) -> list[str]:
         lines += [*_alike(report), _judged_by(report)]
     if report.base is not None:
         lines.append(f"base, untrained: {report.base.value:.4f}")
-    lines.append(
-        "Shares from 0 to 1, with 95 % intervals that draw whole images; one training seed. The best of many trials "
-        "is chosen by the items that score it, so its number is too good: score best.yaml on other items."
-    )
     return lines
 
 
@@ -185,8 +196,8 @@ def _judged_by(report: SearchReport) -> str:
     if not items:
         return "judged on scenes of the search's own: a run of best.yaml is scored on others"
     again = [name for name in _sets(report.result(report.best.values).experiment, judged) if name in items]
-    told = f"judged on {', '.join(items)}; a run of best.yaml is scored on "
-    return told + (f"{', '.join(again)} too: report it on others" if again else "others")
+    judged = f"judged on {', '.join(items)}; a run of best.yaml is scored on "
+    return judged + (f"{', '.join(again)} too: report it on others" if again else "others")
 
 
 def _sets(config: ExperimentConfig, judged: Sequence[str]) -> list[str]:
@@ -198,24 +209,23 @@ def _sets(config: ExperimentConfig, judged: Sequence[str]) -> list[str]:
     return [one.name for one in find_benchmarks(config.evaluation_benchmarks) if one.title in judged]
 
 
-def _ranges(report: SearchReport) -> Sheet:
+def _ranges(report: SearchReport) -> Table:
     rows = [[name, str(space)] for name, space in report.plan.ranges.items()]
     rows += [[name, "product of " + ", ".join(factors)] for name, factors in report.plan.products.items()]
     rows += [[name, f"{value} in the search only"] for name, value in report.plan.only_in_search.items()]
-    return Sheet("ranges", ["field", "values"], rows, labels=2)
+    return Table("", ["field", "values"], rows, labels=2)
 
 
-def _sheet(report: SearchReport, *, short: bool) -> Sheet:
+def _trials(report: SearchReport, *, brief: bool) -> Table:
     names, rows = list(report.plan.ranges), []
     for trial in report.sorted_trials():
         row = [str(trial.number), *(_shown(trial.values.get(name)) for name in names)]
-        if short:
+        if brief:
             rows.append([*row, "failed" if trial.value is None else f"{trial.value:.4f}"])
             continue
         seconds = f"{trial.facts['seconds']:.1f}" if trial.facts else "-"
         rows.append([*row, f"failed: {trial.failure}" if trial.value is None else _interval(trial), seconds])
-    header = ["trial", *names, "value"] + ([] if short else ["seconds"])
-    return Sheet("trials", [heading(name.replace("_", " ")) for name in header] if short else header, rows)
+    return Table("", ["trial", *names, "value", *([] if brief else ["seconds"])], rows)
 
 
 def _interval(trial: Trial) -> str:

@@ -106,7 +106,7 @@ def _report(
     facts = {**facts, "caveat": _caveat(facts["caveat"], plan)}
     results = summarize_sweep(outcomes.items, plan, folder, declared_averages(sweep.recipe.experiment))
     write_sweep(folder, plan, results, stages=stages, facts=facts, further=further)
-    print_sweep(plan, results, facts, folder)
+    print_sweep(plan, results, stages, facts, folder)
 
 
 def _caveat(usual: str, plan: SweepPlan) -> str:

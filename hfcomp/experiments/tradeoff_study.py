@@ -81,7 +81,7 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
             if session.state.is_main_process:
                 results, facts = summarize_tradeoff(outcomes, plan), run_facts(recipe, session)
                 write_tradeoff(folder, plan, results, stages=stages, facts=facts)
-                print_tradeoff(plan, results, facts, folder)
+                print_tradeoff(plan, results, stages, facts, folder)
                 finish(folder)
     session.close()
     return folder

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hfcomp.evaluation.results import write_results
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import Outcomes
-from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, write_report
+from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, evaluation_to_json
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))
@@ -72,7 +73,8 @@ def benchmark_facts(**changes: Any) -> dict[str, Any]:
 
 
 def stored(folder: Path, *tables: pd.DataFrame, **changes: Any) -> Path:
-    """A folder as `hfcomp evaluate` leaves it, but for the figure."""
-    write_report(folder, report_of(*tables, **changes))
+    """A folder as `hfcomp evaluate` leaves it, but for report and figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_results(folder / "results.json", evaluation_to_json(report_of(*tables, **changes)))
     Outcomes(pd.concat(tables)).write(folder / "items.parquet")
     return folder

@@ -108,7 +108,7 @@ def facts(**changes: Any) -> dict[str, Any]:
     return {
         "hfcomp_version": "0.0",
         "method": "Slipform",
-        "models": {name: f"/home/somebody/runs/a b/{name}" for name in MODELS},
+        "models": {name: {"path": f"/home/somebody/runs/a b/{name}"} for name in MODELS},
         "caveat": "Synthetic: a drawn world and a tiny model.",
         "notes": ["8,000 rows of /home/somebody/data/pairs"],
         "general_average": general_average(),

@@ -39,7 +39,7 @@ def refused(match, *arguments):
 def test_models_are_compared_item_by_item_with_their_averages(folders, capsys):
     main([str(folder) for folder in folders])
     text = capsys.readouterr().out
-    assert re.search(r"clip \(tuned\) minus clip \(base\)\n(.*\n)*?  macro of 2 +\+25\.0", text)
+    assert re.search(r"clip \(tuned\) minus clip \(base\): SugarCrepe.*\n(.*\n)*?macro of 2 +\+25\.0", text)
     report = compare(read_stored([str(folder) for folder in folders]), reference="clip (base)")
     lines = {(line["benchmark"], line["subset"]): line for line in report.lines}
     assert list(lines)[:2] == [("SugarCrepe", "macro of 2"), ("SugarCrepe", "micro")]
@@ -81,8 +81,9 @@ def test_files_are_written_without_the_versions_of_this_machine_s_device(folders
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["reference"] == "clip (base)" and "device" not in results["versions"]
     assert set(results["benchmarks"]) == {"sugarcrepe"} and results["results"][0]["average"]
-    assert "## Composition, points minus clip (base)" in (tmp_path / "out" / "report.md").read_text()
-    assert f"written to {tmp_path / 'out'}" in capsys.readouterr().out
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "### clip (tuned) minus clip (base)" in report and "](figure.png)" in report
+    assert f"written to: {tmp_path / 'out'}" in capsys.readouterr().out
 
 
 def test_ties_are_counted_anew_from_what_is_stored(tmp_path):

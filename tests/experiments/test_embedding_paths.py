@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import datasets
@@ -16,15 +15,16 @@ import yaml
 from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.evaluation.identity import identity
-from hfcomp.experiments import embedding_paths, embedding_paths_report
+from hfcomp.experiments import embedding_paths
 from hfcomp.experiments.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
-from hfcomp.experiments.embedding_paths_figure import draw_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_file import read_sweep
+from hfcomp.reporting import saving
+from hfcomp.reporting.figures import Figure
 from hfcomp.trainers.base import CompositionalTrainer
 from tests import tiny, tolerances
 
@@ -287,7 +287,7 @@ def test_the_report_shows_figure_tables_and_examples(swept):
     assert "(embeddings.png)" in report and "(embeddings-example-1.png)" in report
     assert "### plain: distances" in report and "| pair | base | step 1 | step 3 (end) | end minus base |" in report
     assert "| pair | base | cement, step 1 | cement, step 3 (end) | plain, step 1 | plain, step 3 (end) |" in report
-    assert f"plain trains `{INFO_NCE}`" in report and f"plain: {INFO_NCE} has no margin, margin_m" in report
+    assert f"- plain: trains {INFO_NCE}" in report and f"plain: {INFO_NCE} has no margin, margin_m" in report
 
 
 def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_path, monkeypatch):
@@ -303,18 +303,12 @@ def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_pat
         return train(self, *arguments, **keywords)
 
     monkeypatch.setattr(CompositionalTrainer, "train", counted)
-    captions: list[str] = []
-    monkeypatch.setattr(embedding_paths_report, "draw_paths", lambda *given: captions.append(given[-1]))
+    figures: list[Figure] = []
+    monkeypatch.setattr(saving, "draw", lambda figure: figures.append(figure) or b"")
     assert run_sweep(read_sweep("slipform", [*words[:-1], str(folder)])) == folder
     assert trained == ["followed/1/plain"]
     assert (folder / "embeddings.json").read_text() == before
-    (caption,) = captions
-    assert "Means over 6 rows of" in caption and "One run a panel: followed, seed 1. One seed: " in caption
-
-
-def test_without_matplotlib_it_is_told_and_not_drawn(tmp_path, monkeypatch, capsys):
-    (tmp_path / "embeddings.png").write_text("an old one")
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert not draw_paths(tmp_path / "embeddings.png", {}, "A caption.")
-    assert "embeddings.png is not drawn: pip install 'hfcomp[plots]'" in capsys.readouterr().out
-    assert not (tmp_path / "embeddings.png").exists()
+    (figure,) = figures
+    assert (
+        "Means over 6 rows of" in figure.caption and "One run a panel: followed, seed 1. One seed: " in figure.caption
+    )

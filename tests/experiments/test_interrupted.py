@@ -63,7 +63,7 @@ def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
         lambda self, *_: Path(self.args.output_dir).name == stage and self.state.global_step == 3,
     )
     kill_before(outcomes, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
-    kill_before(report, "draw_figure", lambda *_: place == "report")
+    kill_before(report, "save_report", lambda *_: place == "report")
     program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", rows, "--output_dir", folder]))
     Path(log).write_text(json.dumps(done))
 

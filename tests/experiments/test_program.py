@@ -16,8 +16,8 @@ from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
 from hfcomp.evaluation.statistics import ImageBootstrap, items_hash
 from hfcomp.experiments import command, program, session
-from hfcomp.experiments.comparison import p_value
 from hfcomp.experiments.recipes import read_recipe
+from hfcomp.reporting.format import p_value
 from tests import tiny
 
 MODELS = ["base", "plain", "same-batch", "shuffled", "equal-images", "Slipform"]
@@ -114,7 +114,7 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
     gain = primary["differences"]["Slipform"]["same-batch"]
     assert gain["p_holm"] == gain["p"] and "q" not in gain
     assert "q" in primary["differences"]["Slipform"]["base"]
-    sentence = f"points on {primary['primary']} (primary endpoint, p {p_value(gain)})."
+    sentence = f"points on {primary['primary']} (primary endpoint, p {p_value(gain['p'])})."
     assert sentence in (finished / "report.md").read_text() and sentence in (finished / "README.md").read_text()
     assert len(results["general_average"]["lines"]) > 2
     assert results["general_average"]["models"]["base"]["low"] < results["general_average"]["models"]["base"]["high"]

@@ -22,7 +22,7 @@ from hfcomp.experiments.primary import find_primary
 from hfcomp.experiments.recipe_files import find_report
 from hfcomp.experiments.search_goal import score
 from hfcomp.experiments.session import open_session
-from hfcomp.experiments.stages import Run
+from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
@@ -260,7 +260,7 @@ def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
 def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
     names = ("choice", "kendall tau")
     items = outcomes("base", {("composition", "all", name): [0.0, 1.0] for name in names})
-    with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1, no share\)\. Name one"):
+    with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1\)\. Name one"):
         find_primary(items, "drawn: *", {})
     assert find_primary(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
 
@@ -386,19 +386,26 @@ def test_the_tables_fit_eighty_columns(swept, capsys, monkeypatch):
     slow, names = results["settings"]["slow"], ["none", "adaptive", "static_1", "static_mean", "inverse"]
     results["settings"] = {"clean": dict.fromkeys(names, slow["high"]) | {"none": slow["none"]}}
     plan = SweepPlan(["clean"], [1, 2], names, reference="none", logged=["margin"], benchmarks=[])
-    sweep_report.print_sweep(plan, results, {"method": "Slipform", "caveat": "A caveat."}, Path("runs"))
+    facts = {"method": "Slipform", "caveat": "A caveat.", "notes": [], "config": {}}
+    costs = [StageSummary(f"clean/1/{name}", 1, 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0) for name in names]
+    sweep_report.print_sweep(plan, results, costs, facts, Path("runs"))
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
-    assert "clean: means over 2 seeds" in shown and "minus none" in shown and "A caveat." in shown
-    assert "static_mean" in shown and "text to image" in shown and "recall@1" not in shown
+    assert "means over" in shown and "minus none" in shown and "A caveat." in shown
+    assert "static_mean" in shown and "text-to-image" in shown
 
 
 def test_the_markdown_has_a_row_for_each_measure(swept):
     folder, _ = swept
     report = (folder / "report.md").read_text()
-    for line in ("## slow: shares", "## fast: minus none", "| own: caption choice |", "| mean margin in training |"):
+    for line in (
+        "### slow",
+        "### fast: high minus none",
+        "| own | all (primary) | caption choice |",
+        "| variant | margin |",
+    ):
         assert line in report
-    assert "## Cost of a run" in report
+    assert "## Cost" in report
     assert "2 seeds: the lowest and the highest are shown" in report and "One seed" not in report
 
 

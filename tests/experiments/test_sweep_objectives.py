@@ -188,8 +188,8 @@ def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, m
     )
     assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"any"}
     write_sweep(tmp_path, sweep.plan, made_up(sweep.plan), stages=_costs(sweep.plan), facts=FACTS)
-    assert "- after_it starts from cement\n" in (tmp_path / "report.md").read_text()
-    print_sweep(sweep.plan, made_up(sweep.plan), FACTS, tmp_path)
+    assert "- after_it: starts from cement, whose steps" in (tmp_path / "report.md").read_text()
+    print_sweep(sweep.plan, made_up(sweep.plan), _costs(sweep.plan), FACTS, tmp_path)
     assert "after_it: starts from cement" in capsys.readouterr().out
 
 
@@ -208,9 +208,11 @@ def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
     results = made_up(plan) | {"contrasts": {"all": {"method": {"m": MEASURE["minus"]}}}}
     write_sweep(tmp_path, plan, results, stages=_costs(plan), facts=FACTS)
     report = (tmp_path / "report.md").read_text()
-    assert "| method | cement | plain + base |" in report and "| m | +10.0 [-20.0, +40.0], p 0.500 |" in report
-    print_sweep(plan, results, FACTS, tmp_path)
-    assert re.search(r"all: contrasts.*^m +\+10\.0 \[-20\.0, \+40\.0\] *$", capsys.readouterr().out, re.M | re.S)
+    assert "- method: mean of cement minus mean of plain + base" in report
+    assert "### all: contrasts: with method minus without it" in report
+    assert "| m | +10.0 | [-20.0, +40.0] | 0.500 | - |" in report
+    print_sweep(plan, results, _costs(plan), FACTS, tmp_path)
+    assert re.search(r"all: contrasts.*^m +\+10\.0 +\[-20\.0, \+40\.0\]", capsys.readouterr().out, re.M | re.S)
 
 
 def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path, monkeypatch):
@@ -251,16 +253,16 @@ def test_the_report_says_who_trains_what(tmp_path):
     plan = replace(read(tmp_path).plan, logged=["margin"])
     write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts=FACTS)
     report = (tmp_path / "report.md").read_text()
-    assert f"- plain trains `{INFO_NCE}`\n- cement: `hfcomp.trainers.cement:CementTrainer`\n" in report
+    assert f"- plain: trains {INFO_NCE}\n- cement: trains hfcomp.trainers.cement:CementTrainer\n" in report
     assert f"- {NOTE}\n" in report
-    assert "| mean margin in training |  | 1.000 | - |" in report
+    assert "| cement | 1.000 |" in report and "| plain | - |" in report
 
 
 def test_long_names_of_logged_metrics_leave_room_for_the_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     plan = replace(read(tmp_path).plan, logged=["active_positive_margins", "active_negative_margins"])
-    print_sweep(plan, made_up(plan), FACTS, tmp_path)
+    print_sweep(plan, made_up(plan), _costs(plan), FACTS, tmp_path)
     shown = capsys.readouterr().out
-    assert "plain: trains InfoNCETrainer" in shown
-    assert re.search(r"^cement +50\.0 +50\.0 to 50\.0 +\+10\.0 \[-20\.0, \+40\.0\] +0\.500 +- *$", shown, re.M)
-    assert re.search(r"means of the training log.*^cement +1\.00 +1\.00 *$", shown, re.M | re.S)
+    assert f"plain: trains {INFO_NCE}" in shown
+    assert re.search(r"^cement +50\.0 \(50\.0 to 50\.0\) +\+10\.0 \[-20\.0, \+40\.0\] *$", shown, re.M)
+    assert re.search(r"Training log.*^cement +1\.000 +1\.000 *$", shown, re.M | re.S)

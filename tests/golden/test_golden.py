@@ -144,5 +144,5 @@ def test_models_on_benchmarks(evaluations, root):
 def test_stored_results_against_each_other(evaluations, root):
     one, other = evaluations
     folder = run(root, "comparison", f"compare {one}:base {one}:Slipform {other} --reference plain")
-    report = (folder / "report.md").read_text(encoding="utf-8").partition("\n## Models")[0]
+    report = (folder / "report.md").read_text(encoding="utf-8").partition("\n## Data")[0]
     check("compare", {**contents(folder, root), "report.md": report.splitlines()}, write=WRITE)

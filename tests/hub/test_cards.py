@@ -10,8 +10,9 @@ from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.experiments.markdown import markdown
+from hfcomp.experiments.report import run_report
 from hfcomp.hub.cards import write_model_card
+from hfcomp.reporting.markdown import render_markdown
 from tests.experiments.lines import GROUP, all_lines, facts, line, stages
 
 
@@ -24,7 +25,12 @@ def folder(tmp_path: Path) -> Path:
 def card(folder: Path, place: str = "README.md", lines: list[dict] | None = None, **changes) -> ModelCard:
     lines = all_lines() if lines is None else lines
     known = facts(**changes)
-    write_model_card(folder, report=markdown(lines, stages(), known), facts=known, lines=lines)
+    write_model_card(
+        folder,
+        report=render_markdown(run_report(lines, stages(), {**known, "config": {}}, brief=False)),
+        facts=known,
+        lines=lines,
+    )
     return ModelCard.load(folder / place)
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics.outcomes import Line, Outcomes
+from hfcomp.metrics.units import HEADLINE_METRIC
 from hfcomp.reading import nearest
 
 Averages = Mapping[Any, Sequence[Average]]
 """By benchmark, or by benchmark and metric."""
 COMPOSITION, GENERAL = "composition", "general"
-HEADLINE_METRIC = "group"
 """The strictest metric stands for composition where any benchmark has it."""
 MEAN = "mean"
 """The name of the mean of the lines of composition."""

@@ -1,0 +1,310 @@
+"""Figures as data, and the one place that draws them: points in panels, curves over steps, and paths."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hfcomp.metrics.units import PERCENT, Unit
+from hfcomp.reporting.format import Estimate, number
+
+# Okabe and Ito's palette, distinct with any colour vision; shapes differ too.
+PALETTE = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
+# Models that look the same in every figure.
+STYLES = {
+    "base": ("#7F7F7F", "o"),
+    "plain": ("#56B4E9", "s"),
+    "same-batch": ("#0072B2", "D"),
+    "shuffled": ("#CC79A7", "^"),
+    "random-spans": ("#E69F00", "<"),
+    "equal-images": ("#009E73", "v"),
+}
+DASHES = ("solid", "solid", "dashed", "dotted", "dashed", "dashdot")
+WIDTH = 11.5  # inches
+PANEL = (5.4, 4.3)  # inches, of curves and paths
+LABEL = 24  # letters of a row's label in a line
+LETTER = 0.085  # inches of a letter in the legend
+GRID = "#DDDDDD"
+
+Style = tuple[str, str]  # colour and marker
+
+
+@dataclass(frozen=True)
+class Points:
+    """A panel of rows, in each of which every model has a point with its interval.
+
+    Attributes:
+        title: above it.
+        axis: below it.
+        rows: from top to bottom: label, estimate of each model (`None` is not drawn), chance.
+        names: the models.
+        differences: whether estimates are differences, read against 0 and not against chance.
+    """
+
+    title: str
+    axis: str
+    rows: Sequence[tuple[str, Mapping[str, Estimate | None], float | None]]
+    names: Sequence[str]
+    differences: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A panel of values over steps, with their intervals as bands.
+
+    Attributes:
+        title: above it.
+        axes: below it and beside it.
+        curves: by name, each of steps with their estimates.
+        unit: of the values.
+    """
+
+    title: str
+    axes: tuple[str, str]
+    curves: Mapping[str, Sequence[tuple[float, Estimate]]]
+    unit: Unit = PERCENT
+
+    @property
+    def names(self) -> list[str]:
+        """Of the curves."""
+        return list(self.curves)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A point of a path.
+
+    Attributes:
+        across: its value on the axis below.
+        up: its value on the axis beside.
+        mark: written into it, such as the number of an epoch; a point without is small.
+        bars: whether its intervals are drawn.
+    """
+
+    across: Estimate
+    up: Estimate
+    mark: str = ""
+    bars: bool = False
+
+
+@dataclass(frozen=True)
+class Paths:
+    """A panel of paths through two values, one a model.
+
+    Attributes:
+        title: above it.
+        axes: below it and beside it.
+        paths: by name, each of its stops; one of a single stop is a point.
+        chance: of the value beside.
+    """
+
+    title: str
+    axes: tuple[str, str]
+    paths: Mapping[str, Sequence[Stop]]
+    chance: float
+
+    @property
+    def names(self) -> list[str]:
+        """Of the paths."""
+        return list(self.paths)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure.
+
+    Attributes:
+        name: of its file, a PNG.
+        title: says what is shown.
+        panels: of one kind; points without rows are left out.
+        caption: below the panels.
+        main: the model that is drawn larger.
+    """
+
+    name: str
+    title: str
+    panels: Sequence[Points] | Sequence[Curves] | Sequence[Paths]
+    caption: str = ""
+    main: str | None = None
+
+    def filled(self) -> list[Any]:
+        """The panels that show something."""
+        return [panel for panel in self.panels if not isinstance(panel, Points) or panel.rows]
+
+
+def styles_of(names: Sequence[str], main: str | None = None) -> dict[str, Style]:
+    """Colour and marker of each model: those of `STYLES`, the first of the palette for the main one, then the rest."""
+    found = {name: STYLES[name] for name in names if name in STYLES}
+    others = sorted((name for name in names if name not in STYLES), key=lambda name: name != main)
+    taken = {color for color, _ in found.values()}
+    free = [color for color in PALETTE if color not in taken] or list(PALETTE)
+    for index, name in enumerate(others):
+        found[name] = free[index % len(free)], MARKERS[(index % len(free) + index // len(free)) % len(MARKERS)]
+    return found
+
+
+def draw(figure: Figure) -> bytes:
+    """The PNG of a figure.
+
+    Raises:
+        ImportError: without matplotlib (the extra `plots`).
+    """
+    import matplotlib
+
+    with matplotlib.rc_context({"text.parse_math": False}):  # a "$" in a name is no formula
+        drawn = _draw(figure)
+        content = io.BytesIO()
+        drawn.savefig(content, dpi=150, format="png")
+    return content.getvalue()
+
+
+def _draw(figure: Figure) -> Any:
+    panels = figure.filled()
+    names = list(dict.fromkeys(name for panel in panels for name in panel.names))
+    styles = styles_of(names, figure.main)
+    points = isinstance(panels[0], Points)
+    columns = len(panels) if points else min(len(panels), 3 if len(panels) > 4 else 2)
+    lines = math.ceil(len(panels) / columns)
+    if points:
+        size = (WIDTH if columns > 1 else 0.7 * WIDTH), max(map(_height, panels)) + 0.9
+    else:
+        size = PANEL[0] * max(columns, 1.5), PANEL[1] * lines
+    canvas, places = _layout(figure, size, (lines, columns), names)
+    for axes, panel in zip(places, panels, strict=False):
+        if points:
+            _draw_points(axes, panel, styles, figure.main)
+            rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in panels))  # a short panel is not blown up
+            axes.set_ylim(rows - 0.5, -0.5)
+        else:
+            (_draw_curves if isinstance(panel, Curves) else _draw_paths)(axes, panel, styles)
+        axes.set_title(textwrap.fill(_line(panel.title), int(9 * size[0] / columns)), loc="left", fontsize=10)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    return canvas
+
+
+def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], names: Sequence[str]) -> Any:
+    """An empty figure with strips for title, legend and caption, and axes for the panels."""
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+
+    width = size[0]
+    title = textwrap.wrap(_line(figure.title), int(9 * width))
+    caption = textwrap.wrap(_line(figure.caption), int(14 * width))
+    shown = [textwrap.shorten(_line(name), int(width / LETTER) - 6, placeholder="...") for name in names]
+    columns = max(1, min(len(names), int(width / (LETTER * max(map(len, shown)) + 0.5))))
+    heights = [0.22 * len(title) + 0.08, 0.22 * math.ceil(len(names) / columns) + 0.1, size[1], 0.16 * len(caption)]
+    canvas = Canvas(figsize=(width, sum(heights)), layout="constrained")
+    strips = canvas.add_gridspec(4, 1, height_ratios=[max(height, 0.01) for height in heights])
+    styles = styles_of(names, figure.main)
+    for row, text, font in ((0, title, {"fontsize": 12, "weight": "bold"}), (3, caption, {"fontsize": 9})):
+        strip = canvas.add_subplot(strips[row])
+        strip.axis("off")
+        strip.text(0, 0.5, "\n".join(text), ha="left", va="center", transform=strip.transAxes, **font)
+    strip = canvas.add_subplot(strips[1])
+    strip.axis("off")
+    handles = [
+        Line2D([], [], color=styles[name][0], marker=styles[name][1], linestyle="none", label=label)
+        for name, label in zip(names, shown, strict=True)
+    ]
+    strip.legend(handles, shown, loc="center", ncols=columns, frameon=False, columnspacing=1.4, borderpad=0)
+    places = strips[2].subgridspec(*grid).subplots(squeeze=False, sharey=_share_axis(figure)).ravel()
+    return canvas, places
+
+
+def _share_axis(figure: Figure) -> bool:
+    """Curves of several panels are compared by height."""
+    return isinstance(figure.panels[0], Curves)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _height(panel: Points) -> float:
+    """Inches, with room for points one below another in each row, and for its label."""
+    lines = max(len(textwrap.wrap(label, LABEL)) for label, _, _ in panel.rows)
+    return len(panel.rows) * max(0.32, 0.07 * len(panel.names) + 0.07, 0.17 * lines)
+
+
+def _draw_points(axes: Any, panel: Points, styles: Mapping[str, Style], main: str | None) -> None:
+    for index, name in enumerate(panel.names):
+        color, marker = styles[name]
+        offset = (index - (len(panel.names) - 1) / 2) * 0.8 / len(panel.names)
+        found = ((place, estimates.get(name)) for place, (_, estimates, _) in enumerate(panel.rows))
+        known = [(place, estimate) for place, estimate in found if estimate is not None]
+        axes.errorbar(
+            [100 * number(estimate["value"]) for _, estimate in known],
+            [place + offset for place, _ in known],
+            xerr=[[_side(estimate, bound) for _, estimate in known] for bound in ("low", "high")],
+            fmt=marker,
+            color=color,
+            markersize=7 if name == main else 5.5,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            elinewidth=1.6,
+            zorder=3,
+        )
+    for place in range(0, len(panel.rows), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#F3F3F3", zorder=0)
+    if panel.differences:
+        axes.axvline(0, color="black", linewidth=1, zorder=1)
+    else:
+        for place, (_, _, chance) in enumerate(panel.rows):
+            axes.vlines(100 * number(chance), place - 0.45, place + 0.45, "black", linestyles="dotted", linewidth=1.2)
+    low, high = axes.get_xlim()
+    axes.set_xlim(*((min(low, -1), max(high, 1)) if panel.differences else (min(low, -2), max(high, 102))))
+    axes.set_yticks(range(len(panel.rows)), [textwrap.fill(label, LABEL) for label, _, _ in panel.rows])
+    axes.set_xlabel(panel.axis)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    axes.spines["left"].set_visible(False)
+
+
+def _draw_curves(axes: Any, panel: Curves, styles: Mapping[str, Style]) -> None:
+    for index, (name, curve) in enumerate(panel.curves.items()):
+        color, marker = styles[name]
+        steps = [step for step, _ in curve]
+        value, low, high = (
+            [panel.unit.factor * number(one[key]) for _, one in curve] for key in ("value", "low", "high")
+        )
+        axes.fill_between(steps, low, high, color=color, alpha=0.13, linewidth=0, zorder=1)
+        dash = DASHES[index % len(DASHES)]
+        axes.plot(steps, value, marker, linestyle=dash, color=color, markersize=4.5, linewidth=1.5, zorder=2)
+    axes.set_xlabel(panel.axes[0])
+    axes.set_ylabel(panel.axes[1])
+    axes.set_ylim(bottom=0)
+    axes.grid(color=GRID, linewidth=0.8)
+
+
+def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
+    for name, stops in panel.paths.items():
+        color, marker = styles[name]
+        places = [(100 * stop.across["value"], 100 * stop.up["value"]) for stop in stops]
+        axes.plot(*zip(*places, strict=True), color=color, linewidth=0.9, alpha=0.5, zorder=2)
+        for place, stop in zip(places, stops, strict=True):
+            alone = len(stops) == 1
+            size, order = (9, 4) if stop.mark else (8, 5) if alone else (3, 3)
+            edge = {"markeredgecolor": "white"} if size > 3 else {}
+            axes.plot(*place, marker, color=color, markersize=size, zorder=order, **edge)
+            axes.annotate(stop.mark, place, color="white", fontsize=6, ha="center", va="center", zorder=6)
+            if stop.bars:
+                sides = [[[_side(one, "low")], [_side(one, "high")]] for one in (stop.across, stop.up)]
+                axes.errorbar(*place, *reversed(sides), fmt="none", ecolor=color, elinewidth=0.9, alpha=0.7, zorder=3)
+    low, high = axes.get_ylim()
+    if 100 * panel.chance > low - 0.5 * (high - low):  # far below it would press the paths together
+        axes.axhline(100 * panel.chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)
+    axes.set_xlabel(panel.axes[0])
+    axes.set_ylabel(panel.axes[1])
+    axes.grid(color=GRID, linewidth=0.8)
+
+
+def _side(estimate: Estimate, bound: str) -> float:
+    """Length of one side of an interval in percent, 0 where there is none."""
+    length = 100 * abs(number(estimate.get(bound)) - number(estimate["value"]))
+    return 0.0 if math.isnan(length) else length

@@ -1,0 +1,95 @@
+"""Figures: what is drawn says what it is, and names and numbers of any kind can be drawn."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure as Canvas
+from PIL import Image
+
+from hfcomp.reporting import figures
+from hfcomp.reporting.figures import Curves, Figure, Paths, Points, Stop, draw, styles_of
+from hfcomp.reporting.report import titled
+from hfcomp.reporting.sections import figure_of_lines
+from tests.experiments.lines import MODELS, all_lines, without
+
+ODD = "$x_{1$ <b>\n|a model"
+
+
+def estimate(value: float) -> dict[str, float]:
+    return {"value": value, "low": value - 0.1, "high": value + 0.1}
+
+
+def texts(monkeypatch: pytest.MonkeyPatch, figure: Figure) -> tuple[list[str], Canvas]:
+    """All texts of a figure that was drawn."""
+    drawn: list[Any] = []
+    original = Canvas.savefig
+    monkeypatch.setattr(
+        Canvas, "savefig", lambda self, *rest, **how: drawn.append(self) or original(self, *rest, **how)
+    )
+    content = draw(figure)
+    with Image.open(io.BytesIO(content)) as picture:
+        assert picture.format == "PNG"
+    (canvas,) = drawn
+    found = [one.get_text() for one in canvas.findobj(lambda artist: hasattr(artist, "get_text"))]
+    return found, canvas
+
+
+def test_a_run_s_figure_names_method_data_counts_and_what_is_synthetic(monkeypatch):
+    title = titled("Slipform: composition", "Synthetic: a drawn world.")
+    figure = figure_of_lines("figure.png", title, all_lines(), reference="base", main="Slipform")
+    found, canvas = texts(monkeypatch, figure)
+    text = " ".join(" ".join(found).split())
+    assert "Slipform: composition (synthetic)" in text and "400 items of 400 images" in text
+    assert "500 items of 500 images" in text and all(name in found for name in MODELS)
+    assert "dotted: chance" in text and "left of 0: forgotten" in text
+    assert titled("Slipform", "One seed.") == "Slipform"
+    dotted = [one for axes in canvas.axes for one in axes.collections if one.get_linestyle()[0][1] is not None]
+    assert dotted
+
+
+def test_a_figure_of_one_model_has_values_alone():
+    figure = figure_of_lines("figure.png", "t", without(all_lines(), *MODELS[1:]))
+    assert [panel.differences for panel in figure.filled()] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        Points(
+            ODD, ODD, [(ODD, {ODD: estimate(0.5), "b": None}, None), ("r", {ODD: {"value": 0.1}}, 0.5)], [ODD, "b"]
+        ),
+        Curves(ODD, (ODD, ODD), {ODD: [(0, estimate(0.5)), (5, estimate(0.6))]}),
+        Paths(ODD, (ODD, ODD), {ODD: [Stop(estimate(0.3), estimate(0.4), "1", bars=True)]}, 0.1),
+    ],
+    ids=["points", "curves", "paths"],
+)
+def test_any_name_is_drawn_as_it_is(monkeypatch, panel):
+    found, _ = texts(monkeypatch, Figure("f.png", ODD, [panel], caption=ODD))
+    assert any("$x_{1$ <b> |a model" in text for text in found)
+
+
+def test_paths_mark_epochs_and_draw_chance_where_it_is_near(monkeypatch):
+    stops = [Stop(estimate(0.3), estimate(0.4)), Stop(estimate(0.5), estimate(0.6), "1", bars=True)]
+    for chance, lines in ((0.35, 1), (0.0, 0)):
+        panel = Paths("color", ("recall", "accuracy"), {"plain": stops, "base": stops[:1]}, chance)
+        found, canvas = texts(monkeypatch, Figure("f.png", "t", [panel]))
+        assert "1" in found
+        dotted = [one for axes in canvas.axes for one in axes.lines if one.get_linestyle() == ":"]
+        assert len(dotted) == lines
+
+
+def test_models_look_the_same_in_every_figure_and_never_alike():
+    many = [f"model {index}" for index in range(20)]
+    styles = styles_of([*MODELS, *many], main="Slipform")
+    assert len(set(styles.values())) == len(styles)
+    assert styles_of(["base", "Slipform"], main="Slipform")["base"] == styles["base"]
+    assert styles["Slipform"][0] == figures.PALETTE[0]
+
+
+def test_without_matplotlib_the_error_is_one_that_callers_can_tell(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(ImportError):
+        draw(Figure("f.png", "t", [Points("p", "a", [("r", {"a": estimate(0.5)}, None)], ["a"])]))
