@@ -17,7 +17,6 @@ from hfcomp.reading import nearest
 Averages = Mapping[Any, Sequence[Average]]
 """By benchmark, or by benchmark and metric."""
 COMPOSITION, GENERAL = "composition", "general"
-"""The strictest metric stands for composition where any benchmark has it."""
 MEAN = "mean"
 """The name of the mean of the lines of composition."""
 OVER_SUBSETS = Average("average")
