@@ -13,7 +13,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .DEFAULT_GOAL := help
 NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
 
-.PHONY: help slipform real test test-all test-numerics test-lowest check format clean
+.PHONY: help slipform real test test-all test-numerics test-lowest check format docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ check: $(INSTALLED)  ## lint, format, import layers, types; the tests run these 
 format: $(INSTALLED)  ## rewrite the files in the format that `check` wants
 	$(PY) -m ruff check --fix-only --quiet .
 	$(PY) -m ruff format .
+
+docs: $(INSTALLED)  ## build the site, with the API pages, into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 clean:  ## remove builds and caches; keeps .venv and runs
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,40 @@
+"""The site builds without a broken link, and the API page has every public name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "hfcomp.evaluation", "hfcomp.data")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_on_the_api_page(package):
+    listed = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs/api.md").read_text(), flags=re.MULTILINE)
+    assert len(set(listed)) == len(listed), "a name is there twice"
+    found = {id(_value(path)) for path in listed}
+    names = [name for name in import_module(package).__all__ if not name.startswith("__")]
+    absent = [f"{package}.{name}" for name in names if id(_value(f"{package}.{name}")) not in found]
+    assert names and not absent
+
+
+def test_the_site_builds_without_a_broken_link(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "site/api/index.html").read_text()
+    assert 'id="hfcomp.losses.cement_loss"' in page
+    assert "logit_scale" in page
+
+
+def _value(path):
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
