@@ -10,7 +10,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = ("CONTRIBUTING.md", "CHANGELOG.md")
-LEFT_OUT = re.compile(r"\[([^\]]+)\]\((?:CITATION\.cff|LICENSE)\)")
+LEFT_OUT = re.compile(r"\[([^\]]+)\]\((?:CITATION\.cff|LICENSE|(?:\.\./)?(?:hfcomp|tests)/[^)]*)\)")
+"""Links to files that are no pages: their text stays."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -25,8 +26,9 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     """Links of the repository, which has the documents in docs/, as links of the site, which has them at its root."""
     uri = page.file.src_uri
+    markdown = LEFT_OUT.sub(r"\1", markdown)
     if uri.startswith("recipes/"):
         return markdown.replace("](../../docs/", "](../../")
     if uri == "index.md" or uri in OUTSIDE:
-        return LEFT_OUT.sub(r"\1", markdown.replace("](docs/", "]("))
+        return markdown.replace("](docs/", "](")
     return markdown.replace("](../recipes/", "](recipes/").replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md")
