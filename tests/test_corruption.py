@@ -51,31 +51,10 @@ def zero(path: Path) -> None:
 
 DAMAGES: dict[str, Callable[[Path], None]] = {"flip": flip, "truncate": truncate, "zero": zero, "delete": Path.unlink}
 
-# What is not noticed, or is named without what to do about it.
-UNNOTICED = {
-    "method/config.json": "flip truncate zero delete",
-    "method/model.safetensors": "flip truncate zero delete",
-    "method/objective_state.safetensors": "flip truncate zero delete",
-    "base/config.json": "flip truncate zero",
-    "base/model.safetensors": "flip truncate zero",
-    f"{CHECKPOINT}/optimizer.pt": "flip truncate zero",
-    f"{CHECKPOINT}/scheduler.pt": "truncate zero delete",
-    f"{CHECKPOINT}/model.safetensors": "flip truncate zero delete",
-    f"{CHECKPOINT}/objective_state.safetensors": "flip truncate zero",
-    "base/tokenizer.json": "flip truncate zero delete",
-    "base/processor_config.json": "truncate zero delete",
-    "search.db": "flip truncate zero",
-}
-
 
 def matrix(*files: str) -> Any:
-    """A case for each file and damage; one that is known to fail has to fail until it is taken out of the list."""
-    cases = []
-    for name in files:
-        for damage in DAMAGES:
-            known = damage in UNNOTICED.get(name, "").split()
-            marks = [pytest.mark.xfail(strict=True, reason="damage is not noticed")] if known else []
-            cases.append(pytest.param(name, damage, marks=marks, id=f"{name}-{damage}"))
+    """A case for each file and damage."""
+    cases = [pytest.param(name, damage, id=f"{name}-{damage}") for name in files for damage in DAMAGES]
     return pytest.mark.parametrize(("name", "damage"), cases)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.errors import FLAG, one_line_errors
 from hfcomp.experiments.help import recipe_help
-from hfcomp.experiments.program import prepare_base, run
+from hfcomp.experiments.program import run
 from hfcomp.experiments.recipe_files import find_report, is_sweep
 from hfcomp.experiments.recipes import Recipe, read_recipe, split_options
 from hfcomp.experiments.search import run_search

@@ -1,9 +1,12 @@
-"""Controls: what a method is read against, from the same base, with the same positives and the same steps."""
+"""Controls: what a method is read against, from the same base, with the same positives and the same steps.
+
+Each is a function from the method's arm to its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,12 @@ from numpy.typing import NDArray
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.experiments.random_spans import RandomSpans
-from hfcomp.experiments.stages import Run, StageSummary, world_size_at_launch
+from hfcomp.experiments.stages import world_size_at_launch
 from hfcomp.fields import FIELDS, columns_of
+from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.grouped import GroupedTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
@@ -28,56 +33,22 @@ class NotApplicable(ValueError):
 
 
 class Undeclared(NotApplicable):
-    """The objective does not say what the control needs to know; the message says the way out."""
+    """The objective does not say what the control needs to know; the message says how to fix it."""
 
 
-@dataclass(frozen=True)
-class Control:
-    """One control.
-
-    Attributes:
-        name: of its folder and of its column in the results.
-        run: from the method's own run, what the control trains.
-        check: raises `NotApplicable` before anything is trained.
-        after_method: whether it waits for what the method cost.
-    """
-
-    name: str
-    run: Callable[[Run, StageSummary | None], Run]
-    check: Callable[[Run], None] = lambda method: None
-    after_method: bool = False
-
-
-def plain(method: Run, cost: StageSummary | None = None) -> Run:
-    """InfoNCE on the positives (the sigmoid loss for SigLIP): what training on these captions alone gives.
-
-    Args:
-        method: the method's run.
-        cost: not read.
-    """
+def plain(method: Arm) -> Arm:
+    """InfoNCE on the positives (the sigmoid loss for SigLIP): what training on these captions alone gives."""
     arguments = {key: value for key, value in method.arguments.items() if key not in NEGATIVE_ARGUMENTS}
     return replace(method, name="plain", trainer_class=InfoNCETrainer, arguments=arguments)
 
 
-def same_batch(method: Run, cost: StageSummary | None = None) -> Run:
+def same_batch(method: Arm) -> Arm:
     """InfoNCE on the method's own batch, negatives included: what the objective adds to the data.
-
-    Args:
-        method: the method's run.
-        cost: not read.
 
     Raises:
         Undeclared: when the objective does not say how it becomes InfoNCE.
         NotApplicable: when it is InfoNCE, or reads no negatives, so that plain is the same.
     """
-    trainer_class, changes = _as_info_nce(method)
-    arguments = {**method.arguments, **changes}
-    if trainer_class is not method.trainer_class:  # whose default may be another number
-        arguments.setdefault("num_negatives", method.trainer_class.config_class.num_negatives)
-    return replace(method, name="same-batch", trainer_class=trainer_class, arguments=arguments)
-
-
-def _as_info_nce(method: Run) -> tuple[type, dict[str, Any]]:
     objective = method.trainer_class
     # of the class itself: a subclass may have terms of which its parent's settings know nothing
     form = INFO_NCE_FORMS.get(objective)
@@ -91,80 +62,56 @@ def _as_info_nce(method: Run) -> tuple[type, dict[str, Any]]:
         raise NotApplicable(f"{objective.__name__} is InfoNCE on its own batch already.")
     if not _reads_negatives(method) and not issubclass(objective, GroupedTrainer):  # whose batches are not plain's
         raise NotApplicable(f"{method.name} reads no negatives: InfoNCE on its batch is plain.")
-    return form.trainer_class, dict(form.arguments)
+    arguments = {**method.arguments, **form.arguments}
+    if form.trainer_class is not objective:  # whose default may be another number
+        arguments.setdefault("num_negatives", objective.config_class.num_negatives)
+    return replace(method, name="same-batch", trainer_class=form.trainer_class, arguments=arguments)
 
 
-def shuffled(method: Run, cost: StageSummary | None = None) -> Run:
+def shuffled(method: Arm) -> Arm:
     """The method itself with every row's negatives given to another row.
 
     The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
     method that does as well with them gains from more data, not from hardness. Likewise neighbours: each row brings
     along what is near to another.
 
-    Args:
-        method: the method's run.
-        cost: not read.
-
     Raises:
         NotApplicable: when the method reads no negatives.
     """
-    _check_negatives(method)
-    partners = derangement(len(method.rows), int(method.arguments.get("seed", 42)))
-    return replace(method, name="shuffled", rows=ShuffledNegatives(method.rows, partners))
-
-
-def _reads_negatives(method: Run) -> bool:
-    return any("negative" in name for name in method.trainer_class.required_features) or any(
-        method.arguments.get(name) for name in ("num_negatives", "num_neighbours")
-    )
-
-
-def _check_loaded(method: Run) -> None:
-    if isinstance(method.rows, IterableDataset):
-        raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
-
-
-def _check_negatives(method: Run) -> None:
     if _reads_negatives(method):
         _check_loaded(method)
     if not _reads_negatives(method) or not any(_is_negative(name) for name in method.rows.column_names):
         raise NotApplicable(f"{method.name} reads no negatives.")
     if len(method.rows) < 2:
         raise NotApplicable("the training set has one row.")
+    partners = derangement(len(method.rows), int(method.arguments.get("seed", 42)))
+    return replace(method, name="shuffled", rows=ShuffledNegatives(method.rows, partners))
 
 
-def random_spans(method: Run, cost: StageSummary | None = None) -> Run:
+def random_spans(method: Arm) -> Arm:
     """The method itself with runs of words from anywhere in a caption in place of its phrases.
 
     As many as the phrases and as long, so that the texts encoded are as many. A method that does as well with them
     gains from more and shorter texts, not from phrases that name a thing. Now and then a run is a phrase by chance.
 
-    Args:
-        method: the method's run.
-        cost: not read.
-
     Raises:
         NotApplicable: when the method reads no concepts.
     """
-    _check_concepts(method)
-    return replace(method, name="random-spans", rows=RandomSpans(method.rows, int(method.arguments.get("seed", 42))))
-
-
-def _check_concepts(method: Run) -> None:
     limit = method.arguments.get("max_concepts", method.trainer_class.config_class.max_concepts)
     if not limit or "concepts" not in method.rows.column_names:
         raise NotApplicable(f"{method.name} reads no concepts.")
     _check_loaded(method)
+    return replace(method, name="random-spans", rows=RandomSpans(method.rows, int(method.arguments.get("seed", 42))))
 
 
-def equal_images(method: Run, cost: StageSummary | None) -> Run:
+def equal_images(method: Arm, cost: StageSummary) -> Arm:
     """Plain with as many images encoded as the method: what the method's cost buys in positives.
 
     The batch is larger by the share of images that the method encoded beyond its positives; the steps are the same.
 
     Args:
-        method: the method's run.
-        cost: what the method's run cost.
+        method: that is trained.
+        cost: what it cost.
 
     Raises:
         NotApplicable: when the method encodes no more images than plain, or the set is smaller than the batch.
@@ -177,44 +124,47 @@ def equal_images(method: Run, cost: StageSummary | None) -> Run:
         raise NotApplicable(f"{method.name} encodes as many images as plain does.")
     if not isinstance(method.rows, IterableDataset) and batch > len(method.rows):
         raise NotApplicable(f"its batch of {batch:,} rows is larger than the training set ({len(method.rows):,}).")
-    run = plain(method)
-    return replace(run, name="equal-images", batch_size=batch, arguments={**run.arguments, "max_steps": cost.steps})
+    arm = plain(method)
+    return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, "max_steps": cost.steps})
 
 
-CONTROLS = {
-    control.name: control
-    for control in (
-        Control("plain", plain),
-        Control("same-batch", same_batch, check=_as_info_nce),
-        Control("shuffled", shuffled, check=_check_negatives),
-        Control("random-spans", random_spans, check=_check_concepts),
-        Control("equal-images", equal_images, after_method=True),
-    )
-}
+CONTROLS = {"plain": plain, "same-batch": same_batch, "shuffled": shuffled, "random-spans": random_spans}
+"""Those that are known before the method is trained."""
+EQUAL_IMAGES = "equal-images"
 
 
-def applicable(names: list[str], method: Run, *, asked: bool, tell: Callable[[str], None]) -> list[Control]:
-    """The controls that say something about a method, in the order of `CONTROLS`.
+def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Callable[[str], None]) -> list[Arm]:
+    """The controls of `CONTROLS` that say something about a method, in that order.
 
     Args:
         names: of controls.
-        method: the method's run.
+        method: that they are read beside.
         asked: whether the recipe or the command line named them.
-        tell: receives a line about each one that is skipped.
+        log: receives a line about each one that is skipped.
 
     Raises:
         Undeclared: for a control that was asked for, when the objective does not say what it needs to know.
     """
     found = []
-    for control in (CONTROLS[name] for name in CONTROLS if name in names):
+    for name, control in CONTROLS.items():
         try:
-            control.check(method)
-            found.append(control)
+            found += [control(method)] if name in names else []
         except NotApplicable as reason:
             if asked and isinstance(reason, Undeclared):
-                raise Undeclared(f"control {control.name}: {reason}") from None
-            tell(f"control {control.name} is skipped: {reason}")
+                raise Undeclared(f"control {name}: {reason}") from None
+            log(f"control {name} is skipped: {reason}")
     return found
+
+
+def _reads_negatives(method: Arm) -> bool:
+    return any("negative" in name for name in method.trainer_class.required_features) or any(
+        method.arguments.get(name) for name in ("num_negatives", "num_neighbours")
+    )
+
+
+def _check_loaded(method: Arm) -> None:
+    if isinstance(method.rows, IterableDataset):
+        raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
 
 
 def derangement(number: int, seed: int) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from datasets import Dataset
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.data.several_captions import longest_caption
+from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.content import image_key
 from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
@@ -83,7 +84,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
         session.tell(f"embeddings: {note}")
 
     config, own_names = recipe.experiment, recipe.trainer_arguments.get("column_names")
-    with session.state.main_process_first():  # the others find what it cached
+    with first_process_first():  # the others find what it cached
         if config.dataset == SANDBOX:
             rows = _sandbox_rows(config, wanted, seed, num_negatives, tell)
             source = f"the sandbox (seed {seed})"

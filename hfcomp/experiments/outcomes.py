@@ -12,56 +12,47 @@ import pandas as pd
 from hfcomp import __version__
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.statistics.outcomes import read_table, write_table
-from hfcomp.experiments.evaluate import Evaluation
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 
-FOLDER = "evaluation"
 # Fields that say which items are scored, beside those that begin with "evaluation".
 FIELDS = ("dataset", "dataset_config")
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """Outcomes of several models.
+class Scoring:
+    """How a model is scored.
 
     Attributes:
-        items: of all models, as `hfcomp.evaluation.engine.Report` has them, and `arm`.
-        weights: by name of the model, its `identity`.
+        score: from an embedder to one row per item and metric.
+        stamp: what stored outcomes are of, beside the weights.
     """
 
-    items: pd.DataFrame
-    weights: dict[str, str]
+    score: Callable[[Embedder], pd.DataFrame]
+    stamp: dict[str, Any]
 
 
-def evaluate_models(
-    recipe: Recipe, folder: Path, models: dict[str, Path | str], evaluate: Evaluation, session: Session
-) -> Outcomes:
-    """Evaluates each model once and stores what comes out, so that a killed run loses one model's evaluation at most.
+def score_model(
+    place: Path | str, weights: str, path: Path, scoring: Scoring, session: Session, device: str | None
+) -> pd.DataFrame:
+    """Outcomes of a model: those that are stored, or new ones, which then are.
 
     Args:
-        recipe: says the evaluation and the device.
-        folder: of the run; receives `evaluation/<name>.parquet`.
-        models: by name, a folder or Hub id.
-        evaluate: of `prepare_evaluation`.
-        session: is told again what was told when a stored model was evaluated.
+        place: of the model, a folder or Hub id.
+        weights: of the model, or of the run that it is a checkpoint of.
+        path: of the stored outcomes.
+        scoring: of the model.
+        session: logs again what was logged when stored outcomes were scored.
+        device: to encode on; by default a GPU when there is one.
     """
-    device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
-    settings = evaluation_settings(recipe)
-    tables, weights = [], {}
-    for name, place in models.items():
-        weights[name] = identity(place)
-        path = folder / FOLDER / f"{name}.parquet"
-        stamp = {"weights": weights[name], **settings}
-        table = read_stored(path, stamp, session.tell)
-        if table is None:
-            told = len(session.notes)
-            table = evaluate(Embedder(place, device=device, cache=EmbeddingCache()))
-            write_table(path, table, {**stamp, "notes": session.notes[told:]})
-        tables.append(table.assign(arm=name))
-    return Outcomes(pd.concat(tables, ignore_index=True), weights)
+    stamp = {"weights": weights, **scoring.stamp}
+    table = read_stored(path, stamp, session.tell)
+    if table is None:
+        before = len(session.notes)
+        table = scoring.score(Embedder(place, device=device, cache=EmbeddingCache()))
+        write_table(path, table, {**stamp, "notes": session.notes[before:]})
+    return table
 
 
 def evaluation_settings(recipe: Recipe) -> dict[str, Any]:

@@ -204,17 +204,19 @@ def check_same_rows(folder: Path, session: Session) -> None:
         ValueError: when the earlier part of the run trained on other rows.
     """
     path = folder / FILE
-    before = read_checked(path, LOST_OVERLAP) if path.is_file() else {}
-    for key, facts in session.overlaps.items():
-        if key in before and _left_out(before[key]) != _left_out(facts):
-            raise ValueError(
-                f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
-                f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Give the evaluation of before, or "
-                "another --output_dir."
-            )
-    session.state.wait_for_everyone()  # nobody reads what the main process writes now
-    if session.state.is_main_process:
+
+    def check() -> None:
+        before = read_checked(path, LOST_OVERLAP) if path.is_file() else {}
+        for key, facts in session.overlaps.items():
+            if key in before and _left_out(before[key]) != _left_out(facts):
+                raise ValueError(
+                    f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
+                    f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Give the evaluation of before, or "
+                    "another --output_dir."
+                )
         write_json(path, {**before, **session.overlaps})
+
+    session.on_main(check)
 
 
 def _left_out(facts: dict[str, Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from math import prod
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -46,14 +45,6 @@ class EmbeddingPlan(Strict):
     rows: Annotated[int, Field(ge=2)] = 200
     checkpoints: PositiveInt = 10
     examples: NonNegativeInt = 2
-
-    def every(self, steps: int) -> int:
-        """Steps between two checkpoints of a run of that many."""
-        return math.ceil(steps * self.save_steps)
-
-    def checkpoint_steps(self, steps: int) -> list[int]:
-        """The steps that are scored, the last one too."""
-        return [*range(self.every(steps), steps, self.every(steps)), steps]
 
     @property
     def save_steps(self) -> float:

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import broadcast_object_list
+import torch
 
 from hfcomp import __version__
-from hfcomp.distributed import fail_together
-from hfcomp.experiments.evaluate import Evaluation, prepare_evaluation
-from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import evaluate_models
-from hfcomp.experiments.overlap import check_same_rows
-from hfcomp.experiments.plans import SearchPlan
-from hfcomp.experiments.program import (
-    base_model,
-    check_rows,
-    load_rows,
-    method_run,
-    num_negatives,
-    output_folder,
-    prepare_base,
-)
+from hfcomp.experiments.arm import BASE
+from hfcomp.experiments.outcomes import Scoring, evaluation_settings
+from hfcomp.experiments.program import check_rows, load_rows, method_arm, num_negatives, prepare
 from hfcomp.experiments.search_file import Search, shown
 from hfcomp.experiments.search_goal import Score, score
-from hfcomp.experiments.search_report import SearchReport, print_search, trial_line, trials_written, write_search
-from hfcomp.experiments.search_store import SearchStore
-from hfcomp.experiments.search_trials import TrialRun, TrialTrainer, drop_models
+from hfcomp.experiments.search_report import SearchReport, print_search, read_trials, trial_line, write_search
+from hfcomp.experiments.search_store import FILE as DATABASE
+from hfcomp.experiments.search_store import SearchStore, Trial
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.stages import HISTORY_FILE, SUMMARY_FILE
+from hfcomp.experiments.study import Study
 
+FOLDER = "trials"
+# What stays of a trial that is not the best.
+KEPT = (SUMMARY_FILE, HISTORY_FILE)
+LONGEST_REASON = 300
+DATABASE_FIX = "Put it back from a copy, or choose another --output_dir for a new search."
 # A report's own items are drawn with 0: what was chosen is then scored on others.
 SEED_OF_ITEMS = 1
 # So many failures before the first value mean that something else is wrong than a trial's values.
@@ -53,85 +49,101 @@ def run_search(search: Search) -> Path:
     plan, recipe = search.plan, search.recipe
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, a search of {plan.trials} trials")
-    prepare_base(recipe)
-    names = recipe.trainer_arguments.get("column_names")
-    evaluate = prepare_evaluation(recipe.experiment, column_names=names, seed=SEED_OF_ITEMS, tell=session.tell)
+    evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
     most = max(map(search.trial, search.ends()), key=num_negatives)
     rows = load_rows(most, session, evaluate.images)
-    check_rows((method_run(search.trial(values), rows) for values in search.ends()), session)
-    with run_folder(
-        output_folder(recipe),
-        recipe.given,
-        session.state,
-        wants_more=lambda folder: trials_written(folder) < plan.trials,
-    ) as folder:
-        session.state.print(f"-> {folder}")
-        check_same_rows(folder, session)
-        base = base_model(recipe, folder)
-        base_score = _base_score(search, folder, base, evaluate, session)
-        run = TrialRun(search.trial, plan.measure, folder, base, rows, evaluate, session)
-        report = SearchReport(plan, recipe, search.path, search.result, base_score)
-        _try_all(search, run, report)
-        with fail_together():
-            if session.state.is_main_process:
-                print_search(report, folder)
-                finish(folder)
-    session.close()
-    return folder
+    check_rows((method_arm(search.trial(values), rows) for values in search.ends()), session)
+    scoring = Scoring(evaluate, evaluation_settings(recipe))
+
+    def wants_more(folder: Path) -> bool:
+        return len(read_trials(folder)) < plan.trials
+
+    with Study.open(recipe, session, scoring, wants_more=wants_more) as study:
+        base = session.on_main(lambda: _score(search, study, BASE))  # what is not scored costs no training
+        report = SearchReport(plan, recipe, search.path, search.result, base)
+        _try_all(search, study, rows, report)
+        session.on_main(lambda: print_search(report, study.folder))
+    return study.folder
 
 
-def _base_score(
-    search: Search, folder: Path, base: Path | str, evaluate: Evaluation, session: Session
-) -> Score | None:
-    """Of the base, on the main process: a measure that does not exist costs no training."""
-    found = None
-    with fail_together():
-        if session.state.is_main_process:
-            items = evaluate_models(search.recipe, folder, {"base": base}, evaluate, session).items
-            found = score(items, search.plan.measure)
-    return found
+def _score(search: Search, study: Study, name: str) -> Score:
+    return score(study.outcomes([name]), search.plan.measure)
 
 
-def _try_all(search: Search, run: TrialRun, report: SearchReport) -> None:
+def _try_all(search: Search, study: Study, rows: Any, report: SearchReport) -> None:
     """Trials until there are as many as asked for, those of an earlier start among them."""
-    plan, state = search.plan, run.session.state
-    store = SearchStore(run.folder, plan.direction, plan.seed) if state.is_main_process else None
-    if store is not None:
-        store.begin(_own_values(search, run.session), state.print)
-    trainer = TrialTrainer(run, run.folder, use_cpu=state.device.type == "cpu")
-    while True:
-        if store is not None:
-            report.update(store.ended(), store.best())
-            write_search(run.folder, report, run.session.notes)
-            drop_models(run.folder, (trial.number for trial in report.trials if trial != report.best))
-        run.number = _shared(len(report.trials), state)
-        if run.number >= plan.trials:
-            return
+    plan, session = search.plan, study.session
+    store = session.on_main(lambda: _open_store(search, study))
+
+    def ask() -> tuple[int, dict[str, Any]] | None:
+        report.update(store.ended(), store.best())
+        write_search(study.folder, report, session.notes)
+        _drop_models(study.folder, report)
+        if len(report.trials) >= plan.trials:
+            return None
         _check_failures(report)
-        _try_one(trainer, run, plan, store)
-        if store is not None:
-            state.print(trial_line(store.ended()[-1], plan, store.best()))
+        return store.ask(plan.ranges)
+
+    def tell(trial: Trial) -> None:
+        store.tell(trial)
+        session.state.print(trial_line(trial, plan, store.best()))
+
+    study.pace.stages = plan.trials
+    while (asked := session.from_main(ask)) is not None:
+        trial = try_values(search, study, rows, *asked)
+        session.on_main(partial(tell, trial))
 
 
-def _try_one(trainer: TrialTrainer, run: TrialRun, plan: SearchPlan, store: SearchStore | None) -> None:
+def try_values(search: Search, study: Study, rows: Any, number: int, values: dict[str, Any]) -> Trial:
+    """Trains and scores one trial; what it came to is known to the main process.
+
+    Args:
+        search: that it is of.
+        study: that trains it.
+        rows: that all trials are trained on.
+        number: in the order of the search, from 0.
+        values: by field.
+    """
+    name, session = f"{FOLDER}/{number:04}", study.session
+    study.pace.stage = number + 1
     try:
-        trainer.hyperparameter_search(
-            partial(_values, plan),
-            itemgetter("value"),
-            n_trials=1,
-            direction=plan.direction,
-            backend="optuna",
-            **(store.settings(run.number) if store is not None else {}),
-        )
-    except ValueError:
-        # transformers asks for the best trial at the end; there is none as long as all have failed
-        if not run.failure:
-            raise
-    run.session.state.wait_for_everyone()
+        cost = study.train(method_arm(search.trial(values), rows, name=name))
+    except _failures(session) as error:
+        return Trial(number, values, None, {}, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+    found = session.on_main(lambda: _score(search, study, name))
+    if found is None:
+        return Trial(number, values, None, {}, None)
+    if not math.isfinite(found.value):
+        return Trial(number, values, None, {}, f"the value is {found.value}")
+    facts = {"low": found.low, "high": found.high, "steps": cost.steps, "seconds": cost.seconds}
+    return Trial(number, values, found.value, facts, None)
 
 
-def _values(plan: SearchPlan, trial: Any) -> dict[str, Any]:
-    return {name: space.suggest(trial, name) for name, space in plan.ranges.items()}
+def _failures(session: Session) -> tuple[type[Exception], ...]:
+    """Loss or weights that are no longer finite, values that do not go together, and on one process no memory.
+
+    Of several processes one alone may run out of memory, and the others would wait for it.
+    """
+    alone = session.state.num_processes == 1
+    return (FloatingPointError, ValueError, *((torch.OutOfMemoryError,) if alone else ()))
+
+
+def _open_store(search: Search, study: Study) -> SearchStore:
+    """The trials of an earlier start among them, which `search.json` knows too.
+
+    Raises:
+        ValueError: naming the database, where it is damaged or lacks some.
+    """
+    path, written = study.folder / DATABASE, read_trials(study.folder)
+    try:
+        store = SearchStore(study.folder, search.plan.direction, search.plan.seed)
+        ended = [(one.number, one.values, one.value) for one in store.ended()]
+    except Exception as error:  # a damaged database raises whatever its readers run into
+        raise ValueError(f"{path} is damaged: {type(error).__name__}. {DATABASE_FIX}") from error
+    if ended[: len(written)] != [(one["number"], one["values"], one["value"]) for one in written]:
+        raise ValueError(f"{path} is damaged: expected the {len(written)} trials of search.json. {DATABASE_FIX}")
+    store.begin(_own_values(search, study.session), study.session.state.print)
+    return store
 
 
 def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
@@ -152,6 +164,11 @@ def _check_failures(report: SearchReport) -> None:
         )
 
 
-def _shared(number: int, state: Any) -> int:
-    """The main process's number."""
-    return broadcast_object_list([number])[0] if state.num_processes > 1 else number
+def _drop_models(folder: Path, report: SearchReport) -> None:
+    """Removes the weights and checkpoints of trials that have ended, but for the best."""
+    for trial in report.trials:
+        for path in (folder / FOLDER / f"{trial.number:04}").glob("*") if trial != report.best else ():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in KEPT:
+                path.unlink()

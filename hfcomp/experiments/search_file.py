@@ -11,7 +11,7 @@ from typing import Any
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.outcomes import evaluation_settings
 from hfcomp.experiments.plans import SearchPlan
-from hfcomp.experiments.program import method_run, output_folder
+from hfcomp.experiments.program import method_arm
 from hfcomp.experiments.recipe_files import find_search
 from hfcomp.experiments.recipes import (
     Recipe,
@@ -21,6 +21,7 @@ from hfcomp.experiments.recipes import (
     refuse_overridden,
     split_options,
 )
+from hfcomp.experiments.study import output_folder
 from hfcomp.experiments.sweep_file import SHARED_FIELDS, SHARED_PREFIXES
 from hfcomp.reading import nearest, read_yaml
 from hfcomp.schemas import parse
@@ -108,7 +109,7 @@ def read_search(name: str, arguments: Sequence[str]) -> Search:
     search = Search(recipe, plain, plan, path, name, list(arguments))
     for ends in search.ends():
         try:
-            method_run(search.trial(ends), None).check()
+            method_arm(search.trial(ends), None).check()
         except ValueError as error:
             raise ValueError(f"{path}: ranges: with {shown(ends)}: {error}") from error
     return search

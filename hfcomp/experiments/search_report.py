@@ -117,14 +117,14 @@ def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> No
     save_report(search_report(report, notes, brief=False), folder)
 
 
-def trials_written(folder: Path) -> int:
-    """How many trials have ended by a folder's `search.json`; without one 0.
+def read_trials(folder: Path) -> list[dict[str, Any]]:
+    """The trials that have ended by a folder's `search.json`; without one none.
 
     Raises:
         ValueError: where the file is damaged.
     """
     path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it goes on, and writes it anew."
-    return len(files.read_results(path, how_to_fix)["trials"]) if path.is_file() else 0
+    return files.read_results(path, how_to_fix)["trials"] if path.is_file() else []
 
 
 def print_search(report: SearchReport, folder: Path) -> None:

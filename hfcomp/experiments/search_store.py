@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from hfcomp.experiments.plans import Range
 
 FILE = "search.db"
 STUDY = "search"
@@ -48,14 +50,11 @@ class SearchStore:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # each trial has a line of its own
         self.direction, self.seed = direction, seed
-        # one for all trials: to open the file anew costs a fifth of a second
-        self.storage = optuna.storages.RDBStorage(f"sqlite:///{folder.resolve() / FILE}")
-        self.study = optuna.create_study(
-            storage=self.storage, study_name=STUDY, direction=direction, load_if_exists=True
-        )
+        storage = optuna.storages.RDBStorage(f"sqlite:///{folder.resolve() / FILE}")
+        self.study = optuna.create_study(storage=storage, study_name=STUDY, direction=direction, load_if_exists=True)
 
     def begin(self, own_values: dict[str, Any] | None, tell: Callable[[str], None]) -> None:
-        """Readies a new search, or one that was stopped, whose unfinished trial is then tried again.
+        """Prepares a new search, or one that was stopped, whose unfinished trial is then tried again.
 
         Args:
             own_values: what the first trial has; drawn as the others without.
@@ -97,17 +96,35 @@ class SearchStore:
             (one for one in self.ended() if one.value is not None), key=lambda one: sign * one.value, default=None
         )
 
-    def settings(self, number: int) -> dict[str, Any]:
-        """Keyword arguments of transformers' `hyperparameter_search` for one trial.
+    def ask(self, ranges: Mapping[str, Range]) -> tuple[int, dict[str, Any]]:
+        """The number and the values of the next trial, or of the one that is tried again.
 
-        The sampler's seed hangs on the trial's number: a sampler that a second start seeded like the first would draw
-        the first values again. So a search that was killed tries what it would have tried.
+        The sampler's seed depends on the trial's number: a sampler that a second start seeded like the first would
+        draw the first values again. So a search that was killed tries what it would have tried.
+
+        Args:
+            ranges: by field.
         """
         from optuna.samplers import TPESampler
 
+        number = len(self.ended())
         seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
-        sampler = TPESampler(seed=seed)
-        return {"storage": self.storage, "study_name": STUDY, "load_if_exists": True, "sampler": sampler}
+        self.study.sampler = TPESampler(seed=seed)
+        self.asked = self.study.ask()
+        values = {name: space.suggest(self.asked, name) for name, space in ranges.items()}
+        self.asked.set_user_attr(NUMBER, number)
+        return number, values
+
+    def tell(self, trial: Trial) -> None:
+        """Keeps what the trial that was asked for came to."""
+        from optuna.trial import TrialState
+
+        if trial.value is None:
+            self.asked.set_user_attr(FAILURE, trial.failure)
+            self.study.tell(self.asked, state=TrialState.FAIL)
+        else:
+            self.asked.set_user_attr(FACTS, trial.facts)
+            self.study.tell(self.asked, trial.value)
 
 
 def _has_ended(trial: Any) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
-from hfcomp.distributed import check_world_size
+from hfcomp.distributed import check_world_size, fail_together, gather_objects
 
+T = TypeVar("T")
 # Seconds that the other processes wait for the main one, which evaluates alone: a day, as benchmarks can take hours.
 DDP_TIMEOUT = 24 * 3600
 
@@ -44,6 +46,16 @@ class Session:
         """Keeps a line for the report that the trainer prints itself."""
         if note not in self.notes:
             self.notes.append(note)
+
+    def on_main(self, work: Callable[[], T]) -> T | None:
+        """What the main process alone does while the others wait for it; they fail with it, and get `None`."""
+        with fail_together():
+            return work() if self.state.is_main_process else None
+
+    def from_main(self, work: Callable[[], T]) -> T:
+        """Like `on_main`, and all processes get the result, by pickle."""
+        with fail_together():
+            return gather_objects(work() if self.state.is_main_process else None)[0]
 
     def close(self) -> None:
         """Waits for all processes and ends their group."""

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.distributed import fail_together
-from hfcomp.evaluation.statistics import Outcomes as ItemTable
 from hfcomp.evaluation.statistics.measures import headline_measures
+from hfcomp.experiments.arm import BASE, Arm
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
-from hfcomp.experiments.embedding_paths import EmbeddingPaths
+from hfcomp.experiments.embedding_paths import follow, read_paths, score_base
 from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
 from hfcomp.experiments.evaluate import declared_averages
-from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import Outcomes, evaluate_models
+from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.program import (
     CAVEATS,
-    base_model,
     check_primary,
     check_rows,
     load_rows,
-    method_run,
+    method_arm,
     named_models,
     num_negatives,
-    output_folder,
     prepare,
     run_facts,
 )
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.stages import Run, StageSummary
+from hfcomp.experiments.study import Study
 from hfcomp.experiments.sweep_file import Sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_sweep
 from hfcomp.fields import columns_of
+from hfcomp.trainers.cost import StageSummary
 
 
 def run_sweep(sweep: Sweep) -> Path:
@@ -49,64 +46,41 @@ def run_sweep(sweep: Sweep) -> Path:
     the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `write_paths` writes.
     Started again with the same values it goes on where it was killed.
     """
-    plan = sweep.plan
-    session = open_session(sweep.recipe.trainer_arguments)
+    plan, recipe = sweep.plan, sweep.recipe
+    session = open_session(recipe.trainer_arguments)
     sizes = f"settings {len(plan.settings)}, seeds {len(plan.seeds)}, variants {len(plan.variants)}"
-    session.state.print(f"hfcomp {__version__}: {sweep.recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
-    _check_parts(sweep)
-    evaluate = prepare(sweep.recipe, session)
+    session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
+    check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
+    evaluate = prepare(recipe, session)
     for note in sweep.notes:
         session.tell(note)
     held_out = _held_out(sweep, session)
-    with run_folder(output_folder(sweep.recipe), sweep.recipe.given, session.state) as folder:
-        session.state.print(f"-> {folder}")
-        stages: list[StageSummary] = []
-        models: dict[str, Path | str] = {"base": base_model(sweep.recipe, folder)}
-        with fail_together():
-            if session.state.is_main_process:  # a benchmark or endpoint that is not evaluated costs no training
-                items = evaluate_models(sweep.recipe, folder, models, evaluate, session).items
-                headline_measures(ItemTable(items), plan.benchmarks, check_primary(sweep.recipe, items))
-        paths = _paths(sweep, held_out, folder, models["base"], session)
-        first = _checked_rows(sweep, session, evaluate.images)
-        for setting in plan.settings:
-            for seed in plan.seeds:
-                more = {"scored": evaluate.images, "rows": first.pop(setting, None)}
-                costs = _train(sweep, setting, seed, folder, models, session, paths, **more)
-                _tell_unequal_steps(costs, session)
-                stages += costs
-        with fail_together():
-            if session.state.is_main_process:
-                outcomes = evaluate_models(sweep.recipe, folder, models, evaluate, session)
-                facts = {**run_facts(sweep.recipe, session), "models": named_models(models, outcomes)}
-                _report(sweep, folder, outcomes, stages, facts, paths)
-                finish(folder)
-    session.close()
-    return folder
+    with Study.open(recipe, session, Scoring(evaluate, evaluation_settings(recipe))) as study:
+        session.on_main(lambda: _check_base(sweep, study, held_out))
+        study.run(sweep_arms(sweep, study, evaluate.images, held_out), number=len(sweep.parts))
+        session.on_main(lambda: _report(sweep, study, held_out))
+    return study.folder
 
 
-def _check_parts(sweep: Sweep) -> None:
-    """Builds the config of every part, so that a wrong value costs nothing."""
-    for key, part in sweep.parts.items():
-        try:
-            method_run(part, None).check()
-        except ValueError as error:
-            raise ValueError(f"{part_name(*key)}: {error}") from error
+def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
+    """Scores the base: a benchmark or endpoint that is not evaluated, or rows that cannot be, cost no training."""
+    outcomes = study.outcomes([BASE])
+    headline_measures(outcomes, sweep.plan.benchmarks, check_primary(sweep.recipe, outcomes))
+    if held_out is not None:
+        score_base(study, held_out)
 
 
-def _report(
-    sweep: Sweep,
-    folder: Path,
-    outcomes: Outcomes,
-    stages: list[StageSummary],
-    facts: dict[str, Any],
-    paths: EmbeddingPaths | None,
-) -> None:
-    plan = sweep.plan
-    further = write_paths(paths, plan, facts["caveat"]) if paths else []
-    facts = {**facts, "caveat": _caveat(facts["caveat"], plan)}
-    results = summarize_sweep(outcomes.items, plan, folder, declared_averages(sweep.recipe.experiment))
-    write_sweep(folder, plan, results, stages=stages, facts=facts, further=further)
-    print_sweep(plan, results, stages, facts, folder)
+def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
+    plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
+    facts = {**run_facts(sweep.recipe, study.session), "models": named_models(study)}
+    further = []
+    if held_out is not None:
+        further = write_paths(read_paths(study, sweep.embeddings, held_out), plan, facts["caveat"])
+    facts["caveat"] = _caveat(facts["caveat"], plan)
+    results = summarize_sweep(outcomes, plan, folder, declared_averages(sweep.recipe.experiment))
+    costs = list(study.costs.values())
+    write_sweep(folder, plan, results, stages=costs, facts=facts, further=further)
+    print_sweep(plan, results, costs, facts, folder)
 
 
 def _caveat(usual: str, plan: SweepPlan) -> str:
@@ -125,45 +99,32 @@ def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
     return held_out_rows(part, sweep.embeddings.rows, **settings, session=session)
 
 
-def _paths(
-    sweep: Sweep, held_out: HeldOutRows | None, folder: Path, base: Path | str, session: Session
-) -> EmbeddingPaths | None:
-    if held_out is None:
-        return None
-    device = "cpu" if sweep.recipe.trainer_arguments.get("use_cpu") else None
-    return EmbeddingPaths(sweep.embeddings, held_out, folder, base, session, device)
+def sweep_arms(
+    sweep: Sweep, study: Study, scored: Sequence[ScoredImages] = (), held_out: HeldOutRows | None = None
+) -> Iterator[Arm]:
+    """The arms of one setting and seed after the other; the rows of the next are loaded when these are trained.
 
-
-def _train(
-    sweep: Sweep,
-    setting: str,
-    seed: int,
-    folder: Path,
-    models: dict[str, Path | str],
-    session: Session,
-    paths: EmbeddingPaths | None = None,
-    scored: Sequence[ScoredImages] = (),
-    rows: dict[str, Any] | None = None,
-) -> list[StageSummary]:
-    """Trains all variants of a setting and seed on the same rows, and adds them to `models`.
+    Args:
+        sweep: that they are of.
+        study: that trains them.
+        scored: the images of the evaluation.
+        held_out: rows whose embeddings are followed.
 
     Raises:
-        ValueError: for a variant that is a control which says nothing about the method.
+        ValueError: for a variant that is a control which says nothing about the method, or one whose rows lack what it
+            needs, before any of the setting and seed is trained.
     """
-    rows = rows or _rows(sweep, setting, seed, session, scored)
-    check_same_rows(folder, session)
-    followed = sweep.embeddings.variants if paths and sweep.plan.is_first(setting, seed) else []
-    runs = {variant: _run(sweep, setting, seed, variant, rows[variant]) for variant in sweep.plan.variants}
-    costs = []
-    for variant, run in runs.items():
-        name = run.name
-        models[name] = folder / name
-        after = sweep.plan.after.get(variant)
-        if variant in followed:
-            costs.append(paths.train(variant, run, folder / name))
-        else:
-            costs.append(run.train(models[part_name(setting, seed, after) if after else "base"], folder / name))
-    return costs
+    plan, session = sweep.plan, study.session
+    first = _checked_rows(sweep, session, scored)
+    for setting in plan.settings:
+        for seed in plan.seeds:
+            rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
+            check_same_rows(study.folder, session)
+            arms = [_arm(sweep, setting, seed, variant, rows[variant]) for variant in plan.variants]
+            if held_out is not None and plan.is_first(setting, seed):
+                arms = [follow(arm, sweep.embeddings, held_out, session) for arm in arms]
+            yield from arms
+            _log_unequal_steps([study.costs[arm.name] for arm in arms], session)
 
 
 def _checked_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages]) -> dict[str, dict[str, Any]]:
@@ -172,7 +133,7 @@ def _checked_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages]
         return {}
     seed = sweep.plan.seeds[0]
     found = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}
-    check_rows((_run(sweep, setting, seed, *one) for setting, rows in found.items() for one in rows.items()), session)
+    check_rows((_arm(sweep, setting, seed, *one) for setting, rows in found.items() for one in rows.items()), session)
     return found
 
 
@@ -192,17 +153,18 @@ def _rows(
     return found
 
 
-def _run(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Run:
-    name = part_name(setting, seed, variant)
-    run = method_run(sweep.parts[setting, seed, variant], rows, name=name)
-    control = sweep.plan.controls.get(variant)
+def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
+    name, after = part_name(setting, seed, variant), sweep.plan.after.get(variant)
+    start = part_name(setting, seed, after) if after else BASE
+    arm, control = method_arm(sweep.parts[setting, seed, variant], rows), sweep.plan.controls.get(variant)
     try:
-        return run if control is None else replace(CONTROLS[control].run(run, None), name=name)
+        arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:
         raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
+    return replace(arm, name=name, start=start, setting=setting, seed=seed)
 
 
-def _tell_unequal_steps(costs: list[StageSummary], session: Session) -> None:
+def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
     """An objective may leave rows out: its epochs then have fewer steps than those of the other variants."""
     steps = {cost.name: cost.steps for cost in costs}
     if len(set(steps.values())) > 1:

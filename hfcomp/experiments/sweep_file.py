@@ -9,7 +9,6 @@ from typing import Any
 from hfcomp.experiments.embedding_rows import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plans import EmbeddingPlan, SweepFile, Variant
-from hfcomp.experiments.program import output_folder
 from hfcomp.experiments.recipe_files import find_report
 from hfcomp.experiments.recipes import (
     Recipe,
@@ -21,6 +20,7 @@ from hfcomp.experiments.recipes import (
     split_options,
     trainer_class,
 )
+from hfcomp.experiments.study import output_folder
 from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse

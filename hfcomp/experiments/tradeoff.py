@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.experiments.plans import TradeoffPlan
-from hfcomp.experiments.program import output_folder
 from hfcomp.experiments.recipes import Recipe, overridden_fields, read_recipe, split_options
+from hfcomp.experiments.study import output_folder
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse
 

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from datasets import Dataset
-from tqdm import tqdm
 
 from hfcomp import __version__
-from hfcomp.distributed import fail_together
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.statistics.outcomes import write_table
-from hfcomp.evaluation.statistics.summary import BASE
+from hfcomp.experiments.arm import BASE, Arm, Checkpoints
+from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
-from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import FOLDER, evaluation_settings, read_stored
+from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import check_same_rows
-from hfcomp.experiments.program import (
-    base_model,
-    check_rows,
-    load_rows,
-    method_run,
-    output_folder,
-    prepare_base,
-    run_facts,
-)
-from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.stages import SUMMARY_FILE, Run, StageSummary, read_summary
+from hfcomp.experiments.program import check_rows, load_rows, method_arm, run_facts
+from hfcomp.experiments.session import open_session
+from hfcomp.experiments.study import Study
 from hfcomp.experiments.tradeoff import Tradeoff
 from hfcomp.experiments.tradeoff_report import print_tradeoff, write_tradeoff
 from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
@@ -60,127 +44,58 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     main = (plan.accuracy.benchmark, plan.retrieval.benchmark)
     evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=main, seed=0, tell=session.tell)
     for part in tradeoff.parts.values():
-        method_run(part, None).check()
-    with run_folder(output_folder(recipe), recipe.given, session.state) as folder:
-        session.state.print(f"-> {folder}")
-        base = base_model(recipe, folder)
-        studies = [_Study(tradeoff, concept, folder, base, evaluate, session) for concept in plan.concepts]
-        runs = {study.concept: study.load() for study in studies}
-        before = {study.concept: study.of_base() for study in studies}
-        with fail_together():
-            if session.state.is_main_process:
-                check_lines(before, plan)
-        stages: list[StageSummary] = []
-        outcomes = {
-            study.concept: pd.concat(
-                [before[study.concept], *study.run(*runs.pop(study.concept), stages)], ignore_index=True
-            )
-            for study in studies
-        }
-        with fail_together():
-            if session.state.is_main_process:
-                results, facts = summarize_tradeoff(outcomes, plan), run_facts(recipe, session)
-                write_tradeoff(folder, plan, results, stages=stages, facts=facts)
-                print_tradeoff(plan, results, stages, facts, folder)
-                finish(folder)
-    session.close()
-    return folder
+        method_arm(part, None).check()
+    with Study.open(recipe, session) as study:
+        arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, study, evaluate)]
+        check_same_rows(study.folder, session)
+        check_rows(arms, session)
+        session.on_main(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan))
+        study.run(arms, number=count)
+        session.on_main(lambda: _report(tradeoff, study, evaluate, arms))
+    return study.folder
 
 
-@dataclass
-class _Study:
-    """The runs of one concept."""
+def _arms(tradeoff: Tradeoff, concept: str, study: Study, evaluate: ConceptEvaluation) -> list[Arm]:
+    """Plain training and the numbers of hard negatives of a concept, on the same rows, each with its checkpoints."""
+    plan, session = tradeoff.plan, study.session
+    parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
+    first, most = parts[min(parts)], parts[max(parts)]
+    rows = load_rows(most, session, evaluate.images, part=concept)
+    size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
+    rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.tell(f"{concept}: {note}"))
+    every = len(rows) // size // plan.per_epoch
 
-    tradeoff: Tradeoff
-    concept: str
-    folder: Path
-    base: Path | str
-    evaluate: ConceptEvaluation
-    session: Session
+    def scoring(step: int) -> Scoring:
+        return _scoring(tradeoff, concept, evaluate, brief=step % (every * plan.per_epoch) != 0)
 
-    def of_base(self) -> pd.DataFrame:
-        """Outcomes of the base, with `arm` and `step`; empty but for the main process."""
-        return self._scored(self.base, identity(self.base), BASE, BASE_STEP)
-
-    def load(self) -> tuple[list[Run], int]:
-        """The runs with their rows, which are checked, and the steps between their checkpoints."""
-        plan = self.tradeoff.plan
-        parts = {number: self.tradeoff.parts[self.concept, number] for number in plan.concepts[self.concept]}
-        first, most = parts[min(parts)], parts[max(parts)]
-        rows = load_rows(most, self.session, self.evaluate.images, part=self.concept)
-        check_same_rows(self.folder, self.session)
-        size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
-        rows = whole_parts(rows, size, plan.per_epoch, lambda note: self.session.tell(f"{self.concept}: {note}"))
-        every = len(rows) // size // plan.per_epoch
-        runs = [replace(plain(method_run(first, rows)), name=f"{self.concept}/{PLAIN}")]
-        runs += [method_run(part, rows, name=f"{self.concept}/HN{number}") for number, part in parts.items()]
-        check_rows(runs, self.session)
-        return runs, every
-
-    def run(self, runs: list[Run], every: int, stages: list[StageSummary]) -> list[pd.DataFrame]:
-        """Outcomes of every checkpoint, as those of the base; runs and steps as `load` gives them."""
-        return [table for run in runs for table in self._of_run(run, every, stages)]
-
-    def _of_run(self, run: Run, every: int, stages: list[StageSummary]) -> list[pd.DataFrame]:
-        """Trains with a checkpoint every `every` steps and scores each; scored checkpoints are removed."""
-        folder, name = self.folder / run.name, run.name.rpartition("/")[2]
-        kept = {"save_strategy": "steps", "save_steps": every, "save_only_model": True, "save_total_limit": None}
-        state = self.session.state
-        if state.is_main_process and self._must_train_again(folder, name, every):
-            (folder / SUMMARY_FILE).unlink()
-        state.wait_for_everyone()
-        cost = replace(run, arguments={**run.arguments, **kept}).train(self.base, folder)
-        stages.append(cost)
-        weights, tables = identity(folder), []
-        hidden = bool(self.tradeoff.recipe.trainer_arguments.get("disable_tqdm")) or not state.is_main_process
-        steps = range(every, cost.steps + 1, every)
-        for step in tqdm(steps, desc=f"{run.name}: scoring checkpoints", disable=hidden, leave=False):
-            checkpoint, ends = folder / f"checkpoint-{step}", step % (every * self.tradeoff.plan.per_epoch) == 0
-            tables.append(self._scored(checkpoint, weights, name, step, brief=not ends))
-            if state.is_main_process:
-                _remove(checkpoint)
-        return tables
-
-    def _must_train_again(self, folder: Path, name: str, every: int) -> bool:
-        """Whether a finished run lacks a checkpoint that is to be scored: another evaluation was asked for since."""
-        if not (folder / SUMMARY_FILE).is_file():
-            return False
-        stamp, last = self._stamp(identity(folder)), read_summary(folder).steps
-        return any(
-            not (folder / f"checkpoint-{step}").is_dir()
-            and read_stored(self._path(name, step), stamp, self.session.tell) is None
-            for step in range(every, last + 1, every)
-        )
-
-    def _scored(self, place: Path | str, weights: str, name: str, step: int, *, brief: bool = False) -> pd.DataFrame:
-        """Outcomes of a model, stored ones where there are; all processes wait for the main one, model by model."""
-        table = pd.DataFrame()
-        if self.session.state.is_main_process:
-            path, stamp = self._path(name, step), self._stamp(weights)
-            found = read_stored(path, stamp, self.session.tell)
-            if found is None:
-                device = "cpu" if self.tradeoff.recipe.trainer_arguments.get("use_cpu") else None
-                embedder = Embedder(place, device=device, cache=EmbeddingCache())
-                found = self.evaluate(embedder, self.concept, brief).assign(arm=name, step=step)
-                write_table(path, found, stamp)
-            table = found
-        self.session.state.wait_for_everyone()
-        return table
-
-    def _path(self, name: str, step: int) -> Path:
-        return self.folder / FOLDER / self.concept / name / f"{step}.parquet"
-
-    def _stamp(self, weights: str) -> dict[str, Any]:
-        return {"weights": weights, "concept": self.concept, **evaluation_settings(self.tradeoff.recipe)}
+    arms = [replace(plain(method_arm(first, rows)), name=f"{concept}/{PLAIN}")]
+    arms += [method_arm(part, rows, name=f"{concept}/HN{number}") for number, part in parts.items()]
+    return [replace(arm, setting=concept, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
 
 
-def _remove(checkpoint: Path) -> None:
-    """Renamed first: one of which a killed process left a half would be taken for a checkpoint."""
-    scored = checkpoint.with_name("scored")
-    shutil.rmtree(scored, ignore_errors=True)
-    if checkpoint.is_dir():
-        checkpoint.rename(scored)
-        shutil.rmtree(scored)
+def _scoring(tradeoff: Tradeoff, concept: str, evaluate: ConceptEvaluation, *, brief: bool) -> Scoring:
+    stamp = {"concept": concept, **evaluation_settings(tradeoff.recipe)}
+    return Scoring(lambda embedder: evaluate(embedder, concept, brief), stamp)
+
+
+def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluation) -> dict[str, pd.DataFrame]:
+    """Outcomes of the base by concept."""
+    place = study.models[BASE]
+    scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
+    found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}
+    return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
+
+
+def _report(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluation, arms: list[Arm]) -> None:
+    tables = {concept: [table] for concept, table in _of_base(tradeoff, study, evaluate).items()}
+    for arm in arms:
+        run = arm.name.rpartition("/")[2]
+        tables[arm.setting] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
+    outcomes = {concept: pd.concat(parts, ignore_index=True) for concept, parts in tables.items()}
+    results, facts = summarize_tradeoff(outcomes, tradeoff.plan), run_facts(tradeoff.recipe, study.session)
+    costs = list(study.costs.values())
+    write_tradeoff(study.folder, tradeoff.plan, results, stages=costs, facts=facts)
+    print_tradeoff(tradeoff.plan, results, costs, facts, study.folder)
 
 
 def whole_parts(rows: Dataset, size: int, parts: int, tell: Tell) -> Dataset:

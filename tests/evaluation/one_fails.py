@@ -24,7 +24,7 @@ from hfcomp.distributed import rank
 from hfcomp.evaluation import callback, embed, engine
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.experiments import evaluate_command, program
+from hfcomp.experiments import base, evaluate_command, outcomes, program, stages
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.search_file import read_search
@@ -60,6 +60,10 @@ FAULTS = {
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),
     "items_of_callback": (callback.Outcomes, "write", full_disk, 0),
+    "base_of_run": (base, "copy_sandbox_base", full_disk, 0),
+    "cost_of_run": (stages, "write_json", full_disk, 0),
+    "outcomes_of_run": (outcomes, "write_table", full_disk, 0),
+    "report_of_run": (program, "write_results", full_disk, 0),
 }
 
 
@@ -104,13 +108,15 @@ def train(model: str, data: str, folder: Path) -> None:
 
 
 def recipe(case: str, folder: Path) -> None:
-    """A run, sweep or search of what is not scored, which the first process finds: it alone scores the base."""
+    """A run, or a run, sweep or search of what is not scored: the first process finds that, as it alone scores."""
     words = ["--output_dir", str(folder / "run"), "--disable_tqdm", "true", "--dataset_rows", "32"]
     words += ["--batch_size", "16", "--max_steps", "1", "--evaluation_items", "5"]
     if case == "primary_of_run":
         program.run(read_recipe("slipform", [*words, "--primary", "sandbox: grup"]))
     elif case == "primary_of_sweep":
         run_sweep(read_sweep("slipform", [*words, "--report", "margins", "--primary", "sandbox: grup"]))
+    elif case not in RECIPES:
+        program.run(read_recipe("slipform", [*words, "--controls", "none"]))
     else:
         path = folder / "mine.yaml"
         path.write_text("maximize: 'sandbx: group'\ntrials: 1\nranges: {learning_rate: {low: 0.1, high: 1}}")
@@ -125,7 +131,7 @@ def run(case: str, model: str, data: str, folder: Path) -> str:
         with with_fault(case):
             if case.endswith("of_callback"):
                 train(model, data, folder)
-            elif case in RECIPES:
+            elif case in RECIPES or case.endswith("of_run"):
                 recipe(case, folder)
             else:
                 evaluate(case, model, data, folder)

@@ -25,6 +25,7 @@ RECIPES = {
     "primary_of_sweep": "primary: 'sandbox: grup' is not scored",
     "measure_of_search": "sandbx",
 }
+STOP_RUNS = ("base_of_run", "cost_of_run", "outcomes_of_run", "report_of_run")
 STOP_TRAINING = {"data_of_callback": 0, "score_of_callback": 0, "file_of_callback": 1, "items_of_callback": 0}
 
 
@@ -62,7 +63,8 @@ def folder(clip, tmp_path_factory) -> Path:
     """Of each case, `<case>-<process>.json` with the error that it ended with, and its files."""
     folder = tmp_path_factory.mktemp("cases")
     data = small_sugarcrepe.write(folder / "data")
-    run(str(clip), str(data), str(folder), "none", *GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, *RECIPES, "again", SCORES)
+    cases = (*GO_ON, *END, *LEAVE_OUT, *STOP_TRAINING, *RECIPES, *STOP_RUNS)
+    run(str(clip), str(data), str(folder), "none", *cases, "again", SCORES)
     return folder
 
 
@@ -116,3 +118,10 @@ def test_what_is_not_scored_stops_both_before_training(folder, case, message):
     first, second = outcomes(folder, case)
     assert first.startswith("ValueError: ") and message in first
     assert second.startswith("OtherProcessFailed: process 0 failed: ValueError: ") and message in second
+
+
+@pytest.mark.parametrize("case", STOP_RUNS)
+def test_a_run_ends_in_both_where_the_first_cannot_write(folder, case):
+    first, second = outcomes(folder, case)
+    assert first.startswith("OSError: ") and "No space left on device" in first
+    assert second.startswith("OtherProcessFailed: process 0 failed: OSError: ")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hfcomp.experiments.memory import RESIDENT
 from hfcomp.experiments.stages import StageSummary
+from hfcomp.trainers.memory import RESIDENT
 
 MODELS = ("base", "plain", "same-batch", "shuffled", "equal-images", "Slipform")
 # Shares of MODELS.

@@ -76,25 +76,29 @@ def test_without_a_vocabulary_the_way_out_is_named(tmp_path, vocabulary):
         write_vit_b32(tmp_path / "base", vocabulary, seed=0)
 
 
-class Process:
-    """One of several processes, which records that it came to the barrier."""
+class OtherProcess:
+    """One that waits for the main process, and finds no model where that one wrote it."""
 
-    def __init__(self, is_main_process):
-        self.is_main_process, self.waited = is_main_process, False
-
-    def wait_for_everyone(self):
-        self.waited = True
+    is_main_process = False
 
 
-@pytest.mark.parametrize(("main", "error"), [(True, ValueError), (False, RuntimeError)])
-def test_an_error_of_the_main_process_ends_all_of_them(tmp_path, monkeypatch, main, error):
-    process = Process(main)
-    monkeypatch.setattr(base, "PartialState", lambda: process)
-    with pytest.raises(error, match="clip_vocabulary|the main process could not write it"):
-        make_base(tmp_path / "base", lambda folder: write_vit_b32(folder, None, seed=0))
-    assert process.waited
+def test_a_process_that_does_not_see_the_base_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "PartialState", OtherProcess)
+    with pytest.raises(RuntimeError, match="wrote a model that this one does not see. Share the disk"):
+        make_base(tmp_path / "base", lambda folder: pytest.fail("written by another than the main process"))
 
 
-def test_a_base_that_is_there_is_kept(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    make_base(tmp_path, lambda folder: pytest.fail("written again"))
+def test_a_base_that_is_there_is_kept_and_a_damaged_one_written_again(tmp_path):
+    folder, written = tmp_path / "base", []
+
+    def write(part: Path) -> None:
+        written.append(part)
+        copy_sandbox_base(part, "clip")
+
+    make_base(folder, write)
+    make_base(folder, write)
+    assert len(written) == 1
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    make_base(folder, write)
+    assert len(written) == 2 and (folder / "model.safetensors").read_bytes() == whole

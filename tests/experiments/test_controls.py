@@ -9,19 +9,22 @@ import pytest
 
 from hfcomp.data.loading import TrainingRows
 from hfcomp.experiments import experiment_config
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import (
     CONTROLS,
+    EQUAL_IMAGES,
     NotApplicable,
     ShuffledNegatives,
     Undeclared,
-    applicable,
+    control_arms,
     derangement,
+    equal_images,
 )
 from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS, declare_info_nce
-from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.clear_glass import ClearGlassTrainer
+from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 
@@ -32,38 +35,38 @@ class SilentCement(CementTrainer):
     """Has terms of its own, of which Cement's word says nothing."""
 
 
-def method(trainer_class: type = CementTrainer, *, rows: int = 20, **arguments: object) -> Run:
-    return Run("Method", trainer_class, {"seed": 3, "margin": "adaptive", **arguments}, tiny.pairs(rows), 4)
+def method(trainer_class: type = CementTrainer, *, rows: int = 20, **arguments: object) -> Arm:
+    return Arm("Method", trainer_class, {"seed": 3, "margin": "adaptive", **arguments}, tiny.pairs(rows), 4)
 
 
 def cost(images: int, steps: int = 5) -> StageSummary:
     return StageSummary("Method", steps, images, images, 1.0, 1.0, 1.0, 1.0, 0.0)
 
 
-def chosen(names: list[str], run: Run, *, asked: bool = False) -> tuple[list[str], list[str]]:
+def chosen(names: list[str], run: Arm, *, asked: bool = False) -> tuple[list[str], list[str]]:
     told: list[str] = []
-    return [control.name for control in applicable(names, run, asked=asked, tell=told.append)], told
+    return [arm.name for arm in control_arms(names, run, asked=asked, log=told.append)], told
 
 
 def test_recipes_know_all_of_them():
-    assert tuple(CONTROLS) == experiment_config.CONTROLS
+    assert (*CONTROLS, EQUAL_IMAGES) == experiment_config.CONTROLS
 
 
-def test_all_of_them_apply_to_cement_and_the_dearest_comes_last():
+def test_all_that_read_negatives_apply_to_cement():
     names, told = chosen(ALL[::-1], method())
-    assert names == ["plain", "same-batch", "shuffled", "equal-images"]
+    assert names == ["plain", "same-batch", "shuffled"]
     assert told == ["control random-spans is skipped: Method reads no concepts."]
 
 
 def test_plain_is_info_nce_without_negatives():
-    run = CONTROLS["plain"].run(method(num_negatives=1), None)
+    run = CONTROLS["plain"](method(num_negatives=1))
     assert run.trainer_class is InfoNCETrainer and "num_negatives" not in run.arguments
     assert run.rows is not None and run.batch_size == 4
 
 
 def test_same_batch_is_the_method_without_its_margin():
     own = method()
-    run = CONTROLS["same-batch"].run(own, None)
+    run = CONTROLS["same-batch"](own)
     assert run == dataclasses.replace(own, name="same-batch", arguments={**own.arguments, "margin": "none"})
 
 
@@ -75,7 +78,7 @@ def test_an_objective_that_is_info_nce_has_no_same_batch():
 
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
     names, (line, _) = chosen(ALL, method(SilentCement))
-    assert names == ["plain", "shuffled", "equal-images"]
+    assert names == ["plain", "shuffled"]
     assert line.startswith("control same-batch is skipped: SilentCement does not say how it becomes InfoNCE.")
     with pytest.raises(Undeclared, match=r"same-batch: SilentCement .*declare_info_nce\(SilentCement, .*--controls"):
         chosen(ALL, method(SilentCement), asked=True)
@@ -84,7 +87,7 @@ def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_a
 def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
     own = dataclasses.replace(method(C2LIPTrainer), rows=tiny.pairs(20, concepts=True))
     names, told = chosen(ALL, own)
-    assert names == ["plain", "random-spans", "equal-images"]
+    assert names == ["plain", "random-spans"]
     assert told == [
         "control same-batch is skipped: Method reads no negatives: InfoNCE on its batch is plain.",
         "control shuffled is skipped: Method reads no negatives.",
@@ -96,7 +99,7 @@ def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
 def test_group_batches_are_not_those_of_plain():
     names, _ = chosen(["plain", "same-batch"], method(ClearGlassTrainer, grouping="pairwise"))
     assert names == ["plain", "same-batch"]
-    assert CONTROLS["same-batch"].run(method(ClearGlassTrainer), None).arguments["grouping"] == "none"
+    assert CONTROLS["same-batch"](method(ClearGlassTrainer)).arguments["grouping"] == "none"
 
 
 class OtherInfoNCE(CementTrainer):
@@ -107,18 +110,16 @@ def test_another_class_is_info_nce_on_the_same_batch(monkeypatch):
     monkeypatch.setitem(INFO_NCE_FORMS, OtherInfoNCE, None)  # removed again
     declare_info_nce(OtherInfoNCE, by=InfoNCETrainer, sigmoid=False)
     own = method(OtherInfoNCE, num_negatives=2)
-    run = CONTROLS["same-batch"].run(own, None)
+    run = CONTROLS["same-batch"](own)
     assert (run.name, run.trainer_class) == ("same-batch", InfoNCETrainer)
     assert run.arguments == {**own.arguments, "sigmoid": False} and run.rows is own.rows
     with pytest.raises(Undeclared):
-        CONTROLS["same-batch"].run(method(type("Silent", (OtherInfoNCE,), {})), None)
+        CONTROLS["same-batch"](method(type("Silent", (OtherInfoNCE,), {})))
 
 
 def test_neighbours_are_no_part_of_plain_and_are_shuffled():
     neg_clip = method(InfoNCETrainer, num_negatives=1, draw_negatives=True, num_neighbours=1)
-    assert not {"num_negatives", "draw_negatives", "num_neighbours"} & set(
-        CONTROLS["plain"].run(neg_clip, None).arguments
-    )
+    assert not {"num_negatives", "draw_negatives", "num_neighbours"} & set(CONTROLS["plain"](neg_clip).arguments)
     bare = method(InfoNCETrainer, num_neighbours=1)
     rows = bare.rows.select_columns(["image", "caption", "image_id"])
     assert chosen(["shuffled"], dataclasses.replace(bare, rows=rows))[0] == []
@@ -146,7 +147,7 @@ def test_shuffled_rows_keep_their_positive_and_have_all_negatives_of_one_other_r
     """Some of the set's negative images are missing, and move too; likewise ids of neighbours."""
     own = method()
     own = dataclasses.replace(own, rows=own.rows.add_column("neighbour_ids", [[f"tiny-{row}"] for row in range(20)]))
-    run = CONTROLS["shuffled"].run(own, None)
+    run = CONTROLS["shuffled"](own)
     assert (run.trainer_class, run.arguments, run.batch_size) == (own.trainer_class, own.arguments, own.batch_size)
     partners = derangement(20, 3)
     columns = ["image", "caption", "negative_captions", "negative_image", "negative_kinds", "negative_concreteness"]
@@ -169,16 +170,16 @@ def _all(rows: TrainingRows) -> list[dict]:
 
 
 def test_equal_images_takes_the_batch_that_encodes_as_many():
-    run = CONTROLS["equal-images"].run(method(max_steps=99), cost(images=5 * 7))
+    run = equal_images(method(max_steps=99), cost(images=5 * 7))
     assert run.trainer_class is InfoNCETrainer
     assert run.batch_size == 7 and run.arguments["max_steps"] == 5
 
 
 def test_equal_images_counts_accumulated_batches_and_divides_by_the_processes(monkeypatch):
     own = method(gradient_accumulation_steps=2)
-    assert CONTROLS["equal-images"].run(own, cost(images=5 * 2 * 8)).batch_size == 8
+    assert equal_images(own, cost(images=5 * 2 * 8)).batch_size == 8
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert CONTROLS["equal-images"].run(own, cost(images=5 * 2 * 11)).batch_size == 12
+    assert equal_images(own, cost(images=5 * 2 * 11)).batch_size == 12
 
 
 def test_equal_images_of_rows_with_neighbours_is_a_batch_of_both(clip, tmp_path):
@@ -188,7 +189,7 @@ def test_equal_images_of_rows_with_neighbours_is_a_batch_of_both(clip, tmp_path)
     own.arguments["disable_tqdm"] = True
     paid = own.train(clip, tmp_path / "method")
     assert (paid.steps, paid.images) == (2, 16)
-    assert CONTROLS["equal-images"].run(own, paid).batch_size == 8
+    assert equal_images(own, paid).batch_size == 8
 
 
 @pytest.mark.parametrize(
@@ -196,12 +197,12 @@ def test_equal_images_of_rows_with_neighbours_is_a_batch_of_both(clip, tmp_path)
 )
 def test_equal_images_is_skipped_where_it_cannot_be(images, reason):
     with pytest.raises(NotApplicable, match=reason):
-        CONTROLS["equal-images"].run(method(), cost(images))
+        equal_images(method(), cost(images))
 
 
 def test_shuffled_rows_can_be_trained_on(clip, tmp_path):
     run = dataclasses.replace(
-        CONTROLS["shuffled"].run(method(), None),
+        CONTROLS["shuffled"](method()),
         arguments={"max_steps": 1, "use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True},
     )
     assert isinstance(run.rows, ShuffledNegatives)

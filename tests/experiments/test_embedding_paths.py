@@ -15,7 +15,8 @@ import yaml
 from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.evaluation.identity import identity
-from hfcomp.experiments import embedding_paths
+from hfcomp.experiments import outcomes, study
+from hfcomp.experiments.arm import Checkpoints
 from hfcomp.experiments.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
 from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
 from hfcomp.experiments.plans import EmbeddingPlan
@@ -87,7 +88,8 @@ def test_a_sweep_without_the_key_follows_nothing():
     ],
 )
 def test_checkpoints_are_even_and_end_with_the_run(checkpoints, steps, expected):
-    assert EmbeddingPlan(variants=["a"], checkpoints=checkpoints).checkpoint_steps(steps) == expected
+    plan = EmbeddingPlan(variants=["a"], checkpoints=checkpoints)
+    assert Checkpoints(plan.save_steps, lambda step: None, "").steps(steps) == expected
 
 
 def test_the_middle_is_the_scored_step_nearest_to_half_of_training():
@@ -185,14 +187,17 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
     Its folder, the checkpoint of cement at step 1 (kept here, before it is removed), and what was trained and stored.
     """
     kept, trained, stored = tmp_path_factory.mktemp("kept") / "checkpoint", [], []
-    train, store, remove = CompositionalTrainer.train, embedding_paths.write_table, embedding_paths._remove
+    train, store, remove = CompositionalTrainer.train, outcomes.write_table, study.remove_checkpoint
 
     def counted(self, *arguments, **keywords):
         trained.append(f"{type(self).__name__} {'/'.join(Path(self.args.output_dir).parts[-3:])}")
         return train(self, *arguments, **keywords)
 
     def stored_once(path: Path, *rest: object) -> None:
-        name = "/".join(path.with_suffix("").parts[path.parts.index("embeddings") + 1 :])
+        name = "/".join(path.with_suffix("").parts[path.parts.index("evaluation") + 1 :])
+        if not name.startswith("embeddings/"):
+            return store(path, *rest)
+        name = name.removeprefix("embeddings/")
         if name == "cement/2" and "killed" not in stored:
             stored.append("killed")
             raise KeyboardInterrupt
@@ -206,8 +211,8 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CompositionalTrainer, "train", counted)
-        patched.setattr(embedding_paths, "write_table", stored_once)
-        patched.setattr(embedding_paths, "_remove", copied)
+        patched.setattr(outcomes, "write_table", stored_once)
+        patched.setattr(study, "remove_checkpoint", copied)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(read_sweep("slipform", words))
         return run_sweep(read_sweep("slipform", words)), kept, trained, stored

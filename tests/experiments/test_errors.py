@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hfcomp.experiments import command, program
+from hfcomp.experiments import base, command, study
 from hfcomp.experiments.command import main
 from hfcomp.experiments.errors import one_line_errors
 from hfcomp.experiments.recipes import read_recipe
@@ -22,7 +22,7 @@ SWEEP = "seeds: [1]\nsettings: {all: {}}\nvariants: {a: {}}\nreference: a\n"
 def refused(tmp_path, monkeypatch):
     """The line that a command ends in; nothing but what was there before lies in its folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(program, "run_folder", lambda *_, **__: pytest.fail("took a folder"))
+    monkeypatch.setattr(study, "run_folder", lambda *_, **__: pytest.fail("took a folder"))
 
     def line(*words: str) -> str:
         before = sorted(tmp_path.rglob("*"))
@@ -150,7 +150,7 @@ def test_a_model_of_the_hub_that_cannot_be_reached_is_named_with_the_reason(refu
     def unreachable(place: str) -> None:
         raise OSError("We couldn't connect to 'https://huggingface.co'\nto load the files.")
 
-    monkeypatch.setattr(program, "load_config", unreachable)
+    monkeypatch.setattr(base, "load_config", unreachable)
     said = refused("slipform", "--config", "slipform/vit_b32_coco", "--dataset", "org/rows", "--model", "org/model")
     assert "model=org/model: no such folder here, and from the Hub: We couldn't connect" in said
 

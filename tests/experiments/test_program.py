@@ -121,7 +121,7 @@ def test_averages_and_the_verdict_are_in_the_results_and_draw_all_lines_at_once(
 
 
 def test_a_primary_endpoint_that_is_not_scored_costs_no_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(program.Run, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(program.Arm, "train", lambda *_: pytest.fail("trained"))
     with pytest.raises(ValueError, match=r"primary: 'sandbox: grup' is not scored .* Did you mean 'sandbox: group'\?"):
         run(tmp_path / "run", "--primary", "sandbox: grup")
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import CONTROLS
 from hfcomp.experiments.random_spans import RandomSpans, random_spans
-from hfcomp.experiments.stages import Run
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from tests import tiny
 
@@ -16,8 +16,8 @@ CAPTION = "a red cube,  on the blue ball"
 PHRASES = ["a red cube", "ball", "the very big blue ball of a dog"]
 
 
-def method(**arguments: object) -> Run:
-    return Run("C2LIP", C2LIPTrainer, {"seed": 3, **arguments}, tiny.pairs(20, concepts=True), 4)
+def method(**arguments: object) -> Arm:
+    return Arm("C2LIP", C2LIPTrainer, {"seed": 3, **arguments}, tiny.pairs(20, concepts=True), 4)
 
 
 def test_spans_are_words_of_the_caption_as_many_as_the_phrases_have():
@@ -40,7 +40,7 @@ def test_a_caption_without_phrases_has_no_spans():
 
 def test_rows_keep_all_else_and_have_the_same_spans_whenever_they_are_read():
     own = method()
-    rows = CONTROLS["random-spans"].run(own, None).rows
+    rows = CONTROLS["random-spans"](own).rows
     read = rows.__getitems__(list(range(20)))
     assert [row["caption"] for row in read] == own.rows["caption"][:]
     assert [row["concepts"] for row in read] == rows.column("concepts")
@@ -55,6 +55,6 @@ def test_rows_keep_all_else_and_have_the_same_spans_whenever_they_are_read():
 def test_they_can_be_trained_on(clip, tmp_path):
     arguments = {"max_steps": 1, "use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
     own = method(**arguments, concept_source="tokens")
-    control = CONTROLS["random-spans"].run(own, None)
+    control = CONTROLS["random-spans"](own)
     assert control == dataclasses.replace(own, name="random-spans", rows=control.rows)
     assert control.train(clip, tmp_path / "control").steps == 1

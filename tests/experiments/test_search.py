@@ -16,7 +16,9 @@ import yaml
 
 from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.evaluation.statistics.measures import search_measure
-from hfcomp.experiments import search_report, search_trials
+from hfcomp.experiments import search as search_module
+from hfcomp.experiments import search_report
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.command import main
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plans import Range
@@ -25,7 +27,7 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import MOST_FAILURES, run_search
 from hfcomp.experiments.search_file import Search, read_search
 from hfcomp.experiments.search_goal import score
-from hfcomp.experiments.search_trials import TrialRun
+from hfcomp.experiments.search_store import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
@@ -288,13 +290,12 @@ def test_the_best_is_a_recipe_and_keeps_its_model(whole, words):
 def test_it_begins_with_the_recipes_own_values_and_goes_on_when_more_are_asked_for(words, tmp_path, monkeypatch):
     tried: list[dict[str, Any]] = []
 
-    def value(self, trial: Any, values: dict[str, Any]) -> float:
-        trial.set_user_attr("number", self.number)
-        trial.set_user_attr("facts", {"low": 0.0, "high": 1.0, "steps": 1, "seconds": 1.0})
+    def value(search: Search, study: Any, rows: Any, number: int, values: dict[str, Any]) -> Trial:
         tried.append(values)
-        return values["learning_rate"]
+        facts = {"low": 0.0, "high": 1.0, "steps": 1, "seconds": 1.0}
+        return Trial(number, values, values["learning_rate"], facts, None)
 
-    monkeypatch.setattr(TrialRun, "__call__", value)
+    monkeypatch.setattr(search_module, "try_values", value)
     ranges = {"learning_rate": {"low": 1e-10, "high": 1, "log": True}, "margin_threshold": {"low": 0.5, "high": 10}}
 
     def search(trials: int) -> tuple[Search, Path]:
@@ -316,12 +317,11 @@ def test_it_begins_with_the_recipes_own_values_and_goes_on_when_more_are_asked_f
 def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch):
     started = []
 
-    class Failing:
-        def train(self, base: Path, folder: Path) -> None:
-            started.append(folder)
-            raise ValueError("no batch")
+    def fail(self: Arm, start: Path, folder: Path, *_: Any) -> None:
+        started.append(folder)
+        raise ValueError("no batch")
 
-    monkeypatch.setattr(search_trials, "method_run", lambda *_, **__: Failing())
+    monkeypatch.setattr(Arm, "train", fail)
     path = written(tmp_path, trials=9)
     words = [*words, "--search", path, "--output_dir", str(tmp_path / "run")]
     with pytest.raises(ValueError, match="the first 3 trials failed, the last with .*: ValueError: no batch"):

@@ -16,18 +16,18 @@ from scipy import stats
 
 from hfcomp.evaluation.statistics import sign_flip_test
 from hfcomp.evaluation.statistics.summary import summarize
-from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments import sweep_report
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.primary import find_primary
 from hfcomp.experiments.recipe_files import find_report
 from hfcomp.experiments.search_goal import score
-from hfcomp.experiments.session import open_session
-from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.cost import StageSummary
 from tests import tiny
+from tests.experiments.arms import arms_of
 
 VALUES = {
     "seeds": [1, 2],
@@ -123,15 +123,12 @@ def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path, monkeypatch):
+def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path):
     variants = {"one": {"num_negatives": 1}, "three": {"num_negatives": 3}}
     path = written(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
-    words = ["--report", path, "--dataset_rows", "60"]
-    found = []
-    monkeypatch.setattr(Run, "train", lambda self, *_: found.append([len(t) for t in self.rows["negative_captions"]]))
-    session = open_session({})
-    sweep_module._train(read_sweep("hard_negatives", words), "all", 1, tmp_path, {"base": "any"}, session)
-    assert len(found) == 2 and found[0] == found[1] and set(found[0]) == {3}
+    arms, _ = arms_of(read_sweep("hard_negatives", ["--report", path, "--dataset_rows", "60"]), tmp_path)
+    one, three = ([len(texts) for texts in arm.rows["negative_captions"]] for arm in arms)
+    assert one == three and set(one) == {3}
 
 
 def outcomes(model: str, shares: dict[tuple[str, str, str], list[float]]) -> pd.DataFrame:
@@ -303,14 +300,14 @@ def words(clip, tmp_path_factory) -> list[str]:
 
 
 def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, benchmarks=["sandbx"])
     with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: own"):
         run_sweep(read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
 
 
 def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(words, tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
     sweep = read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
     with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of 16 rows has a negative_image"):

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hfcomp.experiments import sweep as sweep_module
 from hfcomp.experiments.random_spans import RandomSpans
-from hfcomp.experiments.session import open_session
-from hfcomp.experiments.stages import Run, StageSummary
 from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from tests.experiments.arms import arms_of
 
 INFO_NCE = "hfcomp.trainers.info_nce:InfoNCETrainer"
 CE_CLIP = "hfcomp.trainers.ce_clip:CEClipTrainer"
@@ -137,35 +136,24 @@ def test_neighbours_that_a_variant_does_not_read_are_refused(tmp_path):
         read(tmp_path, recipe="negclip", settings={"all": fields}, variants=variants)
 
 
-def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path, monkeypatch):
+def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path):
     """Also where one of them reads no negatives: rows are made for the one that reads most."""
-    trained, session = [], open_session({})
-
-    def train(self: Run, *_: object) -> object:
-        trained.append(self)
-        return type("Cost", (), {"name": self.name, "steps": 4 + ("plain" in self.name)})
-
-    monkeypatch.setattr(Run, "train", train)
     sweep = read(tmp_path, "--dataset_rows", "40", recipe="ceclip", settings={"all": {}})
-    costs = sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, session)
-    assert [run.trainer_class for run in trained] == [CEClipTrainer, InfoNCETrainer]
-    assert trained[0].rows is trained[1].rows and {len(texts) for texts in trained[1].rows["negative_captions"]} == {3}
-    assert {key: {run.arguments[key] for run in trained} for key in ("seed", "max_steps")} == {
+    arms, notes = arms_of(sweep, tmp_path, steps=lambda name: 4 + ("plain" in name))
+    assert [arm.trainer_class for arm in arms] == [CEClipTrainer, InfoNCETrainer]
+    assert arms[0].rows is arms[1].rows and {len(texts) for texts in arms[1].rows["negative_captions"]} == {3}
+    assert {key: {arm.arguments[key] for arm in arms} for key in ("seed", "max_steps")} == {
         "seed": {1},
         "max_steps": {250},
     }
-    sweep_module._tell_unequal_steps(costs, session)
-    assert session.notes[-1] == "numbers of steps differ: all/1/cement 4, all/1/plain 5"
+    assert notes[-1] == "numbers of steps differ: all/1/cement 4, all/1/plain 5"
 
 
-def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path, monkeypatch):
-    trained = []
-    monkeypatch.setattr(Run, "train", lambda self, *_: trained.append(self))
+def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"npc": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "40", recipe="c2lip", reference="npc", **values)
     assert sweep.plan.controls == {"spans": "random-spans"}
-    sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({}))
-    npc, spans = trained
+    (npc, spans), _ = arms_of(sweep, tmp_path)
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
     assert isinstance(spans.rows, RandomSpans) and spans.rows.column("caption") == npc.rows["caption"][:]
@@ -174,19 +162,12 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path, mon
     assert "- spans: C2LIP with runs of a caption's words" in (tmp_path / "report.md").read_text()
 
 
-def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, monkeypatch, capsys):
-    trained = []
-    monkeypatch.setattr(Run, "train", lambda self, start, folder: trained.append((self.name, start)))
+def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, capsys):
     values = {"seeds": [1, 2], "variants": {"cement": {}, "after_it": {"after": "cement"}, "plain": {}}}
     sweep = read(tmp_path, "--dataset_rows", "40", **values)
-    models = {"base": "any"}
-    for seed in (1, 2):
-        sweep_module._train(sweep, "all", seed, tmp_path, models, open_session({}))
-    starts = dict(trained)
-    assert (
-        starts["all/1/after_it"] == tmp_path / "all/1/cement" and starts["all/2/after_it"] == tmp_path / "all/2/cement"
-    )
-    assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"any"}
+    starts = {arm.name: arm.start for arm in arms_of(sweep, tmp_path)[0]}
+    assert starts["all/1/after_it"] == "all/1/cement" and starts["all/2/after_it"] == "all/2/cement"
+    assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"base"}
     write_sweep(tmp_path, sweep.plan, made_up(sweep.plan), stages=_costs(sweep.plan), facts=FACTS)
     assert "- after_it: starts from cement, whose steps" in (tmp_path / "report.md").read_text()
     print_sweep(sweep.plan, made_up(sweep.plan), _costs(sweep.plan), FACTS, tmp_path)
@@ -198,9 +179,9 @@ def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
     align = {"objective": "hfcomp.trainers.text_alignment:TextAlignmentTrainer", "column_names": {}}
     values = {"settings": {"all": {}}, "variants": {"groups": {}, "more": {}, "align": align}, "reference": "groups"}
     sweep = read(tmp_path, "--dataset_rows", "40", recipe="clear_glass", **values)
-    rows = sweep_module._rows(sweep, "all", 1, open_session({}))
-    assert rows["groups"] is rows["more"] and rows["groups"]["image_id"][:] == rows["align"]["image_id"][:]
-    assert rows["groups"]["caption"][:] == rows["align"]["generalised_caption"][:] != rows["align"]["caption"][:]
+    groups, more, align = (arm.rows for arm in arms_of(sweep, tmp_path)[0])
+    assert groups is more and groups["image_id"][:] == align["image_id"][:]
+    assert groups["caption"][:] == align["generalised_caption"][:] != align["caption"][:]
 
 
 def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
@@ -215,12 +196,11 @@ def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
     assert re.search(r"all: contrasts.*^m +\+10\.0 +\[-20\.0, \+40\.0\]", capsys.readouterr().out, re.M | re.S)
 
 
-def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "train", lambda self, *_: pytest.fail("trained"))
+def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"plain": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "40", reference="plain", **values)
     with pytest.raises(ValueError, match="all/1/spans: control random-spans says nothing here: .* reads no concepts"):
-        sweep_module._train(sweep, "all", 1, tmp_path, {"base": "any"}, open_session({}))
+        arms_of(sweep, tmp_path)
 
 
 MEASURE = {"value": 0.5, "lowest": 0.5, "highest": 0.5, "minus": {"value": 0.1, "low": -0.2, "high": 0.4, "p": 0.5}}

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from datasets import Dataset
 
-from hfcomp.experiments import command, tradeoff_report, tradeoff_study
+from hfcomp.experiments import command, outcomes, tradeoff_report
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plans import LineName, TradeoffPlan
 from hfcomp.experiments.recipe_files import find_report, is_sweep
-from hfcomp.experiments.stages import Run
 from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
 from hfcomp.experiments.tradeoff_results import Point, summarize_tradeoff
@@ -46,7 +46,7 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
-def outcomes(shares: dict[tuple[str, int], tuple[float, float]], number: int = 300) -> pd.DataFrame:
+def scored(shares: dict[tuple[str, int], tuple[float, float]], number: int = 300) -> pd.DataFrame:
     """Items of which the first are right: shares of accuracy and retrieval by run and step."""
     names = [f"item {index}" for index in range(number)]
     tables = []
@@ -70,7 +70,7 @@ def paper_like(**changes: tuple[float, float]) -> dict[tuple[str, int], tuple[fl
 
 
 def verdicts(shares: dict[tuple[str, int], tuple[float, float]]) -> dict[str, str]:
-    found = findings(summarize_tradeoff({"color": outcomes(shares)}, PLAN), PLAN)
+    found = findings(summarize_tradeoff({"color": scored(shares)}, PLAN), PLAN)
     return {finding.statement: finding.verdict for finding in found}
 
 
@@ -159,7 +159,7 @@ def test_what_the_paper_did_not_find_is_told():
 
 
 def test_shares_and_epochs_are_those_of_the_outcomes():
-    results = summarize_tradeoff({"color": outcomes(paper_like())}, PLAN)["color"]
+    results = summarize_tradeoff({"color": scored(paper_like())}, PLAN)["color"]
     assert results.epochs() == [6, 12]
     assert results.shares["accuracy"][Point("HN1", 12)]["value"] == pytest.approx(0.82)
     assert results.shares["retrieval"][Point("base", 0)]["value"] == pytest.approx(0.53)
@@ -172,20 +172,20 @@ def test_a_line_that_nobody_scored_is_named():
     with pytest.raises(
         ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1' for color. There is: keywords, "
     ):
-        summarize_tradeoff({"color": outcomes(paper_like())}, plan)
+        summarize_tradeoff({"color": scored(paper_like())}, plan)
 
 
 def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     with pytest.raises(ValueError, match="visual: nothing was scored as 'sandbox edited', 'imag' for location. There"):
         run_tradeoff(study(visual={"benchmark": "sandbox edited", "metric": "imag"}))
 
 
 def test_rows_without_the_negative_images_that_are_needed_cost_no_training(study, monkeypatch):
-    monkeypatch.setattr(Run, "train", lambda *_: pytest.fail("trained"))
     required = (*ReplacedNegativesTrainer.required_features, "negative_image_embeds")
     monkeypatch.setattr(ReplacedNegativesTrainer, "required_features", required)
     monkeypatch.setattr(ReplacedNegativesTrainer, "negative_images_advice", "Give rows some.", raising=False)
+    monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     with pytest.raises(
         ValueError, match="ReplacedNegativesTrainer: none of .* rows has a negative_image. Give rows some."
     ):
@@ -221,7 +221,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     shutil.rmtree(folder)
     steps = sorted({one["step"] for one in lines["accuracy"]})[1:]
     names = [("base", 0), *((run, step) for run in ("plain", "HN1") for step in steps)]
-    store, scored, there = tradeoff_study.write_table, [], []
+    store, kept, there = outcomes.write_table, [], []
     deadly = [names[2], names[3]]  # the last checkpoint of plain, the first of HN1
 
     def stored(path: Path, *rest: object) -> None:
@@ -230,21 +230,21 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
             deadly.remove(name)
             raise KeyboardInterrupt
         store(path, *rest)
-        scored.append(name)
+        kept.append(name)
 
-    def train(self: Run, base: Path | str, where: Path) -> object:
+    def train(self: Arm, start: Path | str, where: Path, *rest: object) -> object:
         there.append((where / "stage.json").exists())
-        return of_run(self, base, where)
+        return of_arm(self, start, where, *rest)
 
-    of_run = Run.train
+    of_arm = Arm.train
     monkeypatch.setattr(tradeoff_report, "save_report", lambda *_: None)
-    monkeypatch.setattr(Run, "train", train)
-    monkeypatch.setattr(tradeoff_study, "write_table", stored)
+    monkeypatch.setattr(Arm, "train", train)
+    monkeypatch.setattr(outcomes, "write_table", stored)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             run_tradeoff(study())
     run_tradeoff(study())
-    assert scored == names
+    assert kept == names
     assert there == [False, True, False, True, True]
     again = json.loads((folder / "tradeoff.json").read_text())
     assert again["concepts"] == whole["concepts"] and again["findings"] == whole["findings"]

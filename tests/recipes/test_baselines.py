@@ -11,7 +11,7 @@ from transformers import AutoModel
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.data import training_rows
-from hfcomp.experiments.program import method_run, run
+from hfcomp.experiments.program import method_arm, run
 from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
@@ -72,7 +72,7 @@ def test_a_small_run_leaves_a_plain_model_and_its_results(name, logged, held_out
 def test_every_recipe_of_the_package_is_one_that_can_start(path: Path, monkeypatch, tmp_path):
     monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
     recipe = read_recipe(str(path), ["--use_cpu", "true"])
-    method_run(recipe, None).check()
+    method_arm(recipe, None).check()
     assert set(yaml.safe_load(path.read_text())) <= set(recipe.given)
 
 

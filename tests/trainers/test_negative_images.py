@@ -8,10 +8,10 @@ import pytest
 from datasets import Image, concatenate_datasets
 
 from hfcomp.data.loading import TrainingRows, number_of_entries
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import ShuffledNegatives, derangement
 from hfcomp.experiments.program import check_rows
 from hfcomp.experiments.session import open_session
-from hfcomp.experiments.stages import Run
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer
@@ -64,7 +64,7 @@ def test_a_set_without_any_is_refused_before_the_first_step(trainer_class, colum
 @NEED_THEM
 def test_a_recipe_is_refused_before_anything_is_trained(trainer_class, without):
     with pytest.raises(ValueError, match=f"^{trainer_class.__name__}: none of {len(without)} rows has"):
-        Run("m", trainer_class, {}, without, 8).check()
+        Arm("m", trainer_class, {}, without, 8).check()
 
 
 def test_cement_on_captions_only_is_asked_for_and_said(clip, without, tmp_path, lines):
@@ -75,7 +75,7 @@ def test_cement_on_captions_only_is_asked_for_and_said(clip, without, tmp_path, 
         "(allow_missing_negative_images): not its paper's objective."
     )
     assert expected in lines()
-    assert Run("m", CementTrainer, {"allow_missing_negative_images": True}, without, 8).check() == expected
+    assert Arm("m", CementTrainer, {"allow_missing_negative_images": True}, without, 8).check() == expected
     assert history(trainer, "negative_images") == [0]
     # an image's counterpart is a caption; a caption has none
     assert len(history(trainer, "hard_negative_accuracy_image_to_text")) == 1
@@ -86,7 +86,7 @@ def test_cement_on_captions_only_is_asked_for_and_said(clip, without, tmp_path, 
 def test_rows_that_lack_one_are_counted(trainer_class, clip, pairs, tmp_path, lines):
     missing = len(pairs) - number_of_entries(pairs, "negative_image")
     expected = f"{missing} of {len(pairs)} rows have no negative image; they take part with their negative captions."
-    assert Run("m", trainer_class, {}, pairs, 8).check() == expected
+    assert Arm("m", trainer_class, {}, pairs, 8).check() == expected
     trainer = build(trainer_class, clip, pairs, tmp_path)
     trainer.train()
     assert expected in lines()
@@ -96,7 +96,7 @@ def test_rows_that_lack_one_are_counted(trainer_class, clip, pairs, tmp_path, li
 
 def test_in_an_experiment_their_number_is_printed_once(clip, pairs, tmp_path, lines, capsys):
     """By the trainer; the report of the run repeats it."""
-    run, session = Run("m", CementTrainer, {}, pairs, 8), open_session({})
+    run, session = Arm("m", CementTrainer, {}, pairs, 8), open_session({})
     check_rows([run], session)
     trainer = build(CementTrainer, clip, pairs, tmp_path, max_steps=1)
     trainer.train()
@@ -108,7 +108,7 @@ def test_where_all_rows_have_one_nothing_is_said(clip, pairs, tmp_path, lines):
     rows = pairs.select([row for row, image in enumerate(pairs["negative_image"]) if image is not None])
     build(CementTrainer, clip, rows, tmp_path, max_steps=1).train()
     assert not [line for line in lines() if "negative image" in line]
-    assert Run("m", CementTrainer, {}, rows, 8).check() is None
+    assert Arm("m", CementTrainer, {}, rows, 8).check() is None
 
 
 def test_objectives_without_them_do_not_ask(clip, without, tmp_path):
@@ -116,7 +116,7 @@ def test_objectives_without_them_do_not_ask(clip, without, tmp_path):
         trainer = build(trainer_class, clip, without, tmp_path, num_negatives=2, max_steps=1)
         trainer.train()
         assert not history(trainer, "negative_images")
-        assert Run("m", trainer_class, {"num_negatives": 2}, without, 8).check() is None
+        assert Arm("m", trainer_class, {"num_negatives": 2}, without, 8).check() is None
 
 
 @NEED_THEM

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hfcomp.experiments import memory
-from hfcomp.experiments.memory import GPU, RESIDENT, RESIDENT_SO_FAR, PeakMemory
+from hfcomp.trainers import memory
+from hfcomp.trainers.memory import GPU, RESIDENT, RESIDENT_SO_FAR, PeakMemory
 
 CPU = torch.device("cpu")
 MIB = 2**20

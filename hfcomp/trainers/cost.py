@@ -1,0 +1,90 @@
+"""What a training run cost: steps, encoded images and texts, seconds and memory, also of one that was resumed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import TrainerCallback
+
+from hfcomp.trainers.memory import RESIDENT_SO_FAR, PeakMemory
+
+ELAPSED = "elapsed_seconds"
+
+
+@dataclass
+class StageSummary:
+    """What a run cost.
+
+    Attributes:
+        name: of the stage.
+        steps: optimiser steps.
+        images: images encoded, negative ones too, over all processes.
+        texts: texts encoded, likewise.
+        seconds: of training, without loading; of a resumed run without the steps that were lost.
+        images_per_second: over all of it.
+        peak_memory_gib: of this process.
+        loss: the last logged one.
+        truncated_text_share: texts longer than the text tower, as a share of all.
+        peak_memory_of: `GPU`, `resident`, or where the system cannot separate stages, `resident, of the whole run so
+            far`.
+    """
+
+    name: str
+    steps: int
+    images: int
+    texts: int
+    seconds: float
+    images_per_second: float
+    peak_memory_gib: float
+    loss: float
+    truncated_text_share: float
+    peak_memory_of: str = RESIDENT_SO_FAR
+
+
+class Clock(TrainerCallback):
+    """Seconds of training in every line of the log, which a resumed run finds in its checkpoint and goes on from."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Starts, where the lines before ended."""
+        self.started = time.perf_counter() - elapsed(state.log_history)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Adds to the line that was just written."""
+        state.log_history[-1][ELAPSED] = round(time.perf_counter() - self.started, 2)
+
+
+def elapsed(history: list[dict[str, float]]) -> float:
+    """Seconds at the last line of a training log; 0 before any."""
+    return next((line[ELAPSED] for line in reversed(history) if ELAPSED in line), 0.0)
+
+
+def summarize_stage(name: str, trainer: Any, memory: PeakMemory) -> StageSummary:
+    """What a trainer that has ended cost.
+
+    Args:
+        name: of the stage.
+        trainer: with a `Clock` among its callbacks.
+        memory: made before the trainer.
+    """
+    history = trainer.state.log_history
+    lines = [line for line in history if "images_encoded" in line]
+    images = int(sum(line["images_encoded"] for line in lines))
+    texts = int(sum(line["texts_encoded"] for line in lines))
+    truncated = sum(line.get("truncated_text_share", 0.0) * line["texts_encoded"] for line in lines)
+    losses = [line["loss"] for line in history if "loss" in line]
+    seconds = elapsed(history)
+    peak, peak_of = memory.read(trainer.args.device)
+    return StageSummary(
+        name=name,
+        steps=trainer.state.global_step,
+        images=images,
+        texts=texts,
+        seconds=seconds,
+        images_per_second=round(images / max(seconds, 1e-9), 2),
+        peak_memory_gib=round(peak / 2**30, 3),
+        peak_memory_of=peak_of,
+        loss=losses[-1] if losses else history[-1].get("train_loss", float("nan")),
+        truncated_text_share=truncated / max(texts, 1),
+    )

@@ -1,0 +1,120 @@
+"""A stage's progress bar: which of how many it is, the time left for all, and the numbers one looks at meanwhile."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import ProgressCallback
+from transformers.trainer_callback import PrinterCallback
+
+# Of all metrics, which are in `history.json`.
+SHOWN = {
+    "loss": "loss",
+    "accuracy_image_to_text": "accuracy",
+    "hard_negative_accuracy_image_to_text": "hard negatives",
+    "hard_negative_accuracy": "hard negatives",
+    "logit_scale": "scale",
+}
+
+
+@dataclass
+class Pace:
+    """Which stage of a run this is, and how fast the steps before it were.
+
+    Attributes:
+        stage: from 1.
+        stages: of the whole run, this one included.
+        steps: of the stages before.
+        seconds: that these took.
+    """
+
+    stage: int = 1
+    stages: int = 1
+    steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, steps: int, seconds: float) -> None:
+        """Counts a stage that has ended."""
+        self.stage, self.steps, self.seconds = self.stage + 1, self.steps + steps, self.seconds + seconds
+
+    def left(self, done: int, seconds: float, *, step: int, of: int) -> float | None:
+        """Seconds left for all stages, where later ones have as many steps as this one; `None` before any step.
+
+        Args:
+            done: steps of this stage since it was started or resumed.
+            seconds: that these took.
+            step: where this stage stands.
+            of: its steps.
+        """
+        steps = self.steps + done
+        ahead = of - step + (self.stages - self.stage) * of
+        return (self.seconds + seconds) / steps * ahead if steps else None
+
+
+class StageProgress(ProgressCallback):
+    """Shows the stage, the time left and a few metrics at the bar instead of printing every line of the log.
+
+    Args:
+        name: of the stage.
+        pace: of the run that it is a part of; without one the name stands alone.
+    """
+
+    def __init__(self, name: str, pace: Pace | None = None) -> None:
+        super().__init__()
+        self.name = name
+        self.pace = pace
+
+    def describe(self, step: int, of: int) -> str:
+        """What stands before the bar.
+
+        Args:
+            step: where the stage stands.
+            of: its steps.
+        """
+        if self.pace is None:
+            return self.name
+        name = f"stage {self.pace.stage} of {self.pace.stages}: {self.name}"
+        left = self.pace.left(step - self.first, time.perf_counter() - self.started, step=step, of=of)
+        return name if left is None else f"{name}, {in_words(left)} left"
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Opens the bar."""
+        super().on_train_begin(args, state, control, **kwargs)
+        self.first, self.started = state.global_step, time.perf_counter()
+        if self.training_bar is not None:
+            self.training_bar.set_description(self.describe(state.global_step, state.max_steps))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Moves the bar."""
+        if self.training_bar is not None:
+            self.training_bar.set_description(self.describe(state.global_step, state.max_steps), refresh=False)
+        super().on_step_end(args, state, control, **kwargs)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Updates the numbers."""
+        if self.training_bar is not None and logs and "loss" in logs:
+            self.training_bar.set_postfix({label: f"{logs[key]:.3g}" for key, label in SHOWN.items() if key in logs})
+
+
+def in_words(seconds: float) -> str:
+    """A time as `40 s`, `12 min` or `1 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
+    """Puts the bar in the place of transformers' own; with `disable_tqdm` nothing is shown but warnings.
+
+    Args:
+        trainer: whose bar it is.
+        name: of the stage.
+        pace: as in `StageProgress`.
+    """
+    trainer.remove_callback(ProgressCallback)
+    trainer.remove_callback(PrinterCallback)
+    if not trainer.args.disable_tqdm:
+        trainer.add_callback(StageProgress(name, pace))

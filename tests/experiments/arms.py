@@ -1,0 +1,22 @@
+"""The arms of a sweep as they would be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.session import open_session
+from hfcomp.experiments.study import Study
+from hfcomp.experiments.sweep import sweep_arms
+from hfcomp.experiments.sweep_file import Sweep
+from hfcomp.trainers.cost import StageSummary
+
+
+def arms_of(sweep: Sweep, folder: Path, steps: Callable[[str], int] = lambda name: 1) -> tuple[list[Arm], list[str]]:
+    """The arms, none of which is trained, and the notes of the session; `steps` says what each arm would take."""
+    study, found = Study(sweep.recipe, open_session({}), None, folder, {"base": "any"}), []
+    for arm in sweep_arms(sweep, study):
+        found.append(arm)
+        study.costs[arm.name] = StageSummary(arm.name, steps(arm.name), 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0)
+    return found, study.session.notes
