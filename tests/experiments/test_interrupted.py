@@ -165,7 +165,9 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("spoil", [cut, flip, Path.unlink, lambda path: path.write_bytes(b"")], ids=str)
+@pytest.mark.parametrize(
+    "spoil", [cut, flip, Path.unlink, lambda path: path.write_bytes(b"")], ids=["cut", "flip", "delete", "empty"]
+)
 @pytest.mark.parametrize(
     "name", ["trainer_state.json", "rng_state.pth", "optimizer.pt", "model.safetensors", "checksums.json"]
 )
