@@ -90,7 +90,7 @@ def rows(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def without_figures():
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Figure, "savefig", lambda self, path, **_: Path(path).touch())
+        patched.setattr(Figure, "savefig", lambda self, content, **_: content.write(b"PNG"))
         yield
 
 

@@ -42,7 +42,7 @@ def test_margins_differ_because_ratings_do(folder):
 
 def test_it_scores_the_735_items_whose_photograph_is_there(folder):
     items = pd.read_parquet(folder / "items.parquet")
-    assert items.groupby("model").size().to_dict() == {"base": 735, "Slipform": 735}
+    assert items.groupby("arm").size().to_dict() == {"base": 735, "Slipform": 735}
     assert items["image_id"].nunique() == 153
     assert set(items["subset"]) == {
         "add_att",

@@ -81,5 +81,5 @@ def test_two_processes_report_the_same(runs):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_the_terminal_shows_models_side_by_side_once_with_cost_and_caveat(runs, launcher):
     shown = (runs[launcher] / "terminal.txt").read_text()
-    assert shown.count("written to ") == 1
+    assert shown.count("\nreport: ") == 1
     assert all(word in shown for word in ("same-batch", "swap_att", "images/s", "peak memory", "Synthetic"))
