@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         near = get_close_matches(name, COMMANDS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise SystemExit(f"error: unknown command {name!r}. {hint}`hfcomp --help` lists the commands.")
-    from hfcomp.experiments.errors import FLAG, one_line_errors
+    from hfcomp.errors import FLAG, one_line_errors
 
     with one_line_errors(traceback_wanted=FLAG in rest):
         _module(name).main([word for word in rest if word != FLAG])

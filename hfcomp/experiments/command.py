@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hfcomp.errors import FLAG, one_line_errors
 from hfcomp.experiments.base import prepare_base
-from hfcomp.experiments.errors import FLAG, one_line_errors
 from hfcomp.experiments.help import recipe_help
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipe_files import find_report, is_sweep

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import httpx
 import pytest
 
 from hfcomp.experiments import base, command, study
 from hfcomp.experiments.command import main
-from hfcomp.experiments.errors import one_line_errors
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
 
@@ -160,12 +157,6 @@ def test_a_package_that_is_not_installed_is_named(refused, monkeypatch):
     assert "pip install 'hfcomp[search]'" in refused("clear_glass", "--search")
 
 
-@pytest.mark.parametrize("error", [httpx.ConnectError("no network"), ModuleNotFoundError("No module named 'x'")])
-def test_other_errors_of_a_users_machine_are_one_line(error):
-    with pytest.raises(SystemExit, match=f"^error: {error}"), one_line_errors():
-        raise error
-
-
 @pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), RuntimeError("x"), AssertionError("x")])
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch, error):
     def fail(plan: object) -> Path:
@@ -183,13 +174,6 @@ def test_the_traceback_is_there_for_who_asks(monkeypatch):
     monkeypatch.setenv("HFCOMP_TRACEBACK", "1")
     with pytest.raises(ValueError, match="--max_steps: found 'many'"):
         main("slipform", words)
-    with pytest.raises(ValueError, match="inner"), one_line_errors(traceback_wanted=True), one_line_errors():
-        raise ValueError("inner")
-
-
-def test_a_value_error_of_another_library_says_where_it_was_raised():
-    with pytest.raises(SystemExit, match=r"\(JSONDecodeError in json/decoder.py; --traceback"), one_line_errors():
-        json.loads("{")
 
 
 def test_numbers_of_a_recipe_stay_as_they_were_written(tmp_path):

@@ -14,7 +14,7 @@ FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
 # Where the errors of the Hub and of its data sets come from, which are of no common class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions")
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parent
 _within: ContextVar[bool] = ContextVar("within", default=False)
 
 

@@ -1,0 +1,26 @@
+"""Mistakes of users as one line; other exceptions keep their traceback."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+from hfcomp.errors import one_line_errors
+
+
+@pytest.mark.parametrize("error", [httpx.ConnectError("no network"), ModuleNotFoundError("No module named 'x'")])
+def test_other_errors_of_a_users_machine_are_one_line(error):
+    with pytest.raises(SystemExit, match=f"^error: {error}"), one_line_errors():
+        raise error
+
+
+def test_a_value_error_of_another_library_says_where_it_was_raised():
+    with pytest.raises(SystemExit, match=r"\(JSONDecodeError in json/decoder.py; --traceback"), one_line_errors():
+        json.loads("{")
+
+
+def test_an_inner_block_leaves_errors_to_the_outer_one():
+    with pytest.raises(ValueError, match="inner"), one_line_errors(traceback_wanted=True), one_line_errors():
+        raise ValueError("inner")
