@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from datasets import Dataset, Value
+from datasets import Dataset, Features, IterableDataset, Value
 
 from hfcomp.data.caption_readers import READERS, shortened
+from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.features import CONCEPT_FEATURES
 
 KEY_COLUMN = "__key__"
 """What `datasets` calls the name of a WebDataset's sample."""
 FILE_COLUMNS = ("key", "caption")
+# Rows of a stream that are joined at a time, and those after which a key that no row has is reported.
+ROWS_AT_A_TIME = 64
+TRIED_ROWS = 1000
 
 
 @dataclass
@@ -34,17 +39,18 @@ class FileCaptions:
 
 
 def with_captions_of(
-    dataset: Dataset,
+    dataset: Dataset | IterableDataset,
     path: str | Path,
     *,
     key_column: str | None,
     file_columns: str | None,
     column_names: Mapping[str, str] | None = None,
     tell: Callable[[str], None],
-) -> Dataset:
+) -> Dataset | IterableDataset:
     """The rows with the captions of a file as their column `caption`; None where the file has none for a row.
 
-    Captions and concepts that the data set had are taken out.
+    Captions and concepts that the data set had are taken out. A stream is joined as it is read: rows without a caption
+    are left out of it and counted in the column `left_out_rows`.
 
     Args:
         dataset: under its own column names.
@@ -56,50 +62,109 @@ def with_captions_of(
         tell: receives a line about what was joined, and one for each kind of entry or row that does not fit.
 
     Raises:
-        ValueError: for a file that cannot be read, a column that is not there, or if no row has a caption.
+        ValueError: for a file that cannot be read, a column that is not there, or if no row has a caption; of a
+            stream when its first rows have been read.
     """
     if "caption" in (column_names or {}):
         raise ValueError("column_names names a caption, and captions_file gives other ones. Leave one of the two out.")
-    key_column = KEY_COLUMN if key_column is None else key_column
+    join = _Join(KEY_COLUMN if key_column is None else key_column, Path(path).name)
     read = read_captions(path, file_columns)
-    keys = _keys(dataset, key_column)
-    found = [None if key is None else read.captions.get(key) for key in keys]
-    name = Path(path).name
-    if not any(caption is not None for caption in found):
-        raise ValueError(
-            f"none of the {len(keys):,} rows has its {key_column!r} in {name}: they are as "
-            f"{next((key for key in keys if key is not None), None)!r} there, and as "
-            f"{next(iter(read.captions), None)!r} in the file. Name what both have: key_column for the data set, "
-            "captions_columns for the file."
-        )
-    for line in _told(name, key_column, read, keys, found):
-        tell(line)
+    place = join.place(dataset.column_names)
     old = [column for column in ("caption", *CONCEPT_FEATURES) if column in dataset.column_names]
+    if isinstance(dataset, IterableDataset):
+        tell(f"{len(read.captions):,} captions of {join.file}, joined as rows are read")
+        dataset = dataset.remove_columns(old) if old else dataset
+        features = Features({**dataset.features, "caption": Value("string"), LEFT_OUT: Value("int64")})
+        columns = _StreamedCaptions(join, place, read.captions)
+        return dataset.map(columns, batched=True, batch_size=ROWS_AT_A_TIME, features=features)
+    keys = _keys(dataset, place)
+    found = [None if key is None else read.captions.get(key) for key in keys]
+    if not any(caption is not None for caption in found):
+        raise join.nothing_in_common(f"the {len(keys):,} rows", keys, read.captions)
+    for line in join.lines(read, keys, found):
+        tell(line)
     if old:
         tell(f"they take the place of the data set's own {', '.join(old)}")
     return dataset.remove_columns(old).add_column("caption", found, feature=Value("string"))
 
 
-def _told(
-    name: str, key_column: str, read: FileCaptions, keys: list[str | None], found: list[str | None]
-) -> Iterator[str]:
-    there = len(found) - found.count(None)
-    yield (
-        f"captions of {name}, joined by {key_column}: {there:,} rows have one; {len(keys) - there:,} have none and "
-        "are left out"
-    )
-    joined = {key for key, caption in zip(keys, found, strict=True) if caption is not None}
-    if there > len(joined):
-        yield f"{there - len(joined):,} of these rows have the {key_column} of an earlier one, and so its caption"
-    if len(read.captions) > len(joined):
-        yield f"{len(read.captions) - len(joined):,} captions of {name} belong to no row"
-    if read.repeated:
-        yield (
-            f"{read.repeated:,} entries of {name} have the key of an earlier one, which is used; the first: "
-            f"{read.first_repeated}"
+@dataclass(frozen=True)
+class _Join:
+    """What captions are joined by, for what is said of it.
+
+    Attributes:
+        key_column: of the data set.
+        file: name of the file of captions.
+    """
+
+    key_column: str
+    file: str
+
+    def place(self, columns: Sequence[str]) -> tuple[str, str]:
+        """The column of keys, and the entry of its objects; an empty one where the column holds the keys."""
+        name = self.key_column
+        column = name if name in columns else next((one for one in columns if name.startswith(f"{one}.")), None)
+        if column is None:
+            raise ValueError(
+                f"key_column={name!r}: the data set has no column {name.partition('.')[0]!r}; it has: "
+                f"{', '.join(columns)}."
+            )
+        return column, name.removeprefix(column).removeprefix(".")
+
+    def nothing_in_common(self, rows: str, keys: Iterable[Any], captions: Iterable[str]) -> ValueError:
+        """The error for rows of which none has a caption."""
+        key, other = next((key for key in keys if key is not None), None), next(iter(captions), None)
+        return ValueError(
+            f"none of {rows} has its {self.key_column!r} in {self.file}: they are as {key!r} there, and as {other!r} "
+            "in the file. Name what both have: key_column for the data set, captions_columns for the file."
         )
-    if read.blank:
-        yield f"{read.blank:,} entries of {name} have no key or no caption"
+
+    def lines(self, read: FileCaptions, keys: list[str | None], found: list[str | None]) -> Iterator[str]:
+        """What was joined, and what does not fit."""
+        name, key, there = self.file, self.key_column, len(found) - found.count(None)
+        yield (
+            f"captions of {name}, joined by {key}: {there:,} rows have one; {len(keys) - there:,} have "
+            "none and are left out"
+        )
+        joined = {one for one, caption in zip(keys, found, strict=True) if caption is not None}
+        if there > len(joined):
+            yield f"{there - len(joined):,} of these rows have the {key} of an earlier one, and so its caption"
+        if len(read.captions) > len(joined):
+            yield f"{len(read.captions) - len(joined):,} captions of {name} belong to no row"
+        if read.repeated:
+            yield (
+                f"{read.repeated:,} entries of {name} have the key of an earlier one, which is used; the first: "
+                f"{read.first_repeated}"
+            )
+        if read.blank:
+            yield f"{read.blank:,} entries of {name} have no key or no caption"
+
+
+class _StreamedCaptions:
+    """Gives captions to a batch of rows and leaves out those without; it is copied to the workers that read."""
+
+    def __init__(self, join: _Join, place: tuple[str, str], captions: dict[str, str]) -> None:
+        self.join, self.place, self.captions = join, place, captions
+        self.tried, self.joined, self.left_out = 0, 0, 0
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        column, entry = self.place
+        keys = [cell.get(entry) if entry and cell is not None else cell for cell in batch[column]]
+        found = [None if key is None else self.captions.get(str(key)) for key in keys]
+        self.tried += len(found)
+        self.joined += len(found) - found.count(None)
+        if not self.joined and self.tried >= TRIED_ROWS:
+            raise self.join.nothing_in_common(f"the first {self.tried:,} rows", keys, self.captions)
+        kept, left_out = [], []
+        for index, caption in enumerate(found):
+            if caption is None:
+                self.left_out += 1
+                continue
+            kept.append(index)
+            left_out.append(self.left_out)
+            self.left_out = 0
+        rows = {name: [values[index] for index in kept] for name, values in batch.items()}
+        return rows | {"caption": [found[index] for index in kept], LEFT_OUT: left_out}
 
 
 def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
@@ -134,21 +199,13 @@ def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
     return read
 
 
-def _keys(dataset: Dataset, name: str) -> list[str | None]:
-    if name not in dataset.column_names:
-        outer = next((column for column in dataset.column_names if name.startswith(f"{column}.")), None)
-        if outer is None:
-            raise ValueError(
-                f"key_column={name!r}: the data set has no column {name.partition('.')[0]!r}; it has: "
-                f"{', '.join(dataset.column_names)}."
-            )
-        # columns of entries: as objects of Python, those of millions of rows would take gigabytes
-        dataset = dataset.select_columns([outer]).flatten()
-        if name not in dataset.column_names:
-            known = ", ".join(column.removeprefix(f"{outer}.") for column in dataset.column_names if column != outer)
-            raise ValueError(
-                f"key_column={name!r}: column {outer!r} has no entry {name.removeprefix(f'{outer}.')!r}; it has: "
-                f"{known or 'none'}."
-            )
-    cells = dataset.select_columns([name])[name][:]
+def _keys(dataset: Dataset, place: tuple[str, str]) -> list[str | None]:
+    column, entry = place
+    # columns of entries: as objects of Python, those of millions of rows would take gigabytes
+    columns = dataset.select_columns([column])
+    name = f"{column}.{entry}" if entry else column
+    if entry and name not in (columns := columns.flatten()).column_names:
+        known = ", ".join(one.removeprefix(f"{column}.") for one in columns.column_names if one != column)
+        raise ValueError(f"key_column={name!r}: column {column!r} has no entry {entry!r}; it has: {known or 'none'}.")
+    cells = columns.select_columns([name])[name][:]
     return [None if cell is None else str(cell) for cell in cells]

@@ -69,6 +69,29 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
 
 
+def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:
+    """A data set that is read while training goes on, images undecoded.
+
+    Args:
+        name: a Hub id, or a folder of WebDataset shards or Parquet files.
+        split: as in `load_training_set`; of a stream no slice can be read.
+        config: likewise.
+
+    Raises:
+        ValueError: for a file, a folder of `save_to_disk`, or a set that does not say its columns.
+    """
+    path = Path(name)
+    if (path / "state.json").exists() or (path / "dataset_dict.json").exists() or path.is_file():
+        raise ValueError(
+            f"streaming: {name} is a {'file' if path.is_file() else 'folder of save_to_disk'}; expected a Hub id, or "
+            "a folder of WebDataset shards or Parquet files. Leave streaming out."
+        )
+    dataset = load_training_set(name, split=split, config=config, streaming=True)
+    if dataset.features is None:
+        raise ValueError(f"streaming: {name} does not say its columns. Leave streaming out.")
+    return undecoded(dataset)
+
+
 def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
     """What a split such as `train[:90%]` or `train+test` names; rows without splits are those of any one name."""
     names = list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))

@@ -13,11 +13,11 @@ import numpy as np
 from datasets import Dataset, IterableDataset
 from numpy.typing import NDArray
 
+from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
-from hfcomp.experiments.random_spans import RandomSpans
 from hfcomp.experiments.stages import world_size_at_launch
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.trainers.cost import StageSummary

@@ -10,7 +10,8 @@ from hfcomp.generation.options import ConceptOptions
 from hfcomp.generation.shards import Stage
 from hfcomp.generation.sources import Tell, output_features, read_captioned_rows
 from hfcomp.generation.text_concepts import make_concepts
-from hfcomp.generation.text_negatives import cached_parser, make_captions
+from hfcomp.generation.text_negatives import make_captions
+from hfcomp.parsing import cached_parser
 
 
 def concept_rows(options: ConceptOptions, tell: Tell) -> Dataset:

@@ -17,11 +17,12 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 from hfcomp.generation.sources import Tell, model_facts, output_features, read_captioned_rows
-from hfcomp.generation.text_negatives import cached_parser, check_kinds, make_captions, make_negatives, needs_parser
+from hfcomp.generation.text_negatives import check_kinds, make_captions, make_negatives, needs_parser
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.mask_filling import DEFAULT_MODEL
 from hfcomp.negatives.negative import COLUMN_NAMES
+from hfcomp.parsing import cached_parser
 
 NO_IMAGE = "no image"
 BAD_IMAGE = "image cannot be decoded"

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from hfcomp.data.concepts.columns import ConceptCounts, concept_columns, noun_phrase_extractor
 from hfcomp.generation.shards import COUNTS, Batch
-from hfcomp.generation.text_negatives import CAPTION_COUNT, cached_parser
+from hfcomp.generation.text_negatives import CAPTION_COUNT
+from hfcomp.parsing import cached_parser
 
 # Names of counts begin so.
 CONCEPTS, LEFT_OUT = "concepts: ", "phrases left out: "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hfcomp.generation.turns import Proposals, Row
 from hfcomp.negatives.filters import DUPLICATE, GRAMMAR, SAME_SENTENCE, SAME_WORDS, has_same_words, is_same_sentence
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyword_negatives, read_keyword_table
 from hfcomp.negatives.negative import Negative, as_columns
+from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.words import longest_text
 from hfcomp.reading import nearest
@@ -105,14 +105,6 @@ def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None
 def needs_parser(kinds: Iterable[str]) -> bool:
     """Whether a kind works on parsed captions."""
     return any(kind.partition(":")[0] != "keyword" for kind in kinds)
-
-
-@lru_cache(maxsize=2)
-def cached_parser(spec: str | None = None) -> Any:
-    """`hfcomp.parsing.load_parser`, once per process; by default of `DEFAULT_PARSER`."""
-    from hfcomp.parsing import DEFAULT_PARSER, load_parser
-
-    return load_parser(spec or DEFAULT_PARSER)
 
 
 class TextNegatives:

@@ -6,7 +6,7 @@
 * `words`, `captions`: small lists of words, and how long a caption may be.
 """
 
-from hfcomp.parsing.parsers import DEFAULT_PARSER, Parser, SpacyParser, load_parser
+from hfcomp.parsing.parsers import DEFAULT_PARSER, Parser, SpacyParser, cached_parser, load_parser
 from hfcomp.parsing.rules import RuleParser
 
-__all__ = ["DEFAULT_PARSER", "Parser", "RuleParser", "SpacyParser", "load_parser"]
+__all__ = ["DEFAULT_PARSER", "Parser", "RuleParser", "SpacyParser", "cached_parser", "load_parser"]

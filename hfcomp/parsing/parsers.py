@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from hfcomp.parsing.parallel import check_request, parse_in_processes
@@ -76,6 +77,12 @@ def load_parser(spec: str = DEFAULT_PARSER) -> Parser:
         f"parser {spec!r} is not known.{guess} Expected spacy:NAME, an installed spaCy pipeline or a folder with one, "
         f"such as {DEFAULT_PARSER}, or rules, which needs no model."
     )
+
+
+@lru_cache(maxsize=2)
+def cached_parser(spec: str | None = None) -> Parser:
+    """`load_parser`, once per process; by default of `DEFAULT_PARSER`."""
+    return load_parser(spec or DEFAULT_PARSER)
 
 
 def _with_extra(make: Callable[..., Parser], *arguments: str) -> Parser:

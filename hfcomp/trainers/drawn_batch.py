@@ -10,7 +10,7 @@ from torch.utils.data import RandomSampler, Sampler
 from transformers.utils import logging
 
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negative_draws import DrawnNegatives, EpochOrder
+from hfcomp.data.negatives.draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
 from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negative_draws import DrawnNegatives, EpochOrder
+from hfcomp.data.negatives.draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NeighbourOrder, Neighbours
 from tests import tiny
 
@@ -177,7 +177,7 @@ def test_workers_draw_what_the_main_process_draws(rows):
 
 
 def test_columns_that_do_not_fit_each_other_are_left_for_the_collator(rows):
-    from hfcomp.data.negative_draws import with_drawn_order
+    from hfcomp.data.negatives.draws import with_drawn_order
 
     row = {"negative_captions": ["one", "two"], "negative_kinds": ["other"]}
     assert with_drawn_order(row, None) is row

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.experiments import streamed_data
+from hfcomp.data import caption_files
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import CONTROLS, control_arms
 from hfcomp.experiments.data import training_rows
@@ -63,7 +63,7 @@ def test_captions_are_joined_and_phrases_found_as_rows_are_read(shards):
 
 
 def test_left_out_rows_are_counted_over_batches(shards, monkeypatch):
-    monkeypatch.setattr(streamed_data, "ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr(caption_files, "ROWS_AT_A_TIME", 1)
     assert [row["left_out_rows"] for row in stream(shards)[0]] == [0, 1, 1, 0]
 
 
@@ -80,7 +80,7 @@ def test_a_stream_as_it_is(shards):
 
 
 def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
-    monkeypatch.setattr(streamed_data, "TRIED_ROWS", 3)
+    monkeypatch.setattr(caption_files, "TRIED_ROWS", 3)
     with pytest.raises(ValueError, match="none of the first .* rows has its '__key__' in short.csv: .*'000000'.*'u0'"):
         list(stream(shards, key_column=None)[0])
 

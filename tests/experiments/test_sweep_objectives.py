@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hfcomp.experiments.random_spans import RandomSpans
+from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
 from hfcomp.experiments.sweep_results import SweepPlan

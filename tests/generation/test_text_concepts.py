@@ -14,7 +14,8 @@ from hfcomp.generation.manifest import MANIFEST
 from hfcomp.generation.runner import Stage, run_stages
 from hfcomp.generation.shards import COUNTS, ShardMaker
 from hfcomp.generation.text_concepts import make_concepts
-from hfcomp.generation.text_negatives import cached_parser, make_captions
+from hfcomp.generation.text_negatives import make_captions
+from hfcomp.parsing import cached_parser
 from tests.generation import builds
 
 CAPTIONS = ["a red dog and a dog", "a dog on a bench with a man", "hello", " ", "it is a horse", "a red dog"]

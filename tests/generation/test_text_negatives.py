@@ -7,13 +7,13 @@ import random
 import pytest
 from datasets import Dataset
 
-from hfcomp.generation import text_negatives
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE
 from hfcomp.generation.text_negatives import NO_NEGATIVE, TextNegatives, check_kinds, make_captions
 from hfcomp.generation.turns import MOST_PROPOSALS, Proposals, Row
 from hfcomp.negatives.filters import has_same_words
 from hfcomp.negatives.keywords import keyword_negatives
 from hfcomp.negatives.negative import COLUMN_NAMES, Negative
+from hfcomp.parsing import cached_parser
 from tests.negatives import language_models
 
 CAPTIONS = [
@@ -211,8 +211,8 @@ def test_kinds_are_checked(kinds, message):
         check_kinds(kinds)
 
 
-def test_a_parser_that_is_missing_is_never_replaced(monkeypatch):
-    text_negatives.cached_parser.cache_clear()
+def test_a_parser_that_is_missing_is_never_replaced():
+    cached_parser.cache_clear()
     with pytest.raises(OSError, match="python -m spacy download en_core_web_none"):
         TextNegatives(kinds=["swap"], parser="spacy:en_core_web_none")
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
-from hfcomp.parsing import Parser
+from datasets import Dataset, Features, IterableDataset, Value
+
+from hfcomp.data.columns import require_columns
+from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.parsing import Parser, cached_parser
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.noun_phrase_words import EXCLUDED_WORDS, ExcludedWords
 from hfcomp.parsing.noun_phrases import REPEATED, NounPhrase, sift_noun_phrases
+
+# Captions of a stream whose phrases are found at a time.
+ROWS_AT_A_TIME = 64
 
 
 class Extracted(NamedTuple):
@@ -58,6 +67,14 @@ class ConceptCounts:
             self.cut + other.cut,
             self.left_out + other.left_out,
             self.unusable + other.unusable,
+        )
+
+    def __str__(self) -> str:
+        left_out = ", ".join(f"{number:,} {reason}" for reason, number in sorted(self.left_out.items()) if number)
+        unusable = f"; {self.unusable:,} captions are too long or not valid Unicode" if self.unusable else ""
+        return (
+            f"{self.concepts:,} phrases of {self.captions:,} captions; {self.without_phrase:,} captions name no "
+            f"thing and are their own concept; left out: {left_out or 'no phrase'}{unusable}"
         )
 
 
@@ -144,3 +161,67 @@ def _check(caption: str, phrases: Sequence[NounPhrase], row: int) -> None:
                 f"caption {row}, {caption[:60]!r}: the extractor gave the phrase {phrase.text!r} at "
                 f"{list(phrase.spans)}; expected a text, and spans [start, end) inside the {len(caption)} characters."
             )
+
+
+def with_concepts(
+    dataset: Dataset | IterableDataset, parser: str, log: Callable[[str], None]
+) -> Dataset | IterableDataset:
+    """The rows with the columns `concepts` and `concept_spans`; a set that has concepts keeps its own.
+
+    All phrases are kept: the trainer cuts those over its `max_concepts`, and counts them. Those of a stream are found
+    as it is read.
+
+    Args:
+        dataset: with one caption per row; where it is None, both lists are empty.
+        parser: `rules` or `spacy:NAME`.
+        log: receives a line about what was made.
+
+    Raises:
+        ValueError: for a parser that is not known, no column of captions, or captions without any phrase.
+        OSError: for a parser that is not installed.
+    """
+    if "concepts" in dataset.column_names:
+        log(f"the data set's own concepts are used; concept_parser={parser} makes none")
+        return dataset
+    if isinstance(dataset, IterableDataset):
+        return _streamed(dataset, parser)
+    if "concept_spans" in dataset.column_names:
+        dataset = dataset.remove_columns("concept_spans")
+    loaded, captions = cached_parser(parser), dataset["caption"][:]
+    rows = [row for row, caption in enumerate(captions) if caption is not None]
+    columns, counts = concept_columns(
+        [captions[row] for row in rows], noun_phrase_extractor(loaded), max_concepts=None
+    )
+    if not counts.concepts:
+        raise ValueError(
+            f"concept_parser: {loaded.name} finds no noun phrase in any of the {len(rows):,} captions. Are they "
+            "English? Name the column of captions with column_names, or another parser."
+        )
+    for name, values in columns.items():
+        of_row = dict(zip(rows, values, strict=True))
+        lists = [of_row.get(row, []) for row in range(len(captions))]
+        dataset = dataset.add_column(name, lists, feature=CONCEPT_FEATURES[name])
+    log(f"concepts by {loaded.name}: {counts}")
+    return dataset
+
+
+def _streamed(dataset: IterableDataset, parser: str) -> IterableDataset:
+    require_columns(dataset, ["caption"], needed_by="concept_parser")
+    if not isinstance(dataset.features["caption"], Value):
+        raise ValueError(
+            f"streaming: column 'caption' holds {dataset.features['caption']}, expected one text a row. Name "
+            "another column with column_names, or leave streaming out."
+        )
+    features = Features({**dataset.features, **CONCEPT_FEATURES})
+    found = partial(_of_batch, parser=parser)
+    return dataset.map(found, batched=True, batch_size=ROWS_AT_A_TIME, features=features)
+
+
+def _of_batch(batch: dict[str, list[Any]], parser: str) -> dict[str, list[Any]]:
+    texts = [caption or "" for caption in batch["caption"]]
+    # loaded here: the workers that read a stream have a parser each
+    columns, counts = concept_columns(texts, noun_phrase_extractor(cached_parser(parser)), max_concepts=None)
+    if counts.unusable:
+        problem = next(found for found in map(caption_problem, texts) if found)
+        warnings.warn(f"concept_parser: {counts.unusable} captions are not read, such as {problem}", stacklevel=1)
+    return columns
