@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from hfcomp import __version__
+from hfcomp.analysis.embedding_distances import BASE_STEP, Tables, distances
+from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.arm import BASE, Arm, Checkpoints
-from hfcomp.experiments.embedding_distances import BASE_STEP, Tables, distances
-from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.outcomes import Scoring
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.session import Session

@@ -7,11 +7,11 @@ from typing import Any
 
 from PIL import Image
 
+from hfcomp.analysis.embedding_distances import BASE_STEP, NEAREST, PAIRS, middle_step, summarize_paths
+from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation import results as files
-from hfcomp.experiments.embedding_distances import BASE_STEP, NEAREST, PAIRS, middle_step, summarize_paths
 from hfcomp.experiments.embedding_paths import EmbeddingPaths
-from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.figures import Curves, Figure

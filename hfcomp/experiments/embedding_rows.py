@@ -1,47 +1,20 @@
-"""Held-out rows with negatives, whose embeddings are followed through training."""
+"""The held-out rows of a recipe whose embeddings are followed through training."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from datasets import Dataset
 
+from hfcomp.analysis.held_out_rows import HeldOutRows, select_rows
 from hfcomp.data.columns import rename_columns, require_columns
-from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.data.loading import load_training_set
 from hfcomp.data.several_captions import longest_caption
 from hfcomp.distributed import first_process_first
-from hfcomp.evaluation.content import image_key
 from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
-
-
-@dataclass(frozen=True)
-class HeldOutRows:
-    """Rows of which each has an image, a caption and at least one negative.
-
-    Attributes:
-        images: `[n]`, undecoded.
-        names: `[n]`, of each row's image: its `image_id`, else its content.
-        captions: `[n]`.
-        negatives: `[n]` lists of one or more, without the empty ones.
-        source: what they are, for the report.
-        digest: tells these rows from others.
-    """
-
-    images: list[Any]
-    names: list[str]
-    captions: list[str]
-    negatives: list[list[str]]
-    source: str
-    digest: str
-
-    def __len__(self) -> int:
-        return len(self.captions)
 
 
 def check_source(config: ExperimentConfig, *, where: str) -> None:
@@ -91,7 +64,7 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
         else:
             rows = _own_rows(config, own_names, tell)
             source = f"{config.evaluation_dataset or config.dataset} ({config.evaluation_split})"
-        found = _chosen(rows, wanted, source)
+        found = select_rows(rows, wanted, source)
     tell(f"{len(found):,} rows of {source}, with {sum(map(len, found.negatives)):,} negatives")
     return found
 
@@ -113,23 +86,3 @@ def _own_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Datase
     rows = rename_columns(rows, column_names)
     require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings, of {source},")
     return longest_caption(rows, tell)
-
-
-def _chosen(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
-    captions = rows["caption"][:]
-    negatives = [[text for text in texts or [] if text and text.strip()] for texts in rows["negative_captions"]]
-    usable = [row for row, text in enumerate(captions) if text and text.strip() and negatives[row]]
-    cells = undecoded(rows)["image"]
-    keys = ((row, image_key(cells[row], f"embeddings: column 'image', row {row}")) for row in usable)
-    chosen = dict(islice(((row, key) for row, key in keys if key is not None), wanted))
-    if not chosen:
-        raise ValueError(
-            f"embeddings: none of the {len(rows):,} rows of {source} has an image, a caption and a negative caption. "
-            "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
-        )
-    named = rows["image_id"] if "image_id" in rows.column_names else dict.fromkeys(chosen)
-    # rows that share an image are one draw of an interval, also where the set does not name its images
-    names = [f"image {key.hex()}" if named[row] is None else str(named[row]) for row, key in chosen.items()]
-    captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
-    digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))
-    return HeldOutRows([cells[row] for row in chosen], names, captions, own, source, digest.hexdigest()[:16])

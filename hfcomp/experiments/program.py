@@ -17,6 +17,8 @@ from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.statistics import Measure, Outcomes
+from hfcomp.evaluation.statistics.measures import primary_measure
+from hfcomp.evaluation.statistics.run import summarize_run
 from hfcomp.experiments.arm import BASE, Arm
 from hfcomp.experiments.base import prepare_base, training_seed
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
@@ -25,13 +27,13 @@ from hfcomp.experiments.evaluate import Evaluation, declared_averages, prepare_e
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import without_scored_rows
-from hfcomp.experiments.primary import find_primary, summarize_run
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import print_report, write_results
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
 from hfcomp.fields import columns_of
 from hfcomp.generation.neighbours import with_neighbours
+from hfcomp.reporting.lines import SAME_BATCH
 from hfcomp.sandbox.bases import base_folder
 
 CAVEATS = {
@@ -177,7 +179,8 @@ def _report(study: Study, method: Arm) -> None:
     recipe, names = study.recipe, [*(name for name in study.models if name != method.name), method.name]
     outcomes, costs = study.outcomes(names), [study.costs[name] for name in names if name in study.costs]
     declared, primary = declared_averages(recipe.experiment), recipe.experiment.primary
-    lines, general = summarize_run(outcomes, names, primary=primary, declared=declared)
+    planned = [(method.name, SAME_BATCH)]
+    lines, general = summarize_run(outcomes, names, primary=primary, declared=declared, planned=planned)
     facts = {**run_facts(recipe, study.session), "models": named_models(study), "general_average": general}
     facts["data"] = data_facts(recipe, method.rows, outcomes)
     write_results(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts)
@@ -190,7 +193,7 @@ def check_primary(recipe: Recipe, outcomes: Outcomes) -> Measure | None:
     Raises:
         ValueError: for one that the evaluation does not have, naming those that it has.
     """
-    return find_primary(outcomes, recipe.experiment.primary, declared_averages(recipe.experiment))
+    return primary_measure(outcomes, recipe.experiment.primary, declared_averages(recipe.experiment))
 
 
 def data_facts(recipe: Recipe, rows: Dataset, outcomes: Outcomes) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from hfcomp import __version__
+from hfcomp.evaluation.statistics.score import Score, score
 from hfcomp.experiments.arm import BASE
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, num_negatives, prepare
 from hfcomp.experiments.search_file import Search, shown
-from hfcomp.experiments.search_goal import Score, score
 from hfcomp.experiments.search_report import SearchReport, print_search, read_trials, trial_line, write_search
 from hfcomp.experiments.search_store import FILE as DATABASE
 from hfcomp.experiments.search_store import SearchStore, Trial

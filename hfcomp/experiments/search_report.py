@@ -14,10 +14,10 @@ import yaml
 from hfcomp import __version__
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.statistics.score import Score
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plans import SearchPlan
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.search_goal import Score
 from hfcomp.experiments.search_store import Trial
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import save_report

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
+from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.evaluation.statistics.measures import headline_measures
 from hfcomp.experiments.arm import BASE, Arm
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import follow, read_paths, score_base
 from hfcomp.experiments.embedding_paths_report import write_paths
-from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
+from hfcomp.experiments.embedding_rows import held_out_rows
 from hfcomp.experiments.evaluate import declared_averages
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import check_same_rows

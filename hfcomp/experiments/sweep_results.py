@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics.measures import headline_measures
+from hfcomp.evaluation.statistics.measures import headline_measures, primary_measure
 from hfcomp.evaluation.statistics.multiplicity import adjust
 from hfcomp.evaluation.statistics.outcomes import NO_SEED, Outcomes
 from hfcomp.evaluation.statistics.summary import BASE, summarize
-from hfcomp.experiments.primary import find_primary
 from hfcomp.experiments.stages import read_history
 
 OF_BASE = ("", BASE)
@@ -91,7 +90,7 @@ def summarize_sweep(
         ValueError: for a benchmark or a primary endpoint that was not evaluated.
     """
     outcomes = _factored(Outcomes.of(outcomes), plan)
-    primary = find_primary(outcomes, plan.primary, declared or {})
+    primary = primary_measure(outcomes, plan.primary, declared or {})
     measures = headline_measures(outcomes, plan.benchmarks, primary)
     cells = [(setting, variant) for setting in plan.settings for variant in plan.variants]
     contrasts: dict[Any, Any] = {

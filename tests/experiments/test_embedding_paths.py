@@ -14,11 +14,12 @@ import torch
 import yaml
 from transformers import CLIPModel, CLIPProcessor
 
+from hfcomp.analysis.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
+from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments import outcomes, study
 from hfcomp.experiments.arm import Checkpoints
-from hfcomp.experiments.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
-from hfcomp.experiments.embedding_rows import HeldOutRows, held_out_rows
+from hfcomp.experiments.embedding_rows import held_out_rows
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session

@@ -16,6 +16,7 @@ import yaml
 
 from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.evaluation.statistics.measures import search_measure
+from hfcomp.evaluation.statistics.score import score
 from hfcomp.experiments import search as search_module
 from hfcomp.experiments import search_report
 from hfcomp.experiments.arm import Arm
@@ -26,7 +27,6 @@ from hfcomp.experiments.recipe_files import find_search, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import MOST_FAILURES, run_search
 from hfcomp.experiments.search_file import Search, read_search
-from hfcomp.experiments.search_goal import score
 from hfcomp.experiments.search_store import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer

@@ -15,12 +15,12 @@ import yaml
 from scipy import stats
 
 from hfcomp.evaluation.statistics import sign_flip_test
+from hfcomp.evaluation.statistics.measures import primary_measure
+from hfcomp.evaluation.statistics.score import score
 from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.experiments import sweep_report
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.primary import find_primary
 from hfcomp.experiments.recipe_files import find_report
-from hfcomp.experiments.search_goal import score
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
@@ -258,8 +258,8 @@ def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
     names = ("choice", "kendall tau")
     items = outcomes("base", {("composition", "all", name): [0.0, 1.0] for name in names})
     with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1\)\. Name one"):
-        find_primary(items, "drawn: *", {})
-    assert find_primary(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
+        primary_measure(items, "drawn: *", {})
+    assert primary_measure(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
 
 
 def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):

@@ -11,7 +11,7 @@ import pandas as pd
 
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics.outcomes import Line, Outcomes
-from hfcomp.metrics.units import HEADLINE_METRIC
+from hfcomp.metrics.units import HEADLINE_METRIC, named_with_unit, unit_of
 from hfcomp.reading import nearest
 
 Averages = Mapping[Any, Sequence[Average]]
@@ -183,7 +183,9 @@ def find_measure(name: str, known: Mapping[str, Measure], *, where: str) -> Meas
     return mean_of_lines(name, fitting)
 
 
-def primary_measure(outcomes: Outcomes, name: str | None, declared: Mapping[str, Sequence[Average]]) -> Measure | None:
+def primary_measure(
+    outcomes: Outcomes | pd.DataFrame, name: str | None, declared: Mapping[str, Sequence[Average]]
+) -> Measure | None:
     """The primary endpoint of a recipe.
 
     Args:
@@ -197,8 +199,9 @@ def primary_measure(outcomes: Outcomes, name: str | None, declared: Mapping[str,
         `None` where no name is given and nothing of composition is scored.
 
     Raises:
-        ValueError: as `find_measure`.
+        ValueError: as `find_measure`, and for a pattern that fits metrics of different units.
     """
+    outcomes = Outcomes.of(outcomes)
     if name is None:
         composition = [line for line, aspect in outcomes.aspects.items() if aspect == COMPOSITION]
         chosen = [line for line in composition if line[2] == HEADLINE_METRIC] or composition
@@ -212,7 +215,13 @@ def primary_measure(outcomes: Outcomes, name: str | None, declared: Mapping[str,
         short = f"{one.labels['benchmark']}: {one.labels['metric']}"
         for key in (short, one.name) if one.is_average else (one.name, short):
             known.setdefault(key, one)
-    return find_measure(name, known, where="primary")
+    measure = find_measure(name, known, where="primary")
+    if len({unit_of(line[2]) for line in measure.lines}) > 1:
+        names = "; ".join(dict.fromkeys(named_with_unit(line[2]) for line in measure.lines))
+        raise ValueError(
+            f"primary: {name!r} fits metrics of different units, whose mean says nothing: {names}. Name one of them."
+        )
+    return measure
 
 
 def headline_measures(

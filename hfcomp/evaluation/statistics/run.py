@@ -1,4 +1,4 @@
-"""The numbers of a run: lines, averages, and the primary endpoint, named before anything is trained."""
+"""The numbers of a run: its lines and averages, its primary endpoint, the mean of its general abilities."""
 
 from __future__ import annotations
 
@@ -19,27 +19,9 @@ from hfcomp.evaluation.statistics.measures import (
 )
 from hfcomp.evaluation.statistics.multiplicity import correct
 from hfcomp.evaluation.statistics.outcomes import Outcomes
-from hfcomp.evaluation.statistics.summary import summarize
-from hfcomp.metrics.units import named_with_unit, unit_of
-from hfcomp.reporting.lines import BASE, SAME_BATCH
-from hfcomp.reporting.lines import Line as Result
+from hfcomp.evaluation.statistics.summary import BASE, summarize
 
-
-def find_primary(
-    outcomes: Outcomes | pd.DataFrame, name: str | None, declared: Mapping[str, Sequence[Average]]
-) -> Measure | None:
-    """`primary_measure` of a recipe.
-
-    Raises:
-        ValueError: as `primary_measure`, and for a pattern that fits metrics of different units.
-    """
-    measure = primary_measure(Outcomes.of(outcomes), name, declared)
-    if measure is not None and len({unit_of(line[2]) for line in measure.lines}) > 1:
-        names = "; ".join(dict.fromkeys(named_with_unit(line[2]) for line in measure.lines))
-        raise ValueError(
-            f"primary: {name!r} fits metrics of different units, whose mean says nothing: {names}. Name one of them."
-        )
-    return measure
+Result = dict[str, Any]
 
 
 def summarize_run(
@@ -48,6 +30,7 @@ def summarize_run(
     *,
     primary: str | None,
     declared: Mapping[str, Sequence[Average]],
+    planned: Sequence[tuple[str, str]] = (),
 ) -> tuple[list[Result], Result | None]:
     """The lines of a run, with the averages over subsets and the primary endpoint, and the mean of the general lines.
 
@@ -56,16 +39,17 @@ def summarize_run(
         models: in the order of the report, the method last.
         primary: as in `primary_measure`.
         declared: as in `primary_measure`.
+        planned: comparisons on the primary endpoint that the run is made for, as in `correct`.
 
     Returns:
         Lines as `summarize` makes them; the primary one, before all others where it is no line of theirs, has
         `primary`, its name. Then the mean of general abilities, where there are several.
 
     Raises:
-        ValueError: as `summarize` and `find_primary`.
+        ValueError: as `summarize` and `primary_measure`.
     """
     outcomes = Outcomes.of(outcomes)
-    measure = find_primary(outcomes, primary, declared)
+    measure = primary_measure(outcomes, primary, declared)
     measures = all_measures(outcomes, usable_averages(outcomes, declared))
     lines = summarize(outcomes, models=models, references=models[:-1], measures=measures)
     if measure is not None:
@@ -74,7 +58,7 @@ def summarize_run(
             own = replace(measure, labels=_labels(measure, outcomes))
             lines[:0] = summarize(outcomes, models=models, references=models[:-1], measures=[own], images="measure")
         lines[place or 0]["primary"] = measure.name
-    correct(lines, [(models[-1], SAME_BATCH)])
+    correct(lines, planned)
     general = [line for line, aspect in outcomes.aspects.items() if aspect == GENERAL]
     if len(general) < 2:
         return lines, None

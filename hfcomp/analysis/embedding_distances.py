@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.statistics import Measure, summarize
-from hfcomp.experiments.embedding_rows import HeldOutRows
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores
 
