@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-from datasets import Dataset, IterableDataset
-from numpy.typing import NDArray
+from datasets import IterableDataset
 
 from hfcomp.data.concepts.random_spans import RandomSpans
-from hfcomp.data.loading import TrainingRows
-from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
+from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.experiments.stages import world_size_at_launch
-from hfcomp.fields import FIELDS, columns_of
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.grouped import GroupedTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -80,7 +75,7 @@ def shuffled(method: Arm) -> Arm:
     """
     if _reads_negatives(method):
         _check_loaded(method)
-    if not _reads_negatives(method) or not any(_is_negative(name) for name in method.rows.column_names):
+    if not _reads_negatives(method) or not any(is_negative(name) for name in method.rows.column_names):
         raise NotApplicable(f"{method.name} reads no negatives.")
     if len(method.rows) < 2:
         raise NotApplicable("the training set has one row.")
@@ -165,53 +160,3 @@ def _reads_negatives(method: Arm) -> bool:
 def _check_loaded(method: Arm) -> None:
     if isinstance(method.rows, IterableDataset):
         raise NotApplicable("it gives rows those of another row or place, and the training set is streamed.")
-
-
-def derangement(number: int, seed: int) -> NDArray[np.int64]:
-    """A random permutation of `range(number)` in which nothing stays in its place: one cycle through all of them.
-
-    Args:
-        number: at least 2.
-        seed: of the draw.
-    """
-    order = np.random.default_rng(seed).permutation(number)
-    partners = np.empty(number, dtype=np.int64)
-    partners[order] = np.roll(order, 1)
-    return partners
-
-
-def _is_negative(column: str) -> bool:
-    # the mask is of the negative image
-    return column.startswith("negative_") or column in ("mask", "neighbour_ids")
-
-
-class ShuffledNegatives(TrainingRows):
-    """Training rows whose negatives are another row's, missing ones too; nothing is copied.
-
-    Args:
-        dataset: in the column contract.
-        partners: `[n]`, the row whose negatives each row gets.
-    """
-
-    def __init__(self, dataset: Dataset, partners: NDArray[np.int64]) -> None:
-        columns = [*dict.fromkeys((*columns_of(FIELDS), *NEIGHBOUR_COLUMNS))]
-        super().__init__(dataset, [name for name in columns if not _is_negative(name)])
-        self.negatives = TrainingRows(dataset, [name for name in columns if _is_negative(name)])
-        self.partners = partners
-
-    def column(self, name: str) -> list[Any]:
-        """A column of all rows, of the partners where it is of negatives."""
-        if not _is_negative(name):
-            return super().column(name)
-        values = self.negatives.column(name)
-        return [values[partner] for partner in self.partners]
-
-    def number_of_entries(self, name: str) -> int:
-        """How many rows have something in a column: as many as their partners."""
-        return self.negatives.number_of_entries(name) if _is_negative(name) else super().number_of_entries(name)
-
-    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        """Rows by index, each with the negatives of its partner."""
-        own = super().__getitems__(indices)
-        others = self.negatives.__getitems__(self.partners[indices].tolist())
-        return [{**other, **row} for row, other in zip(own, others, strict=True)]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.data.overlap import ScoredImages
+from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.own import own_benchmark
@@ -22,7 +23,6 @@ from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Unavailable
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig, expanded
-from hfcomp.experiments.overlap import check_own_split
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.reading import nearest
 
@@ -174,9 +174,19 @@ def _drawn(benchmarks: Iterable[Benchmark], needed: str | None = None) -> list[L
 
 
 def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
-    check_own_split(config, tell)
+    source = config.evaluation_dataset or config.dataset
+    if config.dataset != SANDBOX:
+        check_own_split(
+            config.dataset,
+            config.dataset_split,
+            source,
+            config.evaluation_split,
+            allow=config.overlap == ALLOW,
+            streaming=config.streaming,
+            log=tell,
+        )
     benchmark = own_benchmark(
-        config.evaluation_dataset or config.dataset,
+        source,
         split=config.evaluation_split,
         config=config.dataset_config,
         column_names=column_names,

@@ -17,7 +17,6 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, f"{SANDBOX}+benchmarks", "benchmarks", "own")
 CAPTIONS = ("longest", "all")
-EXCLUDE, REFUSE, ALLOW = OVERLAPS = ("exclude", "refuse", "allow")
 CONTROLS = ("plain", "same-batch", "shuffled", "random-spans", "equal-images")
 # Names of folders and of models in a run's folder.
 RESERVED_METHODS = ("base", "evaluation", *CONTROLS)
@@ -156,7 +155,7 @@ class ExperimentConfig(Strict):
     """For 'own': folder, file or Hub id. Unset: the training set's."""
     evaluation_split: str = "test"
     """Split for 'own'."""
-    overlap: Literal[OVERLAPS] = EXCLUDE
+    overlap: Literal["exclude", "refuse", "allow"] = "exclude"
     """Training rows whose image the evaluation scores: 'exclude' leaves them out, 'refuse' ends the run, 'allow'
     trains on them, and knows them by name and file alone; counted in any case. docs/datasets.md says what counts as
     the same image."""

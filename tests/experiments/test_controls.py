@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
 from hfcomp.experiments import experiment_config
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import (
     CONTROLS,
     EQUAL_IMAGES,
     NotApplicable,
-    ShuffledNegatives,
     Undeclared,
     control_arms,
-    derangement,
     equal_images,
 )
 from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS, declare_info_nce
@@ -132,15 +130,6 @@ def test_a_method_without_negatives_has_nothing_to_shuffle():
         "control shuffled is skipped: Method reads no negatives."
     ]
     assert chosen(["shuffled"], method(InfoNCETrainer, num_negatives=1))[0] == ["shuffled"]
-
-
-@pytest.mark.parametrize("number", [2, 3, 50])
-def test_a_derangement_leaves_nothing_in_its_place(number):
-    for seed in range(20):
-        partners = derangement(number, seed)
-        assert sorted(partners) == list(range(number))
-        assert not (partners == np.arange(number)).any()
-        assert (derangement(number, seed) == partners).all()
 
 
 def test_shuffled_rows_keep_their_positive_and_have_all_negatives_of_one_other_row():

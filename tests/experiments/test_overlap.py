@@ -12,8 +12,7 @@ import torch
 import yaml
 
 from hfcomp.experiments import program
-from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.overlap import check_own_split, check_same_rows
+from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from tests import tiny
@@ -169,42 +168,6 @@ def test_nothing_left_to_train_on_is_an_error(rows, clip, tmp_path):
 def test_another_policy_is_refused(rows, clip):
     with pytest.raises(ValueError, match="--overlap: found 'warn', expected one of exclude, refuse, allow"):
         recipe(rows, clip, overlap="warn")
-
-
-@pytest.mark.parametrize(
-    ("training", "scored", "refused"),
-    [
-        ("train", "train", True),
-        ("train", "train[:10%]", True),
-        ("train[:90%]", "train[50%:]", True),
-        ("train[:90%]", "train[90%:]", False),
-        ("train[:100]", "train[100:200]", False),
-        ("train+test", "test", True),
-        ("train", "all", True),
-        ("train", "test", False),
-    ],
-)
-def test_the_rows_of_training_are_not_scored(training, scored, refused):
-    config = ExperimentConfig(
-        objective="x:y",
-        method="m",
-        dataset="my-org/my-pairs",
-        batch_size=2,
-        dataset_split=training,
-        evaluation="own",
-        evaluation_split=scored,
-    )
-    told: list[str] = []
-    if not refused:
-        return check_own_split(config, told.append)
-    with pytest.raises(ValueError, match="evaluation: own: the rows of my-org/my-pairs .*are trained on") as caught:
-        check_own_split(config, told.append)
-    assert "--evaluation_split" in str(caught.value) and "--evaluation_dataset" in str(caught.value)
-    allowed = config.model_copy(update={"overlap": "allow"})
-    check_own_split(allowed, told.append)
-    assert told[0].endswith("as overlap: allow says")
-    check_own_split(allowed.model_copy(update={"evaluation_dataset": "my-org/other-pairs"}), told.append)
-    assert len(told) == 1
 
 
 def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):

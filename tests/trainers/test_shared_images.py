@@ -10,8 +10,8 @@ from datasets import List, Value
 
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.loading import TrainingRows
+from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement
 from hfcomp.data.several_captions import every_caption
-from hfcomp.experiments.controls import ShuffledNegatives, derangement
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.ce_clip import CEClipTrainer

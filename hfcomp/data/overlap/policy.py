@@ -1,0 +1,153 @@
+"""What is done about training rows that show scored images: they are left out, refused, or trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset, ReadInstruction
+
+from hfcomp.data.overlap.guard import FIX, Overlap, known_names, without_known_images
+from hfcomp.data.overlap.image_columns import ScoredImages
+
+EXCLUDE, REFUSE, ALLOW = "exclude", "refuse", "allow"
+UNSURE_FIX = (
+    "Look at the first: where they are copies of scored images, remove such rows from the set, which "
+    "hfcomp.data.overlap.find_overlap gives as unsure; where they are not, --overlap allow compares by name and file "
+    "alone, and trains on those too."
+)
+# Rows of a split whose size is not known; slices by per cent do not depend on it.
+ANY_SIZE = 10**9
+
+
+def check_own_split(
+    training: str,
+    training_split: str,
+    scored: str,
+    scored_split: str,
+    *,
+    allow: bool,
+    streaming: bool,
+    log: Callable[[str], None],
+) -> None:
+    """Refuses to score on the rows of training, where both are splits of one set.
+
+    Args:
+        training: the data set of training, a Hub id or a path.
+        training_split: that is trained on, or slices of splits.
+        scored: the data set that is scored.
+        scored_split: that is scored, or slices of splits.
+        allow: go on, with a line.
+        streaming: whether training is streamed, so that no slices can be read.
+        log: receives the line.
+
+    Raises:
+        ValueError: when data set and split are those of training, or slices of one split overlap.
+    """
+    if _place(scored) != _place(training):
+        return
+    folder = Path(scored)
+    one_split = folder.is_file() or (folder / "state.json").is_file()  # whose rows are asked for by any name
+    if not _share_rows(training_split, scored_split, one_split):
+        return
+    found = f"evaluation: own: the rows of {scored} ({scored_split}) are trained on ({training_split})"
+    found += ", as it holds one split" if one_split else ""
+    if allow:
+        return log(f"{found}, as overlap: allow says")
+    ways = ["another set with --evaluation_dataset"]
+    if not streaming:
+        ways.insert(0, "slices that share no row (--dataset_split 'train[:90%]' --evaluation_split 'train[90%:]')")
+    if not one_split:
+        ways.insert(0, "another split with --evaluation_split")
+    raise ValueError(f"{found}. Score {' or '.join(ways)}; --overlap allow scores the rows of training on purpose.")
+
+
+def _place(name: str) -> str:
+    return os.path.realpath(name) if os.path.exists(name) else name
+
+
+def _share_rows(split: str, other: str, one_split: bool) -> bool:
+    parts = []
+    for text in (split, other):
+        if text.partition("[")[0].strip() == "all":
+            return True
+        names = {part.partition("[")[0].strip() for part in text.split("+")}
+        parts.append(ReadInstruction.from_spec(text).to_absolute(dict.fromkeys(names, ANY_SIZE)))
+    return any(
+        (one_split or one.splitname == two.splitname) and max(one.from_, two.from_) < min(one.to, two.to)
+        for one in parts[0]
+        for two in parts[1]
+    )
+
+
+def apply_policy(rows: Dataset, found: Overlap, policy: str) -> tuple[Dataset, str]:
+    """The rows to train on, and what is said of it.
+
+    Args:
+        rows: of training.
+        found: of `find_overlap`.
+        policy: `EXCLUDE`, `REFUSE` or `ALLOW`.
+
+    Raises:
+        ValueError: with `REFUSE` where rows overlap, or with `EXCLUDE` where all do.
+    """
+    doubt, note = found.doubt(), f"overlap: {found}"
+    if policy == REFUSE and (len(found.rows) or doubt):
+        raise ValueError(f"overlap: refuse: {found}{f'; {doubt}' if doubt else ''}. {FIX}")
+    if len(found.rows) and policy == ALLOW:
+        return rows, f"{note}; they are trained on, as overlap: allow says"
+    if len(found.rows):
+        kept = found.others()
+        if not len(kept):
+            raise ValueError(
+                f"overlap: exclude: {found}. Nothing is left to train on. Choose another dataset, dataset_filter or "
+                "evaluation, or pass --overlap allow to score on images of training."
+            )
+        rows, note = rows.select(kept), f"{note}; they are left out"
+    return rows, f"{note}. WARNING: {doubt}: they are TRAINED ON. {UNSURE_FIX}" if doubt else note
+
+
+def apply_to_stream(
+    rows: IterableDataset, scored: Sequence[ScoredImages], policy: str, columns: Sequence[str]
+) -> tuple[IterableDataset, str]:
+    """As `apply_policy`, for rows that are compared by name and file as they are read.
+
+    Args:
+        rows: of training.
+        scored: the images that are scored.
+        policy: likewise.
+        columns: of images.
+    """
+    images = f"{sum(len(one.cells) for one in scored):,} images of the evaluation"
+    if policy == ALLOW:
+        return rows, f"overlap: allow: the streamed rows are not compared with the {images}"
+    fate = "are refused" if policy == REFUSE else "are left out and counted as left_out_rows in the log"
+    return without_known_images(rows, scored, columns=columns, refuse=policy == REFUSE), (
+        f"overlap: rows are compared as they are read: those that share a name or a file with one of the {images} "
+        f"({len(known_names(scored)):,} names) {fate}; other copies of a photograph, saved or resized anew, are not "
+        "looked for in a stream"
+    )
+
+
+def overlap_facts(found: Overlap, policy: str) -> dict[str, Any]:
+    """What is recorded of an overlap, with a digest of the rows under `rows`."""
+    return {
+        "training_rows": found.total,
+        "overlapping_rows": len(found.rows),
+        "left_out_rows": len(found.rows) if policy == EXCLUDE else 0,
+        "scored_images": found.scored,
+        "scored_images_in_training": found.shown,
+        "rows_by": found.ways,
+        "unreadable_images": len(found.unreadable),
+        "unsure_rows": len(found.unsure),
+        "scored_images_alike": found.alike,
+        "rows": digest(found.rows.tobytes()),
+    }
+
+
+def digest(content: str | bytes) -> str:
+    """A short name of a content."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
