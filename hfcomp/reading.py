@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
@@ -30,12 +31,49 @@ _HALF_ESCAPE = re.compile(
     r"\\u[dD](?:(?<=\\\\u[dD])[89a-fA-F]|[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"  # begins with what it looks for, which is found fast
 )
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
+# TOKEN and KEY as whole words (CLIP_TOKENIZER and KEYWORDS hold no secret), in a name with "_" before capitals.
+_SECRET = re.compile(
+    "SECRET|PASSWORD|PASSWD|CREDENTIAL|(?<![A-Z])(API|ACCESS|AUTH|PRIVATE)?(TOKEN|KEY)S?(?![A-Z])", re.IGNORECASE
+)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def expand_variables(value: str, name: str) -> str:
+    """A value of a field of paths, with environment variables in the place of `$NAME` and `${NAME}`.
+
+    Paths are printed, and written into reports and cards. So a variable that by its name holds a secret is refused: a
+    recipe of somebody else could ask for it.
+
+    Args:
+        value: of the field.
+        name: of the field.
+
+    Raises:
+        ValueError: for a variable that is not set, or whose name holds SECRET, PASSWORD, PASSWD or
+            CREDENTIAL, or the word TOKEN or KEY.
+    """
+
+    def of(found: re.Match[str]) -> str:
+        variable = found[1] or found[2]
+        if _SECRET.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", variable)):
+            raise ValueError(
+                f"{name}={value!r}: the environment variable {variable} may hold a secret by its name, and paths are "
+                f"written into reports. Rename it, or pass --{name.lstrip('-')} with the path itself."
+            )
+        if variable not in os.environ:
+            raise ValueError(
+                f"{name}={value!r} names an environment variable that is not set. Set it, or pass "
+                f"--{name.lstrip('-')}."
+            )
+        return os.environ[variable]
+
+    return _VARIABLE.sub(of, value)
 
 
 def read_yaml(path: str | PathLike[str]) -> Any:

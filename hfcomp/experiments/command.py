@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from hfcomp.errors import FLAG, one_line_errors
-from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.help import recipe_help
+from hfcomp.experiments.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.program import run
-from hfcomp.experiments.recipe_files import find_report, is_sweep
-from hfcomp.experiments.recipes import Recipe, read_recipe, split_options
+from hfcomp.experiments.recipes import read_recipe, split_options
 from hfcomp.experiments.search import run_search
-from hfcomp.experiments.search_file import read_search
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.sweep_file import read_sweep
-from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff
 
 
@@ -39,22 +33,8 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         if options.help or options.help_all:
             print(recipe_help(name, words, everything=options.help_all))
             return
-        go, plan = _read(name, words, options.report, options.search)
-        prepare_base(plan if isinstance(plan, Recipe) else plan.recipe)
-        go(plan)
-
-
-def _read(
-    name: str, arguments: list[str], report: str | None, search: str | None
-) -> tuple[Callable[[Any], Path], Any]:
-    """What runs and what is to be run, all of it read."""
-    if report is not None and search is not None:
-        raise ValueError("command line: --report and --search are two things. Leave one of them out.")
-    if search is not None:
-        return run_search, read_search(name, arguments)
-    if report is None:
-        return run, read_recipe(name, arguments)
-    path = find_report(name, report)
-    if is_sweep(path):
-        return run_sweep, read_sweep(name, arguments)
-    return run_tradeoff, read_tradeoff(name, arguments, path)
+        if options.report is None and options.search is None:
+            run(read_recipe(name, words))
+            return
+        plan = read_plan(name, words)
+        {Sweep: run_sweep, Tradeoff: run_tradeoff, Search: run_search}[type(plan)](plan)

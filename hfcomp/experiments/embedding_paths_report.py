@@ -12,7 +12,7 @@ from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation import results as files
 from hfcomp.experiments.embedding_paths import EmbeddingPaths
-from hfcomp.experiments.sweep_results import SweepPlan
+from hfcomp.experiments.plans import SweepPlan
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import points, unsigned, with_interval
@@ -50,7 +50,12 @@ def write_paths(paths: EmbeddingPaths, plan: SweepPlan, caveat: str) -> list[Sec
         `embeddings-example-1.png`.
     """
     variants = summarize_paths(paths.tables, paths.rows, paths.plan.examples)
-    facts = {"setting": plan.settings[0], "seed": plan.seeds[0], "rows": len(paths.rows), "source": paths.rows.source}
+    facts = {
+        "setting": next(iter(plan.settings)),
+        "seed": plan.seeds[0],
+        "rows": len(paths.rows),
+        "source": paths.rows.source,
+    }
     contents = {**facts, "digest": paths.rows.digest, "plan": paths.plan.model_dump(), "variants": variants}
     files.write_results(paths.folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
     parts = [Lines([text.format(**facts) for text in ABOUT]), _figure(variants, caveat, facts)]

@@ -22,9 +22,9 @@ from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Unavailable
-from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig, expanded
+from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
-from hfcomp.reading import nearest
+from hfcomp.reading import expand_variables, nearest
 
 Tell = Callable[[str], None]
 Loaded = tuple[Benchmark, BenchmarkData]
@@ -205,7 +205,7 @@ def _load(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> l
 
     A benchmark whose data is unavailable is skipped with a note, unless its title is `needed`.
     """
-    given = [expanded(text, "evaluation_data") for text in config.evaluation_data]
+    given = [expand_variables(text, "evaluation_data") for text in config.evaluation_data]
     folders, found = data_folders(given, option="evaluation_data"), []
     for benchmark in find_benchmarks(config.evaluation_benchmarks):
         try:

@@ -37,10 +37,10 @@ from hfcomp.evaluation.spec import SUITES, Benchmark, BenchmarkData, Folders, Un
 from hfcomp.evaluation.statistics.summary import TIE_RULES
 from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.experiments.evaluation_report import evaluation_report, print_evaluation, write_evaluation
-from hfcomp.experiments.experiment_config import expanded
 from hfcomp.experiments.model_names import named_models
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.url_options import add_url_options, url_settings
+from hfcomp.reading import expand_variables
 
 FAILED = "failed: "
 LONGEST_NAME = 100
@@ -169,7 +169,9 @@ def _evaluate(
         named = [name for name, one in encoders.items() if one.tokenizer.preparation == preparation]
         session.tell(f"texts are {preparation}: {', '.join(named)}")
     found = Outcome()
-    folders = data_folders([expanded(text, "--data") for text in options.data], options.data_dir, option="--data")
+    folders = data_folders(
+        [expand_variables(text, "--data") for text in options.data], options.data_dir, option="--data"
+    )
     items = _load(chosen, folders, found, session)
     _check_folders(folders, found, session)
     main, fresh = session.state.is_main_process, not folder.exists()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
-from hfcomp.reading import nearest
+from hfcomp.reading import expand_variables, nearest
 from hfcomp.schemas import Strict, plain_name
 
 SANDBOX = "sandbox"
@@ -23,15 +21,23 @@ RESERVED_METHODS = ("base", "evaluation", *CONTROLS)
 SANDBOX_FIELDS = ("edit_noise", "caption_noise", "false_negatives", "negative_kinds")
 # Those of them that shape negatives, which keyword negatives take the place of.
 SANDBOX_NEGATIVE_FIELDS = ("edit_noise", "false_negatives", "negative_kinds")
-KEYWORD_FIELDS = ("keyword_table", "keyword_captions_only")
-CAPTIONS_FILE_FIELDS = ("key_column", "captions_columns")
+SHAPES_REPLACED = "shapes the sandbox's own negatives, which keyword_negatives takes the place of"
+# Fields that the sandbox has no use for, and why.
+SANDBOX_BRINGS = {
+    "concept_parser": "the sandbox's rows have concepts of their own",
+    "captions_file": "the sandbox's rows have captions of their own",
+    "streaming": "the sandbox's rows are drawn here",
+    "captions": "the sandbox's images have one caption each",
+}
+# Fields by the one that they are of.
+OWNERS = {
+    **dict.fromkeys(("key_column", "captions_columns"), "captions_file"),
+    **dict.fromkeys(("keyword_table", "keyword_captions_only"), "keyword_negatives"),
+}
 # Fields that need all rows before the first step.
 WHOLE_SET_FIELDS = (
-    "dataset_filter",
-    "keyword_negatives",
-    "keyword_captions_only",
-    "concreteness_ratings",
-    "hard_images",
+    *("dataset_filter", "captions", "hard_images"),
+    *("keyword_negatives", "keyword_captions_only", "concreteness_ratings"),
 )
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
@@ -41,11 +47,6 @@ PATH_FIELDS = (
     "concreteness_ratings",
     "keyword_table",
     "captions_file",
-)
-_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
-# TOKEN and KEY as whole words (CLIP_TOKENIZER and KEYWORDS hold no secret), in a name with "_" before capitals.
-_SECRET = re.compile(
-    "SECRET|PASSWORD|PASSWD|CREDENTIAL|(?<![A-Z])(API|ACCESS|AUTH|PRIVATE)?(TOKEN|KEY)S?(?![A-Z])", re.IGNORECASE
 )
 
 
@@ -170,85 +171,41 @@ class ExperimentConfig(Strict):
     @classmethod
     def _expand_paths(cls, values: dict[str, Any]) -> dict[str, Any]:
         paths = {name: values[name] for name in PATH_FIELDS if isinstance(values.get(name), str)}
-        return values | {name: expanded(value, name) for name, value in paths.items()}
+        return values | {name: expand_variables(value, name) for name, value in paths.items()}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         """What one field allows of another."""
-        for message in (*self._conflicts(), *self._sandbox_conflicts(), *self._lacking()):
-            raise ValueError(message)
-        return self
-
-    def _conflicts(self) -> Iterator[str]:
-        for name in SANDBOX_NEGATIVE_FIELDS:
-            if getattr(self, name) and self.keyword_negatives:
-                yield (
-                    f"{name} shapes the sandbox's own negatives, which keyword_negatives takes the place of. Leave "
-                    "one of the two out."
-                )
-        whole = [name for name in WHOLE_SET_FIELDS if getattr(self, name)]
-        whole += ["captions=all"] if self.captions == "all" else []
-        if self.streaming and whole:
-            yield f"streaming: {', '.join(whole)} need all rows before the first step. Leave streaming out."
-
-    def _sandbox_conflicts(self) -> Iterator[str]:
-        """Fields that are of the sandbox's rows alone, and those that it has no use for."""
-        if self.dataset != SANDBOX:
-            for name in (name for name in SANDBOX_FIELDS if getattr(self, name)):
-                yield f"{name} shapes the sandbox's rows, not those of {self.dataset}. Leave it out."
-            return
-        has = {
-            "concept_parser": (self.concept_parser, "rows have concepts of their own"),
-            "captions_file": (self.captions_file, "rows have captions of their own"),
-            "streaming": (self.streaming, "rows are drawn here"),
-            "captions=all": (self.captions == "all", "images have one caption each"),
-        }
-        for name, (asked, why) in has.items():
-            if asked:
-                yield f"{name}: the sandbox's {why}. Leave it out."
-
-    def _lacking(self) -> Iterator[str]:
-        """Fields that need another one."""
-        for owner, names in {"captions_file": CAPTIONS_FILE_FIELDS, "keyword_negatives": KEYWORD_FIELDS}.items():
-            for name in names:
-                if getattr(self, name) and not getattr(self, owner):
-                    yield f"{name} is of {owner}, which is not set. Set it, or leave {name} out."
+        for name, owner in OWNERS.items():
+            if self._is_set(name) and not getattr(self, owner):
+                raise ValueError(f"{name} is of {owner}, which is not set. Set it, or leave {name} out.")
+        for name, why in self._excluded():
+            if self._is_set(name):
+                raise ValueError(f"{name}: {why}. Leave it out.")
         if self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS:
-            yield (
+            raise ValueError(
                 f"hard_images={self.hard_images} needs a trained base, as random weights find no neighbours. Pass "
                 "--model, or leave hard_images out."
             )
         if self.evaluation.endswith("benchmarks") and not self.evaluation_benchmarks:
-            yield (f"evaluation: {self.evaluation} needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ...")
-
-
-def expanded(value: str, name: str) -> str:
-    """A value of a field of paths, with environment variables in the place of `$NAME` and `${NAME}`.
-
-    Paths are printed, and written into reports and cards. So a variable that by its name holds a secret is refused: a
-    recipe of somebody else could ask for it.
-
-    Args:
-        value: of the field.
-        name: of the field.
-
-    Raises:
-        ValueError: for a variable that is not set, or whose name holds SECRET, PASSWORD, PASSWD or
-            CREDENTIAL, or the word TOKEN or KEY.
-    """
-
-    def of(found: re.Match[str]) -> str:
-        variable = found[1] or found[2]
-        if _SECRET.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", variable)):
             raise ValueError(
-                f"{name}={value!r}: the environment variable {variable} may hold a secret by its name, and paths are "
-                f"written into reports. Rename it, or pass --{name.lstrip('-')} with the path itself."
+                f"evaluation: {self.evaluation} needs evaluation_benchmarks. Pass --evaluation_benchmarks NAME ..."
             )
-        if variable not in os.environ:
-            raise ValueError(
-                f"{name}={value!r} names an environment variable that is not set. Set it, or pass "
-                f"--{name.lstrip('-')}."
-            )
-        return os.environ[variable]
+        return self
 
-    return _VARIABLE.sub(of, value)
+    def _is_set(self, name: str) -> bool:
+        value = getattr(self, name)
+        return bool(value) and value != type(self).model_fields[name].default
+
+    def _excluded(self) -> Iterator[tuple[str, str]]:
+        """Fields that mean nothing beside others, and why."""
+        if self.keyword_negatives:
+            yield from ((name, SHAPES_REPLACED) for name in SANDBOX_NEGATIVE_FIELDS)
+        if self.streaming:
+            yield from (
+                (name, "needs all rows before the first step, not with streaming") for name in WHOLE_SET_FIELDS
+            )
+        if self.dataset == SANDBOX:
+            yield from SANDBOX_BRINGS.items()
+        else:
+            yield from ((name, f"shapes the sandbox's rows, not those of {self.dataset}") for name in SANDBOX_FIELDS)

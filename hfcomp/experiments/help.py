@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from pydantic_core import PydanticUndefined
@@ -25,23 +25,11 @@ INTRODUCTION = """Every field is an override: --field value. Options beside the 
 A run that was killed goes on when the same command is given again."""
 # What is changed most often, beside what the recipe sets and the objective's own fields.
 USUAL = (
-    "model",
-    "dataset",
-    "batch_size",
-    "mini_batch_size",
-    "num_negatives",
-    "controls",
-    "evaluation",
-    "evaluation_benchmarks",
-    "primary",
+    *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),
+    *("evaluation_benchmarks", "primary"),
 )
 WIDTH, LONGEST_HELP = 110, 170
-
-
-class _Member(NamedTuple):
-    name: str
-    default: Any
-    help: str
+LAST = "And every field of transformers' TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...)."
 
 
 def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = False) -> str:
@@ -55,50 +43,37 @@ def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = 
     options, _ = split_options(arguments)
     path, values, trainer_class = read_file(name, options)
     config = trainer_class.config_class
-    theirs = {f.name for f in fields(TrainingArguments)}
-    of_all = {f.name for f in fields(CompositionalConfig)}
-    ours = [_Member(key, f.default, f.description) for key, f in ExperimentConfig.model_fields.items()]
-    of_trainer = [_Member(f.name, _default(f), f.metadata.get("help", "")) for f in fields(config) if f.init]
-    common = [member for member in of_trainer if member.name in of_all - theirs]
-    objective = [member for member in of_trainer if member.name not in of_all]
-    known = {member.name: member for member in (*ours, *common, *objective)}
-    parts = [f"recipe: {path}", INTRODUCTION]
+    of_all, theirs = ({f.name for f in fields(kind)} for kind in (CompositionalConfig, TrainingArguments))
+    ours = {key: (f.default, f.description) for key, f in ExperimentConfig.model_fields.items()}
+    trainers = {f.name: (_default(f), f.metadata.get("help", "")) for f in fields(config) if f.init}
+    objective = [key for key in trainers if key not in of_all]
+    common = [key for key in trainers if key in of_all - theirs]
+    sections = {"Changed most often": USUAL, f"Of the objective ({config.__name__})": objective}
     if everything:
-        parts += [_section("The experiment", ours, values)]
-        parts += [_section(f"The trainer ({config.__name__})", [*objective, *common], values)]
-    else:
-        parts += [_section("Changed most often", (known[name] for name in USUAL), values, LONGEST_HELP)]
-        parts += [_section(f"Of the objective ({config.__name__})", objective, values, LONGEST_HELP)]
-    shown = set(known) if everything else {*USUAL, *(member.name for member in objective)}
+        sections = {"The experiment": ours, f"The trainer ({config.__name__})": [*objective, *common]}
+    known, shown = ours | trainers, {key for names in sections.values() for key in names}
+    parts = [f"recipe: {path}", INTRODUCTION]
+    for title, names in sections.items():
+        lines = [line for key in names for line in _lines(key, *known[key], values, everything)]
+        parts += ["\n".join([title, "", *lines])] if lines else []
     rest = [f"--{key} {_shown(value)}" for key, value in values.items() if key not in shown]
-    parts.append(
-        "\n".join(["Also set by this recipe", *textwrap.wrap("  ".join(rest), WIDTH, break_on_hyphens=False)])
-    )
-    others = " ".join(f"--{name}" for name in known if name not in shown and name not in values)
-    if others:
-        parts.append("\n".join(["Further fields", *textwrap.wrap(others, WIDTH, break_on_hyphens=False)]))
-    parts.append(
-        "And every field of transformers' TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...)."
-    )
-    return "\n\n".join(part for part in parts if part)
+    others = [f"--{key}" for key in [*ours, *common, *objective] if key not in shown and key not in values]
+    for title, text in {"Also set by this recipe": "  ".join(rest), "Further fields": " ".join(others)}.items():
+        parts += ["\n".join([title, *textwrap.wrap(text, WIDTH, break_on_hyphens=False)])] if text else []
+    return "\n\n".join([*parts, LAST])
 
 
 def _default(member: Any) -> Any:
-    found = member.default_factory() if member.default_factory is not MISSING else member.default
-    return None if found is MISSING else found
+    return member.default if member.default_factory is MISSING else member.default_factory()
 
 
-def _section(title: str, members: Iterable[_Member], values: dict[str, Any], longest: int | None = None) -> str:
-    lines = []
-    for name, default, text in members:
-        value = values.get(name, default)
-        lines.append(f"--{name} {_shown(value)}" + ("  (recipe)" if name in values else ""))
-        text = textwrap.shorten(text, longest, placeholder=" ...") if longest else text
-        lines += textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join([title, "", *lines]) if lines else ""
+def _lines(name: str, default: Any, text: str, values: dict[str, Any], whole: bool) -> list[str]:
+    text = text if whole else textwrap.shorten(text, LONGEST_HELP, placeholder=" ...")
+    value = _shown(values.get(name, default)) + ("  (recipe)" if name in values else "")
+    return [f"--{name} {value}", *textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")]
 
 
 def _shown(value: Any) -> str:
-    if value in (None, PydanticUndefined):
+    if value in (None, PydanticUndefined, MISSING):
         return "(unset)"
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip()

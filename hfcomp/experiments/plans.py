@@ -25,10 +25,17 @@ def _nothing_is_empty(value: Any) -> Any:
 Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
 
 
-def _distinct(values: list[Any], what: str) -> None:
+def _distinct(values: list[Any]) -> list[Any]:
     twice = [value for number, value in enumerate(values) if value in values[:number]]
     if twice:
-        raise ValueError(f"{what}: {twice[0]!r} is there twice, and would count as two.")
+        raise ValueError(f"{twice[0]!r} is there twice, and would count as two.")
+    return values
+
+
+def _check_names(place: str, names: list[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{place}: {name!r} is none of {', '.join(known)}.{nearest(name, known)}")
 
 
 class EmbeddingPlan(Strict):
@@ -41,7 +48,7 @@ class EmbeddingPlan(Strict):
         examples: rows that are shown one by one, the first ones.
     """
 
-    variants: Names = Field(description="a list of variants of the sweep")
+    variants: Annotated[Names, AfterValidator(_distinct)] = Field(description="a list of variants of the sweep")
     rows: Annotated[int, Field(ge=2)] = 200
     checkpoints: PositiveInt = 10
     examples: NonNegativeInt = 2
@@ -80,8 +87,8 @@ class Contrast(Strict):
     without: Names = Field(description="a list of variants or base")
 
 
-class SweepFile(Strict):
-    """A sweep as its file has it.
+class SweepPlan(Strict):
+    """What a sweep is over.
 
     Attributes:
         seeds: of rows and training.
@@ -94,7 +101,9 @@ class SweepFile(Strict):
         contrasts: what a part gives on average, by name.
     """
 
-    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(description="a list of whole numbers")
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1), AfterValidator(_distinct)] = Field(
+        description="a list of whole numbers"
+    )
     settings: Annotated[dict[Name, Fields], Field(min_length=1)] = Field(
         description="names, each with a mapping of fields, as clean: {}"
     )
@@ -109,36 +118,58 @@ class SweepFile(Strict):
         default={}, description="a mapping of names to {with: [variants], without: [variants]}"
     )
 
+    @property
+    def objectives(self) -> dict[str, str]:
+        """Of variants that train another one than the recipe's."""
+        return {name: one.objective for name, one in self.variants.items() if one.objective is not None}
+
+    @property
+    def controls(self) -> dict[str, str]:
+        """Of variants that are one."""
+        return {name: one.control for name, one in self.variants.items() if one.control is not None}
+
+    @property
+    def after(self) -> dict[str, str]:
+        """What variants start from that do not start from the base."""
+        return {name: one.after for name, one in self.variants.items() if one.after is not None}
+
+    @property
+    def first(self) -> tuple[str, int]:
+        """The first setting and the first seed."""
+        return next(iter(self.settings)), self.seeds[0]
+
+    def beside(self, objective: str) -> Self:
+        """The same for a recipe that has this objective, which is no other one of a variant."""
+        same = {"objective": None}
+        variants = {k: v.model_copy(update=same) if v.objective == objective else v for k, v in self.variants.items()}
+        return self.model_copy(update={"variants": variants})
+
+    def facts(self) -> dict[str, Any]:
+        """What `sweep.json` says of it."""
+        names = ("seeds", "reference", "logged", "benchmarks", "objectives", "controls", "after")
+        contrasts = {name: one.model_dump(by_alias=True) for name, one in self.contrasts.items()}
+        lists = {"settings": list(self.settings), "variants": list(self.variants), "contrasts": contrasts}
+        return lists | {name: getattr(self, name) for name in names}
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _distinct(self.seeds, "seeds")
-        self._check_names("reference", [self.reference], list(self.variants))
-        for name, variant in self.variants.items():
-            above = list(self.variants)[: list(self.variants).index(name)]
-            if variant.after is not None and variant.after not in above:
-                listed = ", ".join(above) or "none"
-                raise ValueError(
-                    f"variants: {name}: after: found {variant.after!r}, expected a variant above it: {listed}."
-                )
+        known = list(self.variants)
+        _check_names("reference", [self.reference], known)
+        for name, above in self.after.items():
+            before = known[: known.index(name)]
+            if above not in before:
+                expected = f"expected a variant above it: {', '.join(before) or 'none'}"
+                raise ValueError(f"variants: {name}: after: found {above!r}, {expected}.")
         for name, contrast in self.contrasts.items():
-            self._check_names(f"contrasts: {name}", [*contrast.of, *contrast.without], ["base", *self.variants])
-        if self.embeddings is not None:
-            self._check_followed(self.embeddings.variants)
+            _check_names(f"contrasts: {name}", [*contrast.of, *contrast.without], ["base", *known])
+        for name in self.embeddings.variants if self.embeddings else ():
+            _check_names("embeddings: variants", [name], known)
+            if name in self.after:
+                start = self.after[name]
+                raise ValueError(
+                    f"embeddings: variants: {name} starts from {start}, expected one that starts from the base."
+                )
         return self
-
-    def _check_names(self, place: str, names: list[str], known: list[str]) -> None:
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{place}: {name!r} is none of {', '.join(known)}.{nearest(name, known)}")
-
-    def _check_followed(self, names: list[str]) -> None:
-        place = "embeddings: variants"
-        _distinct(names, place)
-        self._check_names(place, names, list(self.variants))
-        for name in names:
-            if self.variants[name].after is not None:
-                after = self.variants[name].after
-                raise ValueError(f"{place}: {name} starts from {after}, expected one that starts from the base.")
 
 
 class LineName(NamedTuple):
@@ -309,6 +340,12 @@ class SearchPlan(Strict):
             if name in {*self.ranges, *self.products}:
                 raise ValueError(f"only_in_search: {name} is searched. Leave one of the two out.")
         return self
+
+    def ends(self) -> list[dict[str, Any]]:
+        """For each field its ends, and each choice, the other fields being at their first end."""
+        first = {name: space.ends()[0] for name, space in self.ranges.items()}
+        others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
+        return [first, *others]
 
     @property
     def measure(self) -> str:

@@ -1,4 +1,4 @@
-"""Where recipes lie, and the sweeps, studies and searches beside them. Cheap to import."""
+"""Where recipes lie, and the plans beside them: sweeps, studies of concepts, searches. Cheap to import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 import hfcomp
 from hfcomp.reading import nearest, read_yaml
 
-SWEEP_KEY, STUDY_KEY, SEARCH_KEY = "variants", "accuracy", "ranges"  # each in files of that kind alone
+SWEEP, STUDY, SEARCH = "sweep", "study", "search"
+PLAN_KEYS = {"variants": SWEEP, "accuracy": STUDY, "ranges": SEARCH}  # each in files of that kind alone
+OPTIONS = {SWEEP: "report", STUDY: "report", SEARCH: "search"}
 FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
 
 
@@ -49,27 +51,30 @@ def find_recipe(name: str) -> Path:
     raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
 
 
-def find_report(recipe: str, name: str) -> Path:
-    """The YAML file of a sweep or a study of concepts: a path, or a name beside the recipe's files.
+def find_plan(recipe: str, name: str, option: str) -> Path:
+    """The YAML file of a plan: a path, or a name beside the recipe's files.
+
+    Args:
+        recipe: name or path.
+        name: of the plan.
+        option: that names it, `report` or `search`.
 
     Raises:
-        FileNotFoundError: naming the reports of the recipe.
+        FileNotFoundError: naming the plans of the recipe.
     """
-    return _find_beside(recipe, name, what="report", having={SWEEP_KEY, STUDY_KEY})
+    if Path(name).is_file():
+        return Path(name)
+    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
+    known = {path.stem: path for path in sorted(folder.glob("*.yaml")) if OPTIONS.get(plan_of(keys(path))) == option}
+    if name.removesuffix(".yaml") in known:
+        return known[name.removesuffix(".yaml")]
+    listed = f"Known: {', '.join(known)}." if known else "It has none."
+    raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed}")
 
 
-def find_search(recipe: str, name: str) -> Path:
-    """The YAML file of a search: a path, or a name beside the recipe's files.
-
-    Raises:
-        FileNotFoundError: naming the searches of the recipe.
-    """
-    return _find_beside(recipe, name, what="search", having={SEARCH_KEY})
-
-
-def is_sweep(path: Path) -> bool:
-    """Whether a report is a sweep, and not a study of concepts."""
-    return STUDY_KEY not in keys(path)
+def plan_of(keys: Collection[str]) -> str:
+    """The kind of plan that a file with these keys is, or an empty string."""
+    return next((kind for key, kind in PLAN_KEYS.items() if key in keys), "")
 
 
 def check_place(field: str, value: str | None) -> None:
@@ -99,16 +104,3 @@ def keys(path: Path) -> set[str]:
     """The keys of a YAML file; none where it is not a mapping."""
     values = read_yaml(path)
     return set(values) if isinstance(values, dict) else set()
-
-
-def _find_beside(recipe: str, name: str, *, what: str, having: Collection[str]) -> Path:
-    if Path(name).is_file():
-        return Path(name)
-    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
-    known = [path for path in sorted(folder.glob("*.yaml")) if set(having) & keys(path)]
-    for path in known:
-        if path.stem == name.removesuffix(".yaml"):
-            return path
-    names = [path.stem for path in known]
-    listed = f"Known: {', '.join(names)}." if names else "It has none."
-    raise FileNotFoundError(f"{name}: no such {what} of {recipe}.{nearest(name, names)} {listed}")

@@ -6,25 +6,32 @@ import importlib
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.experiments.recipe_files import SEARCH_KEY, SWEEP_KEY, find_recipe, recipe_files
+from hfcomp.experiments.recipe_files import OPTIONS, find_recipe, plan_of, recipe_files
 from hfcomp.reading import nearest, parse_json, read_yaml
-from hfcomp.schemas import convert, members, one_line
+from hfcomp.schemas import convert, members, parse
 
 # Fields of a trainer's config whose type allows values that mean nothing.
 LEAST = {
     **dict.fromkeys(("gradient_accumulation_steps", "mini_batch_size", "max_image_pixels", "shuffle_buffer"), 1),
     **dict.fromkeys(("num_negatives", "num_neighbours", "max_concepts", "dataloader_num_workers", "seed"), 0),
     **dict.fromkeys(("learning_rate", "weight_decay", "num_train_epochs", "warmup_steps", "max_grad_norm"), 0),
+}
+# Those that no recipe sets, and what to do instead.
+REFUSED = {
+    "hub_token": "would be written into the run's files. Log in with `hf auth login` or set HF_TOKEN.",
+    "per_device_train_batch_size": (
+        "is batch_size, the rows of the contrastive batch over all processes, by their number: set batch_size instead."
+    ),
 }
 
 
@@ -37,15 +44,117 @@ class Recipe:
         trainer_class: the objective.
         trainer_arguments: fields of the trainer's config, as they were given.
         given: every field that YAML or command line set, for `config.yaml`.
+        left_out: fields that were given and that another objective than the file's does not have.
     """
 
     experiment: ExperimentConfig
     trainer_class: type
     trainer_arguments: dict[str, Any]
     given: dict[str, Any]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """That the recipe asks for."""
+        return Path(self.trainer_arguments.get("output_dir") or f"runs/{self.experiment.method}".lower())
 
 
-def trainer_class(objective: str) -> type:
+@dataclass(frozen=True)
+class RecipeFile:
+    """A recipe's file and the command line over it, which make a recipe, or that of each part of a plan.
+
+    Attributes:
+        path: of the file.
+        trainer_class: the objective.
+        values: of the file.
+        overridden: of the command line.
+    """
+
+    path: Path
+    trainer_class: type
+    values: dict[str, Any]
+    overridden: dict[str, Any]
+
+    @classmethod
+    def read(cls, name: str, arguments: Sequence[str] = ()) -> RecipeFile:
+        """Reads a recipe's file and a command line.
+
+        Args:
+            name: recipe name or path, used unless `arguments` holds `--config`.
+            arguments: `--field value`, `--config name-or-path`, `--objective module:class`.
+
+        Raises:
+            ValueError: for an unknown key in the file or on the command line, naming the nearest known one, or a value
+                of another type.
+        """
+        options, words = split_options(arguments)
+        path, values, found = read_file(name, options)
+        hints = field_hints(found.config_class)
+        values = convert_fields(values, hints, str(path))
+        return cls(path, found, values, _overrides(words, hints))
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        """The type of every field, by name."""
+        return field_hints(self.trainer_class.config_class)
+
+    def recipe(self, changes: Mapping[str, Mapping[str, Any]] | None = None, objective: str | None = None) -> Recipe:
+        """The recipe, or that of a part of a plan.
+
+        Args:
+            changes: fields that a plan sets, by what errors call their place.
+            objective: of another trainer. The last of the changes are then its own, and other fields are left out
+                where it does not have them.
+
+        Raises:
+            ValueError: for a wrong field or value among the changes, or one that the command line sets too.
+        """
+        layers = dict(changes or {})
+        where, own = layers.popitem() if objective is not None else (str(self.path), {})
+        values = dict(self.values)
+        for place, changed in layers.items():
+            self.refuse_overridden(changed, place)
+            values |= convert_fields(changed, self.hints, place)
+        given = self._override(values)
+        if objective is None:
+            return _build(self.trainer_class, given, where)
+        trainer = trainer_class(objective, f"{where}: ")
+        hints = field_hints(trainer.config_class)
+        self.refuse_overridden(own, where)
+        own = convert_fields(own, hints, f"{where}: {objective}")
+        kept = {name: value for name, value in given.items() if name in hints}
+        left_out = tuple(name for name in given if name not in hints)
+        return _build(trainer, convert_fields({**kept, **own, "objective": objective}, hints, where), where, left_out)
+
+    def refuse_overridden(self, names: Iterable[str], where: str) -> None:
+        """Refuses fields that a plan sets and the command line too."""
+        for name in names:
+            if name in self.overridden:
+                raise ValueError(f"command line: --{name} is set by {where}. Leave it out, or change it there.")
+
+    def _override(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Lays the command line over the fields of the file."""
+        beside, overridden = self.path.parent / str(values.get("keyword_table")), self.overridden
+        if beside.is_file():
+            values["keyword_table"] = str(beside.resolve())  # by the place where it is found from anywhere
+        of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()  # whose keywords may be scored too
+        if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & overridden.keys():
+            values.pop("primary", None)  # it is of what the file evaluates
+        if "model" in overridden and "model" not in values and values.get("dataset") == SANDBOX:
+            raise ValueError(
+                f"{self.path.stem} holds values for the sandbox's tiny model (learning_rate "
+                f"{values.get('learning_rate')}). For a model of your own start from another recipe: --config "
+                f"{_for_other_models(self.path)} --dataset <yours>."
+            )
+        return dict(sorted((values | overridden).items()))
+
+
+def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
+    """Reads a recipe and lays a command line over it, see [`RecipeFile`]."""
+    return RecipeFile.read(name, arguments).recipe()
+
+
+def trainer_class(objective: str, where: str = "") -> type:
     """The trainer that `module:class` names; a module in the working directory is found too.
 
     Raises:
@@ -57,9 +166,9 @@ def trainer_class(objective: str) -> type:
     try:
         found = getattr(_import(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"objective {objective!r}: expected module:class, and {error}.") from error
+        raise ValueError(f"{where}objective {objective!r}: expected module:class, and {error}.") from error
     if not (isinstance(found, type) and issubclass(found, CompositionalTrainer)):
-        raise ValueError(f"objective {objective!r} is not a subclass of CompositionalTrainer.")
+        raise ValueError(f"{where}objective {objective!r} is not a subclass of CompositionalTrainer.")
     return found
 
 
@@ -77,53 +186,19 @@ def _import(module: str) -> ModuleType:
             raise
 
 
-def read_recipe(
-    name: str, arguments: Sequence[str] = (), *, changes: dict[str, Any] | None = None, where: str = ""
-) -> Recipe:
-    """Reads a recipe and lays command-line overrides over it.
-
-    Args:
-        name: recipe name or path, used unless `arguments` holds `--config`.
-        arguments: `--field value`, `--config name-or-path`.
-        changes: further fields, of a part of a sweep.
-        where: what errors call the place of `changes`.
-
-    Raises:
-        ValueError: for an unknown key in the file, the changes or on the command line, naming the nearest known one, a
-            value of the wrong type, or a field that both the changes and the command line set.
-    """
-    options, arguments = split_options(arguments)
-    path, values, found = read_file(name, options)
-    hints = field_hints(found.config_class)
-    values = convert_fields(values, hints, str(path))
-    overridden = _override(arguments, hints)
-    changes = convert_fields(changes or {}, hints, where)
-    refuse_overridden(changes, overridden, where)
-    values = _with_file_beside(path, values | changes)
-    of_sandbox = {"dataset"} if values.get("dataset") == SANDBOX else set()  # whose keywords may be scored too
-    if {"evaluation", "evaluation_benchmarks", "keyword_negatives", *of_sandbox} & overridden.keys():
-        values.pop("primary", None)  # it is of what the file evaluates
-    if "model" in overridden and "model" not in values and values.get("dataset") == SANDBOX:
-        raise ValueError(
-            f"{path.stem} holds values for the sandbox's tiny model (learning_rate {values.get('learning_rate')}). "
-            f"For a model of your own start from another recipe: --config {_for_other_models(path)} --dataset <yours>."
-        )
-    return _build(found, dict(sorted((values | overridden).items())), str(path))
-
-
-def _build(trainer: type, given: dict[str, Any], where: str) -> Recipe:
-    _check_given(given)
+def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str, ...] = ()) -> Recipe:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if given.get("batch_size", 0) % processes:
+        raise ValueError(f"batch_size={given['batch_size']} does not divide by {processes} processes.")
     ours = {key: value for key, value in given.items() if key in ExperimentConfig.model_fields}
-    try:
-        experiment = ExperimentConfig(**ours)
-    except ValidationError as error:
-        raise ValueError(one_line(error, ExperimentConfig, where)) from error
+    experiment = parse(ExperimentConfig, ours, where)
     if experiment.hard_images and not given.get("num_neighbours"):
         raise ValueError(
-            f"{where}: hard_images={experiment.hard_images} finds neighbours that nobody reads. Set num_neighbours, "
-            "or leave hard_images out."
+            f"{where}: hard_images={experiment.hard_images} finds neighbours that {experiment.objective} does not "
+            "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
-    return Recipe(experiment, trainer, {key: value for key, value in given.items() if key not in ours}, given)
+    theirs = {key: value for key, value in given.items() if key not in ours}
+    return Recipe(experiment, trainer, theirs, given, left_out)
 
 
 @cache
@@ -152,21 +227,21 @@ def convert_fields(
         dashes: what errors write before a field's name.
 
     Raises:
-        ValueError: for an unknown field, naming the nearest, or a value of another type.
+        ValueError: for an unknown field, naming the nearest, one that no recipe sets, or a value of another type.
     """
-    for name in values:
-        if name not in hints:
-            raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), hints)}")
+    check_known(values, hints, where)
     found = {name: convert(value, hints[name], f"{where}: {dashes}{name}") for name, value in values.items()}
     as_written = {name for name in found if (type(values[name]), type(found[name])) in ((int, float), (str, str))}
     return {name: values[name] if name in as_written else value for name, value in found.items()}
 
 
-def refuse_overridden(names: Collection[str], overridden: Collection[str], where: str) -> None:
-    """Refuses fields that a file of a study sets and the command line too."""
+def check_known(names: Iterable[str], hints: Mapping[str, Any], where: str) -> None:
+    """Refuses fields that there are not, naming the nearest, and those that no recipe sets."""
     for name in names:
-        if name in overridden:
-            raise ValueError(f"command line: --{name} is set by {where}. Leave it out, or change it there.")
+        if name not in hints:
+            raise ValueError(f"{where}: unknown field {name!r}.{nearest(str(name), hints)}")
+        if name in REFUSED:
+            raise ValueError(f"{where}: {name} {REFUSED[name]}")
 
 
 def _for_other_models(recipe: Path) -> str:
@@ -174,12 +249,6 @@ def _for_other_models(recipe: Path) -> str:
     beside = [path for path in recipe_files(recipe.parent.parent) if path.parent == recipe.parent]
     others = [path for path in beside if read_yaml(path).get("dataset") != SANDBOX]
     return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
-
-
-def _with_file_beside(recipe: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a recipe, its keyword table by the place where it is found from anywhere."""
-    beside = recipe.parent / str(values.get("keyword_table"))
-    return {**values, "keyword_table": str(beside.resolve())} if beside.is_file() else values
 
 
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
@@ -222,21 +291,15 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
     if options.objective is not None:
         values["objective"] = options.objective
     if not isinstance(values.get("objective"), str):
-        hint = f" It is a sweep: --report {path.stem}." if SWEEP_KEY in values else nearest("objective", values)
-        hint = f" It is a search: --search {path.stem}." if SEARCH_KEY in values else hint
+        plan = plan_of(values)
+        hint = f" It is a {plan}: --{OPTIONS[plan]} {path.stem}." if plan else nearest("objective", values)
         raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{hint}")
-    return path, values, trainer_class(values["objective"])
+    where = path if options.objective is None else "command line"
+    return path, values, trainer_class(values["objective"], f"{where}: ")
 
 
-def overridden_fields(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """The fields that a command line sets, each with its words.
-
-    Args:
-        arguments: `--field value`, as `split_options` leaves them.
-
-    Raises:
-        ValueError: for a first word that belongs to no field.
-    """
+def _overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a command line sets, as `split_options` leaves them."""
     found: dict[str, list[str]] = {}
     name = ""
     for word in arguments:
@@ -248,11 +311,6 @@ def overridden_fields(arguments: Sequence[str]) -> dict[str, list[str]]:
             raise ValueError(f"command line: {word!r} belongs to no field; overrides are --field value.")
         else:
             found[name].append(word)
-    return found
-
-
-def _override(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
-    found = overridden_fields(arguments)
     values = {name: _spelled(name, words, hints.get(name)) for name, words in found.items()}
     return convert_fields(values, hints, "command line", dashes="--")
 
@@ -273,18 +331,3 @@ def _spelled(name: str, words: list[str], hint: Any) -> Any:
             example = """a JSON object in quotes, as '{"caption": "text"}'"""
             raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error
     return words[0] if words else None
-
-
-def _check_given(given: dict[str, Any]) -> None:
-    if given.get("hub_token"):
-        raise ValueError(
-            "hub_token would be written into the run's files. Log in with `hf auth login` or set HF_TOKEN."
-        )
-    if "per_device_train_batch_size" in given:
-        raise ValueError(
-            "per_device_train_batch_size: set batch_size instead, the rows of the contrastive batch over all "
-            "processes; it is divided by their number."
-        )
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if given.get("batch_size", 0) % processes:
-        raise ValueError(f"batch_size={given['batch_size']} does not divide by {processes} processes.")

@@ -14,8 +14,8 @@ from hfcomp import __version__
 from hfcomp.evaluation.statistics.score import Score, score
 from hfcomp.experiments.arm import BASE
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
+from hfcomp.experiments.plan_files import Search, shown
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, num_negatives, prepare
-from hfcomp.experiments.search_file import Search, shown
 from hfcomp.experiments.search_report import SearchReport, print_search, read_trials, trial_line, write_search
 from hfcomp.experiments.search_store import FILE as DATABASE
 from hfcomp.experiments.search_store import SearchStore, Trial
@@ -49,10 +49,11 @@ def run_search(search: Search) -> Path:
     plan, recipe = search.plan, search.recipe
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, a search of {plan.trials} trials")
+    ends = {f"{search.path}: ranges: with {values}": part for values, part in search.parts.items()}
+    check_rows((method_arm(part, None, name=name) for name, part in ends.items()), session)
     evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
-    most = max(map(search.trial, search.ends()), key=num_negatives)
-    rows = load_rows(most, session, evaluate.images)
-    check_rows((method_arm(search.trial(values), rows) for values in search.ends()), session)
+    rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
+    check_rows((method_arm(part, rows, name=name) for name, part in ends.items()), session)
     scoring = Scoring(evaluate, evaluation_settings(recipe))
 
     def wants_more(folder: Path) -> bool:

@@ -94,7 +94,7 @@ class Study:
         Raises:
             ValueError: where the folder's study was begun on other rows.
         """
-        with run_folder(output_folder(recipe), recipe.given, session.state, wants_more=wants_more) as folder:
+        with run_folder(recipe.folder, recipe.given, session.state, wants_more=wants_more) as folder:
             session.state.print(f"-> {folder}")
             check_same_rows(folder, session)
             yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
@@ -176,11 +176,6 @@ class Study:
 
     def _bar(self, of: Sequence[str | int]) -> tqdm:
         return tqdm(of, disable=bool(self.recipe.trainer_arguments.get("disable_tqdm")), leave=False)
-
-
-def output_folder(recipe: Recipe) -> Path:
-    """The folder that a recipe asks for."""
-    return Path(recipe.trainer_arguments.get("output_dir") or f"runs/{recipe.experiment.method}".lower())
 
 
 def remove_checkpoint(checkpoint: Path) -> None:

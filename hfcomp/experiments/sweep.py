@@ -20,6 +20,8 @@ from hfcomp.experiments.embedding_rows import held_out_rows
 from hfcomp.experiments.evaluate import declared_averages
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import check_same_rows
+from hfcomp.experiments.plan_files import Sweep
+from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.program import (
     CAVEATS,
     check_primary,
@@ -33,9 +35,8 @@ from hfcomp.experiments.program import (
 )
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.sweep_file import Sweep
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
-from hfcomp.experiments.sweep_results import SweepPlan, part_name, summarize_sweep
+from hfcomp.experiments.sweep_results import part_name, summarize_sweep
 from hfcomp.fields import columns_of
 from hfcomp.trainers.cost import StageSummary
 
@@ -76,11 +77,12 @@ def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     facts = {**run_facts(sweep.recipe, study.session), "models": named_models(study)}
     further = []
     if held_out is not None:
-        further = write_paths(read_paths(study, sweep.embeddings, held_out), plan, facts["caveat"])
+        further = write_paths(read_paths(study, sweep.plan.embeddings, held_out), plan, facts["caveat"])
     facts["caveat"] = _caveat(facts["caveat"], plan)
-    results = summarize_sweep(outcomes, plan, folder, declared_averages(sweep.recipe.experiment))
+    experiment = sweep.recipe.experiment
+    results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
-    write_sweep(folder, plan, results, stages=costs, facts=facts, further=further)
+    write_sweep(folder, plan, results, stages=costs, facts=facts, primary=experiment.primary, further=further)
     print_sweep(plan, results, costs, facts, folder)
 
 
@@ -93,11 +95,11 @@ def _caveat(usual: str, plan: SweepPlan) -> str:
 
 def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
     """The rows whose embeddings are followed, like those of the first setting; loaded before anything is trained."""
-    if sweep.embeddings is None:
+    if sweep.plan.embeddings is None:
         return None
     part = max((sweep.first(one) for one in sweep.plan.variants), key=num_negatives)
     settings = {"seed": max(sweep.plan.seeds) + 1, "num_negatives": num_negatives(part)}
-    return held_out_rows(part, sweep.embeddings.rows, **settings, session=session)
+    return held_out_rows(part, sweep.plan.embeddings.rows, **settings, session=session)
 
 
 def sweep_arms(
@@ -122,8 +124,8 @@ def sweep_arms(
             rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
             check_same_rows(study.folder, session)
             arms = [_arm(sweep, setting, seed, variant, rows[variant]) for variant in plan.variants]
-            if held_out is not None and plan.is_first(setting, seed):
-                arms = [follow(arm, sweep.embeddings, held_out, session) for arm in arms]
+            if held_out is not None and (setting, seed) == plan.first:
+                arms = [follow(arm, sweep.plan.embeddings, held_out, session) for arm in arms]
             yield from arms
             _log_unequal_steps([study.costs[arm.name] for arm in arms], session)
 

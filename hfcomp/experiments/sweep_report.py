@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation import results as files
+from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.report import MEANINGS
 from hfcomp.experiments.stages import StageSummary
-from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import unsigned
@@ -120,8 +120,8 @@ def _contrasts(plan: SweepPlan, results: Mapping[str, Any], setting: str, *, bri
 
 def _sides(plan: SweepPlan) -> list[str]:
     return [
-        f"{name}: mean of {' + '.join(of['with'])} minus mean of {' + '.join(of['without'])}"
-        for name, of in plan.contrasts.items()
+        f"{name}: mean of {' + '.join(one.of)} minus mean of {' + '.join(one.without)}"
+        for name, one in plan.contrasts.items()
     ]
 
 
@@ -162,6 +162,7 @@ def write_sweep(
     *,
     stages: list[StageSummary],
     facts: dict[str, Any],
+    primary: str | None = None,
     further: Sequence[Section] = (),
 ) -> None:
     """Writes `sweep.json` and `report.md`, with the figures of further sections.
@@ -172,9 +173,11 @@ def write_sweep(
         results: of `summarize_sweep`.
         stages: what each training run cost.
         facts: `method`, `caveat`, `notes`, `config`, ...; all of them go into `sweep.json`.
+        primary: the primary endpoint that was asked for.
         further: sections behind the others.
     """
-    contents = {**facts, "plan": asdict(plan), "stages": [asdict(stage) for stage in stages], "results": results}
+    written = {"plan": {**plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
+    contents = {**facts, **written, "results": results}
     files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
     save_report(sweep_report(plan, results, stages, facts, brief=False, further=further), folder)
 

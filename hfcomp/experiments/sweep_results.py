@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,45 +14,11 @@ from hfcomp.evaluation.statistics.measures import headline_measures, primary_mea
 from hfcomp.evaluation.statistics.multiplicity import adjust
 from hfcomp.evaluation.statistics.outcomes import NO_SEED, Outcomes
 from hfcomp.evaluation.statistics.summary import BASE, summarize
+from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.stages import read_history
 
 OF_BASE = ("", BASE)
 """The base among the cells of a sweep, setting and variant: it has neither setting nor seed."""
-
-
-@dataclass(frozen=True)
-class SweepPlan:
-    """What a sweep is over.
-
-    Attributes:
-        settings: names, in the order of the tables.
-        seeds: of rows and training.
-        variants: names, in the order of the tables.
-        reference: the variant that differences refer to.
-        logged: metrics of the training log whose mean is shown beside a variant.
-        benchmarks: those that the tables show; none means all.
-        objectives: variant to `module:class`, for those that train another one than the recipe's.
-        controls: variant to control, for those that are one.
-        after: variant to the one whose model it starts from, for those that do not start from the base.
-        contrasts: name to two lists of variants or `base`, `with` and `without`.
-        primary: the primary endpoint, as `hfcomp.evaluation.statistics.measures.primary_measure` takes it.
-    """
-
-    settings: list[str]
-    seeds: list[int]
-    variants: list[str]
-    reference: str
-    logged: list[str]
-    benchmarks: list[str]
-    objectives: dict[str, str] = field(default_factory=dict)
-    controls: dict[str, str] = field(default_factory=dict)
-    after: dict[str, str] = field(default_factory=dict)
-    contrasts: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    primary: str | None = None
-
-    def is_first(self, setting: str, seed: int) -> bool:
-        """Whether these are the first setting and the first seed."""
-        return (setting, seed) == (self.settings[0], self.seeds[0])
 
 
 def part_name(setting: str, seed: int, variant: str) -> str:
@@ -66,6 +31,7 @@ def summarize_sweep(
     plan: SweepPlan,
     folder: Path,
     declared: Mapping[str, Sequence[Average]] | None = None,
+    primary: str | None = None,
 ) -> dict[str, Any]:
     """Per setting, variant and measure the mean over seeds, its range, and the difference to the reference.
 
@@ -78,6 +44,7 @@ def summarize_sweep(
         plan: of the sweep.
         folder: of the sweep, with the parts' training logs.
         declared: averages in use, by title of the benchmark.
+        primary: the primary endpoint, as `hfcomp.evaluation.statistics.measures.primary_measure` takes it.
 
     Returns:
         `measures` (their names), `primary` (the first of them, if there is one), `base` (measure to value) and
@@ -90,8 +57,8 @@ def summarize_sweep(
         ValueError: for a benchmark or a primary endpoint that was not evaluated.
     """
     outcomes = _factored(Outcomes.of(outcomes), plan)
-    primary = primary_measure(outcomes, plan.primary, declared or {})
-    measures = headline_measures(outcomes, plan.benchmarks, primary)
+    judged = primary_measure(outcomes, primary, declared or {})
+    measures = headline_measures(outcomes, plan.benchmarks, judged)
     cells = [(setting, variant) for setting in plan.settings for variant in plan.variants]
     contrasts: dict[Any, Any] = {
         ("minus", *cell): ([cell], [(cell[0], plan.reference)]) for cell in cells if cell[1] != plan.reference
@@ -99,7 +66,7 @@ def summarize_sweep(
     for setting in plan.settings:
         for name, sides in plan.contrasts.items():
             with_it, without = (
-                [OF_BASE if one == BASE else (setting, one) for one in sides[side]] for side in ("with", "without")
+                [OF_BASE if one == BASE else (setting, one) for one in side] for side in (sides.of, sides.without)
             )
             contrasts["contrast", setting, name] = with_it, without
     how = {"by": ("setting", "arm"), "models": [OF_BASE, *cells], "images": "all", "intervals": False}
@@ -120,7 +87,7 @@ def summarize_sweep(
         }
         for setting in plan.settings
     }
-    first = primary.name if primary else None
+    first = judged.name if judged else None
     _correct(list(_all_minus(settings)), first)
     _correct([pair for of in differences.values() for found in of.values() for pair in found.items()], first)
     base = {name: line["models"][OF_BASE]["value"] for name, line in named.items()}

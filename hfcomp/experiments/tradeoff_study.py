@@ -16,10 +16,10 @@ from hfcomp.experiments.controls import plain
 from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import check_same_rows
+from hfcomp.experiments.plan_files import Tradeoff
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, run_facts
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.tradeoff import Tradeoff
 from hfcomp.experiments.tradeoff_report import print_tradeoff, write_tradeoff
 from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
 

@@ -25,12 +25,11 @@ from hfcomp.evaluation import callback, embed, engine
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.experiments import base, evaluate_command, outcomes, program, stages
+from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
-from hfcomp.experiments.search_file import read_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build
@@ -114,13 +113,13 @@ def recipe(case: str, folder: Path) -> None:
     if case == "primary_of_run":
         program.run(read_recipe("slipform", [*words, "--primary", "sandbox: grup"]))
     elif case == "primary_of_sweep":
-        run_sweep(read_sweep("slipform", [*words, "--report", "margins", "--primary", "sandbox: grup"]))
+        run_sweep(read_plan("slipform", [*words, "--report", "margins", "--primary", "sandbox: grup"]))
     elif case not in RECIPES:
         program.run(read_recipe("slipform", [*words, "--controls", "none"]))
     else:
         path = folder / "mine.yaml"
         path.write_text("maximize: 'sandbx: group'\ntrials: 1\nranges: {learning_rate: {low: 0.1, high: 1}}")
-        run_search(read_search("slipform", [*words, "--search", str(path)]))
+        run_search(read_plan("slipform", [*words, "--search", str(path)]))
 
 
 def run(case: str, model: str, data: str, folder: Path) -> str:

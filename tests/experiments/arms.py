@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.sweep import sweep_arms
-from hfcomp.experiments.sweep_file import Sweep
 from hfcomp.trainers.cost import StageSummary
 
 

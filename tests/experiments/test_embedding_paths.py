@@ -20,11 +20,11 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.experiments import outcomes, study
 from hfcomp.experiments.arm import Checkpoints
 from hfcomp.experiments.embedding_rows import held_out_rows
+from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.sweep_file import read_sweep
 from hfcomp.reporting import saving
 from hfcomp.reporting.figures import Figure
 from hfcomp.trainers.base import CompositionalTrainer
@@ -62,7 +62,7 @@ def written(folder: Path, **changes: object) -> str:
 )
 def test_a_wrong_plan_is_refused(tmp_path, values, message):
     with pytest.raises(ValueError) as caught:
-        read_sweep("slipform", ["--report", written(tmp_path, embeddings=values)])
+        read_plan("slipform", ["--report", written(tmp_path, embeddings=values)])
     assert message in str(caught.value) and "mine.yaml" in str(caught.value)
 
 
@@ -70,11 +70,11 @@ def test_without_held_out_negatives_nothing_is_followed(tmp_path):
     words = ["--report", written(tmp_path), "--config", "slipform/vit_b32_coco", "--dataset", "any"]
     words += ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe"]
     with pytest.raises(ValueError, match="brings no held-out rows with negative captions. Set evaluation: own"):
-        read_sweep("slipform", words)
+        read_plan("slipform", words)
 
 
 def test_a_sweep_without_the_key_follows_nothing():
-    assert read_sweep("slipform", ["--report", "margins"]).embeddings is None
+    assert read_plan("slipform", ["--report", "margins"]).plan.embeddings is None
     assert EmbeddingPlan(variants=["a"]) == EmbeddingPlan(variants=["a"], rows=200, checkpoints=10, examples=2)
 
 
@@ -215,8 +215,8 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
         patched.setattr(outcomes, "write_table", stored_once)
         patched.setattr(study, "remove_checkpoint", copied)
         with pytest.raises(KeyboardInterrupt):
-            run_sweep(read_sweep("slipform", words))
-        return run_sweep(read_sweep("slipform", words)), kept, trained, stored
+            run_sweep(read_plan("slipform", words))
+        return run_sweep(read_plan("slipform", words)), kept, trained, stored
 
 
 def test_a_killed_sweep_goes_on_and_repeats_no_training_and_no_score(swept):
@@ -311,7 +311,7 @@ def test_a_finished_run_that_lacks_scores_is_trained_again(swept, words, tmp_pat
     monkeypatch.setattr(CompositionalTrainer, "train", counted)
     figures: list[Figure] = []
     monkeypatch.setattr(saving, "draw", lambda figure: figures.append(figure) or b"")
-    assert run_sweep(read_sweep("slipform", [*words[:-1], str(folder)])) == folder
+    assert run_sweep(read_plan("slipform", [*words[:-1], str(folder)])) == folder
     assert trained == ["followed/1/plain"]
     assert (folder / "embeddings.json").read_text() == before
     (figure,) = figures

@@ -12,9 +12,10 @@ import pytest
 
 import hfcomp
 from hfcomp.experiments import recipes
-from hfcomp.experiments.experiment_config import PATH_FIELDS, expanded
+from hfcomp.experiments.experiment_config import PATH_FIELDS
 from hfcomp.experiments.recipe_files import find_recipe, recipe_files, recipes_folder
-from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.recipes import RecipeFile, read_recipe
+from hfcomp.reading import expand_variables
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 
@@ -167,7 +168,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),
         (
             ["--caption_noise", "0.1", "--dataset", "mine"],
-            "caption_noise shapes the sandbox's rows, not those of mine",
+            "caption_noise: shapes the sandbox's rows, not those of mine",
         ),
         (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
@@ -218,13 +219,13 @@ def test_a_variable_that_may_hold_a_secret_is_not_written_into_a_path(recipe, mo
 def test_secrets_are_known_by_the_names_of_their_variables(monkeypatch, name, option):
     monkeypatch.setenv(name, "do-not-show")
     with pytest.raises(ValueError, match=f"^{option}=.*{name} may hold a secret"):
-        expanded(f"val2017=${name}", option)
+        expand_variables(f"val2017=${name}", option)
 
 
 @pytest.mark.parametrize("name", ["CLIP_TOKENIZER", "KEYWORDS", "MONKEYS"])
 def test_names_that_only_look_like_a_secrets_are_variables(monkeypatch, tmp_path, name):
     monkeypatch.setenv(name, str(tmp_path))
-    assert expanded(f"val2017=${name}", "--data") == f"val2017={tmp_path}"
+    assert expand_variables(f"val2017=${name}", "--data") == f"val2017={tmp_path}"
 
 
 def test_variables_stand_for_themselves_outside_of_paths(recipe, monkeypatch):
@@ -271,12 +272,13 @@ def test_a_sweep_is_no_recipe():
 
 
 def test_changes_of_a_sweep_are_fields_like_any_other(recipe):
-    found = read_recipe(recipe, ["--max_steps", "7"], changes={"seed": 3, "margin": "none"}, where="sweep.yaml")
+    changes = {"sweep.yaml: seeds": {"seed": 3}, "sweep.yaml: variants": {"margin": "none"}}
+    found = RecipeFile.read(recipe, ["--max_steps", "7"]).recipe(changes)
     assert (found.trainer_arguments["seed"], found.given["margin"], found.given["max_steps"]) == (3, "none", 7)
     with pytest.raises(ValueError, match=r"sweep.yaml: unknown field 'margn'. Did you mean 'margin'"):
-        read_recipe(recipe, changes={"margn": "none"}, where="sweep.yaml")
+        RecipeFile.read(recipe).recipe({"sweep.yaml": {"margn": "none"}})
     with pytest.raises(ValueError, match=r"command line: --seed is set by sweep.yaml"):
-        read_recipe(recipe, ["--seed", "1"], changes={"seed": 3}, where="sweep.yaml")
+        RecipeFile.read(recipe, ["--seed", "1"]).recipe({"sweep.yaml": {"seed": 3}})
 
 
 @pytest.mark.parametrize("path", recipe_files(recipes_folder()), ids=lambda path: path.stem)
@@ -294,9 +296,9 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
         (["--keyword_table", "x.yaml"], "keyword_table is of keyword_negatives, which is not set"),
         (["--keyword_captions_only", "true"], "keyword_captions_only is of keyword_negatives, which is not set"),
         (["--captions", "first"], "--captions: found 'first', expected one of longest, all"),
-        (["--captions", "all"], "captions=all: the sandbox's images have one caption each"),
-        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
-        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
+        (["--captions", "all"], "captions: the sandbox's images have one caption each"),
+        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise: shapes the sandbox's own negatives"),
+        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds: shapes the sandbox's own"),
         (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),
     ],
 )

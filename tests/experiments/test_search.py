@@ -22,11 +22,11 @@ from hfcomp.experiments import search_report
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.command import main
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.plan_files import Search, read_plan
 from hfcomp.experiments.plans import Range
-from hfcomp.experiments.recipe_files import find_search, recipes_folder
+from hfcomp.experiments.recipe_files import find_plan, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import MOST_FAILURES, run_search
-from hfcomp.experiments.search_file import Search, read_search
 from hfcomp.experiments.search_store import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
@@ -123,28 +123,32 @@ def test_what_a_range_holds():
         ({"only_in_search": {"margin": "none"}}, "only_in_search: margin is searched"),
         ({"only_in_search": {"output_dir": "x"}}, "only_in_search: output_dir is the recipe's"),
         ({"only_in_search": {"max_step": 3}}, "only_in_search: unknown field 'max_step'. Did you mean 'max_steps'?"),
-        (
-            {"ranges": {"margin": {"choices": ["none", "odd"]}}},
-            "mine.yaml: ranges: with margin='odd': margin='odd'",
-        ),
     ],
 )
 def test_a_wrong_search_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError) as caught:
-        read_search("slipform", ["--search", written(tmp_path, **changes)])
+        read_plan("slipform", ["--search", written(tmp_path, **changes)])
     assert message in str(caught.value)
+
+
+def test_an_end_that_the_trainer_refuses_takes_no_folder(tmp_path):
+    search = read_plan("slipform", ["--search", written(tmp_path, ranges={"margin": {"choices": ["none", "odd"]}})])
+    search.recipe.trainer_arguments["output_dir"] = str(tmp_path / "run")
+    with pytest.raises(ValueError, match="mine.yaml: ranges: with margin='odd': margin='odd'"):
+        run_search(search)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_command_line_does_not_set_what_is_searched(tmp_path):
     with pytest.raises(ValueError, match="command line: --margin is set by .*mine.yaml"):
-        read_search("slipform", ["--search", written(tmp_path), "--margin", "none"])
+        read_plan("slipform", ["--search", written(tmp_path), "--margin", "none"])
     with pytest.raises(SystemExit, match="--report and --search are two things"):
         main("slipform", ["--search", written(tmp_path), "--report", "margins"])
 
 
 def test_an_unknown_search_is_told_and_one_is_no_recipe(tmp_path):
     with pytest.raises(FileNotFoundError, match="search: no such search of slipform.* It has none."):
-        read_search("slipform", ["--search"])
+        read_plan("slipform", ["--search"])
     with pytest.raises(ValueError, match="mine.yaml: has no 'objective'.* It is a search: --search mine."):
         read_recipe(written(tmp_path))
 
@@ -153,7 +157,7 @@ def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(
     path = written(
         tmp_path, products={"batch_size": ["warmup_steps", "logging_steps"]}, only_in_search={"max_steps": 5}
     )
-    search = read_search("slipform", ["--search", path, "--logging_steps", "4"])
+    search = read_plan("slipform", ["--search", path, "--logging_steps", "4"])
     values = {"learning_rate": 1e-3, "margin": "none", "warmup_steps": 3}
     trial, result = search.trial(values), search.result(values)
     assert repr(trial.experiment.batch_size) == repr(result.experiment.batch_size) == "12"
@@ -164,8 +168,8 @@ def test_products_follow_the_values_and_what_is_only_in_the_search_ends_with_it(
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_search_that_ships_fits_its_recipe(path):
-    assert find_search(path.parent.name, path.stem) == path
-    search = read_search(path.parent.name, ["--search", path.stem])
+    assert find_plan(path.parent.name, path.stem, "search") == path
+    search = read_plan(path.parent.name, ["--search", path.stem])
     own = search.own_values()
     assert set(own) == set(search.plan.ranges) and None not in own.values()
 
@@ -232,11 +236,11 @@ def searched(words, tmp_path_factory) -> Callable[[str], Outcome]:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CementTrainer, "training_step", counted)
-            search = read_search("slipform", [*words, "--output_dir", str(folder)])
+            search = read_plan("slipform", [*words, "--output_dir", str(folder)])
             if stop:
                 with pytest.raises(KeyboardInterrupt):
                     run_search(search)
-                search = read_search("slipform", [*words, "--output_dir", str(folder)])
+                search = read_plan("slipform", [*words, "--output_dir", str(folder)])
             assert run_search(search) == folder
         return folder, steps
 
@@ -301,7 +305,7 @@ def test_it_begins_with_the_recipes_own_values_and_goes_on_when_more_are_asked_f
     def search(trials: int) -> tuple[Search, Path]:
         path = tmp_path / "mine.yaml"
         path.write_text(yaml.safe_dump({"minimize": VALUES["maximize"], "trials": trials, "ranges": ranges}))
-        found = read_search("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
+        found = read_plan("slipform", [*words, "--search", str(path), "--output_dir", str(tmp_path / "run")])
         return found, run_search(found)
 
     found, folder = search(1)
@@ -325,7 +329,7 @@ def test_a_search_whose_first_trials_all_fail_ends(words, tmp_path, monkeypatch)
     path = written(tmp_path, trials=9)
     words = [*words, "--search", path, "--output_dir", str(tmp_path / "run")]
     with pytest.raises(ValueError, match="the first 3 trials failed, the last with .*: ValueError: no batch"):
-        run_search(read_search("slipform", words))
+        run_search(read_plan("slipform", words))
     assert len(started) == MOST_FAILURES
     assert not (tmp_path / "run" / "best.yaml").exists()
 
@@ -334,7 +338,7 @@ def test_a_measure_that_does_not_exist_costs_no_training(words, tmp_path, monkey
     monkeypatch.setattr(CementTrainer, "train", lambda *_, **__: pytest.fail("trained"))
     path = written(tmp_path, maximize="own: recall@5")
     with pytest.raises(ValueError, match="'own: recall@5' is not scored by this evaluation"):
-        run_search(read_search("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
+        run_search(read_plan("slipform", [*words, "--search", path, "--output_dir", str(tmp_path / "run")]))
 
 
 def test_rows_without_the_negative_images_that_trials_need_cost_no_training(words, tmp_path, monkeypatch):
@@ -349,7 +353,7 @@ def test_rows_without_the_negative_images_that_trials_need_cost_no_training(word
         str(tmp_path / "r"),
     ]
     with pytest.raises(ValueError, match="CementTrainer: none of 16 rows has a negative_image"):
-        run_search(read_search("slipform", words))
+        run_search(read_plan("slipform", words))
     assert not (tmp_path / "r").exists()
 
 

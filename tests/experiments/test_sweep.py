@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -20,10 +19,11 @@ from hfcomp.evaluation.statistics.score import score
 from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.experiments import sweep_report
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.recipe_files import find_report
+from hfcomp.experiments.plan_files import read_plan
+from hfcomp.experiments.plans import SweepPlan
+from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.sweep_file import read_sweep
-from hfcomp.experiments.sweep_results import SweepPlan, summarize_sweep
+from hfcomp.experiments.sweep_results import summarize_sweep
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from tests import tiny
@@ -44,8 +44,14 @@ def written(folder: Path, **changes: object) -> str:
     return str(path)
 
 
+def plan_of(settings: list[str], seeds: list[int], variants: list[str], **more: object) -> SweepPlan:
+    """A plan without a recipe, whose first variant is the reference."""
+    names = {"settings": dict.fromkeys(settings, {}), "variants": dict.fromkeys(variants, {})}
+    return SweepPlan(**names, seeds=seeds, reference=variants[0], **more)
+
+
 def test_the_margins_of_slipform_are_thirty_runs_of_one_recipe():
-    sweep = read_sweep("slipform", ["--report", "margins", "--max_steps", "7"])
+    sweep = read_plan("slipform", ["--report", "margins", "--max_steps", "7"])
     assert len(sweep.parts) == 2 * 3 * 5
     assert sweep.recipe.trainer_arguments["output_dir"] == "runs/slipform-margins"
     noisy = sweep.parts["edit_noise", 43, "inverse"]
@@ -56,7 +62,7 @@ def test_the_margins_of_slipform_are_thirty_runs_of_one_recipe():
 
 
 def test_the_folder_that_is_asked_for_is_taken(tmp_path):
-    sweep = read_sweep("slipform", ["--report", written(tmp_path), "--output_dir", "here"])
+    sweep = read_plan("slipform", ["--report", written(tmp_path), "--output_dir", "here"])
     assert sweep.recipe.trainer_arguments["output_dir"] == "here"
 
 
@@ -64,7 +70,7 @@ def test_an_unknown_sweep_names_those_that_exist():
     with pytest.raises(
         FileNotFoundError, match=r"margin: no such report of slipform. Did you mean 'margins'\? Known: margins"
     ):
-        find_report("slipform", "margin")
+        find_plan("slipform", "margin", "report")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,7 @@ def test_an_unknown_sweep_names_those_that_exist():
 )
 def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError) as caught:
-        read_sweep("slipform", ["--report", written(tmp_path, **changes)])
+        read_plan("slipform", ["--report", written(tmp_path, **changes)])
     assert message in str(caught.value)
 
 
@@ -106,18 +112,18 @@ def test_a_wrong_sweep_is_refused(tmp_path, changes, message):
 )
 def test_the_command_line_does_not_set_what_the_sweep_sets(tmp_path, field, place):
     with pytest.raises(ValueError, match=f"command line: --{field} is set by .*mine.yaml: {place}"):
-        read_sweep("slipform", ["--report", written(tmp_path), f"--{field}", "1"])
+        read_plan("slipform", ["--report", written(tmp_path), f"--{field}", "1"])
 
 
 def test_a_file_that_is_no_yaml_is_named(tmp_path):
     (tmp_path / "mine.yaml").write_text("seeds: [")
     with pytest.raises(ValueError, match="mine.yaml, line 1: not YAML: "):
-        read_sweep("slipform", ["--report", str(tmp_path / "mine.yaml")])
+        read_plan("slipform", ["--report", str(tmp_path / "mine.yaml")])
 
 
 def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
     path = written(tmp_path, variants={"none": {}, "odd": {"margin": "odd"}}, reference="none")
-    sweep = read_sweep("slipform", ["--report", path, "--output_dir", str(tmp_path / "run")])
+    sweep = read_plan("slipform", ["--report", path, "--output_dir", str(tmp_path / "run")])
     with pytest.raises(ValueError, match="slow/1/odd: margin='odd'"):
         run_sweep(sweep)
     assert not (tmp_path / "run").exists()
@@ -126,7 +132,7 @@ def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
 def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path):
     variants = {"one": {"num_negatives": 1}, "three": {"num_negatives": 3}}
     path = written(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
-    arms, _ = arms_of(read_sweep("hard_negatives", ["--report", path, "--dataset_rows", "60"]), tmp_path)
+    arms, _ = arms_of(read_plan("hard_negatives", ["--report", path, "--dataset_rows", "60"]), tmp_path)
     one, three = ([len(texts) for texts in arm.rows["negative_captions"]] for arm in arms)
     assert one == three and set(one) == {3}
 
@@ -144,7 +150,7 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
     """Two kinds of unequal size: their mean weighs them alike; a caption choice beside groups is not in it."""
     swap, other = ("composition", "swap", "group"), ("composition", "other", "group")
     choice, recall = ("composition", "swap", "caption choice"), ("general", "all", "recall@1")
-    plan = SweepPlan(["clean"], [1, 2], ["none", "new"], reference="none", logged=["margin"], benchmarks=[])
+    plan = plan_of(["clean"], [1, 2], ["none", "new"], logged=["margin"])
 
     def model(name: str, right: int, found: float) -> pd.DataFrame:
         first = [1.0] * right + [0.0] * (20 - right)
@@ -180,7 +186,7 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
 def test_seeds_that_disagree_are_no_difference_however_many_items_there_are(tmp_path):
     """Variant `new` gains 12 points with one seed and loses as many with another; items say nothing of a third."""
     line, generator = ("composition", "all", "choice"), np.random.default_rng(0)
-    plan = SweepPlan(["s"], [1, 2, 3], ["none", "new", "better"], reference="none", logged=[], benchmarks=[])
+    plan = plan_of(["s"], [1, 2, 3], ["none", "new", "better"])
     tables = [outcomes("base", {line: [0.0] * 400})]
     for seed, gain in {1: 0.16, 2: -0.06, 3: 0.06}.items():
         draws = generator.random(400)
@@ -199,7 +205,7 @@ def test_seeds_that_disagree_are_no_difference_however_many_items_there_are(tmp_
 def test_seeds_that_disagree_are_no_difference_where_a_subset_has_a_single_image(tmp_path):
     """Such a subset leaves the average without an interval, not without the seeds."""
     many, single = ("composition", "many", "choice"), ("composition", "single", "choice")
-    plan = SweepPlan(["s"], [1, 2, 3], ["none", "new"], reference="none", logged=[], benchmarks=[])
+    plan = plan_of(["s"], [1, 2, 3], ["none", "new"])
     tables = [outcomes("base", {many: [0.0] * 200, single: [0.0]})]
     for seed, gained in {1: 60, 2: -20, 3: 20}.items():
         for variant, right in {"none": 100, "new": 100 + gained}.items():
@@ -215,12 +221,12 @@ def test_seeds_that_disagree_are_no_difference_where_a_subset_has_a_single_image
 
 def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     choice, group = ("composition", "swap", "choice"), ("composition", "swap", "group")
-    plan = SweepPlan(["s"], [1], ["a", "b"], "a", logged=[], benchmarks=[], primary="drawn: swap choice")
+    plan = plan_of(["s"], [1], ["a", "b"])
     tables = [outcomes(name, {choice: [0, 1, 1, 1], group: [0, 0, 1, 1]}) for name in ("base", "s/1/a", "s/1/b")]
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path)
+    found = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice")
     assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
     with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
-        summarize_sweep(pd.concat(tables), replace(plan, primary="drawn: swap choise"), tmp_path)
+        summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choise")
 
 
 def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
@@ -234,7 +240,7 @@ def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
         return items.assign(stratum=np.where(items["metric"] == line[2], classes * 2, None))
 
     tables = [model("base", 810, 40), model("s/1/a", 810, 40), model("s/1/b", 855, 50)]
-    plan = SweepPlan(["s"], [1], ["a", "b"], "a", logged=[], benchmarks=[])
+    plan = plan_of(["s"], [1], ["a", "b"])
     found = summarize_sweep(pd.concat(tables), plan, tmp_path)
     (expected,) = (
         entry
@@ -271,7 +277,7 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
         outcomes("s/1/c", {line: [0, 0, 0, 1]}),
     ]
     contrasts = {"part": {"with": ["a", "b"], "without": ["base", "c"]}, "none": {"with": ["a"], "without": ["a"]}}
-    plan = SweepPlan(["s"], [1], ["a", "b", "c"], "a", logged=[], benchmarks=[], contrasts=contrasts)
+    plan = plan_of(["s"], [1], ["a", "b", "c"], contrasts=contrasts)
     found = summarize_sweep(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
     part, none = (found[name]["drawn: choice"] for name in ("part", "none"))
     assert part["value"] == pytest.approx((3 / 4 + 1) / 2 - (2 / 4 + 1 / 4) / 2)
@@ -281,7 +287,7 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
 
 def test_a_benchmark_that_was_not_evaluated_is_named():
     items = outcomes("base", {("general", "all", "recall@1"): [1.0] * 3})
-    plan = SweepPlan(["clean"], [1], ["none"], reference="none", logged=[], benchmarks=["drawn", "sandbx"])
+    plan = plan_of(["clean"], [1], ["none"], benchmarks=["drawn", "sandbx"])
     with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: drawn"):
         summarize_sweep(items, plan, Path())
 
@@ -303,13 +309,13 @@ def test_a_benchmark_that_is_not_evaluated_costs_no_training(words, tmp_path, mo
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, benchmarks=["sandbx"])
     with pytest.raises(ValueError, match="benchmarks: 'sandbx' was not evaluated. Known: own"):
-        run_sweep(read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
+        run_sweep(read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")]))
 
 
 def test_a_setting_without_the_negative_images_that_it_needs_costs_no_training(words, tmp_path, monkeypatch):
     monkeypatch.setattr(Arm, "train", lambda *_: pytest.fail("trained"))
     path = written(tmp_path, settings={"clean": {}, "words": {"keyword_negatives": ["color"]}})
-    sweep = read_sweep("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
+    sweep = read_plan("slipform", [*words, "--report", path, "--output_dir", str(tmp_path / "run")])
     with pytest.raises(ValueError, match="^words/1/.*: CementTrainer: none of 16 rows has a negative_image"):
         run_sweep(sweep)
 
@@ -330,8 +336,8 @@ def swept(words) -> tuple[Path, dict[str, list[str]]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CementTrainer, "train", counted)
         with pytest.raises(KeyboardInterrupt):
-            run_sweep(read_sweep("slipform", words))
-        return run_sweep(read_sweep("slipform", words)), trained
+            run_sweep(read_plan("slipform", words))
+        return run_sweep(read_plan("slipform", words)), trained
 
 
 def test_an_interrupted_sweep_goes_on_and_repeats_nothing(swept):
@@ -382,7 +388,7 @@ def test_the_tables_fit_eighty_columns(swept, capsys, monkeypatch):
     results = json.loads((folder / "sweep.json").read_text())["results"]
     slow, names = results["settings"]["slow"], ["none", "adaptive", "static_1", "static_mean", "inverse"]
     results["settings"] = {"clean": dict.fromkeys(names, slow["high"]) | {"none": slow["none"]}}
-    plan = SweepPlan(["clean"], [1, 2], names, reference="none", logged=["margin"], benchmarks=[])
+    plan = plan_of(["clean"], [1, 2], names, logged=["margin"])
     facts = {"method": "Slipform", "caveat": "A caveat.", "notes": [], "config": {}}
     costs = [StageSummary(f"clean/1/{name}", 1, 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0) for name in names]
     sweep_report.print_sweep(plan, results, costs, facts, Path("runs"))
@@ -408,7 +414,7 @@ def test_the_markdown_has_a_row_for_each_measure(swept):
 
 def test_a_logged_metric_is_a_mean_over_steps(tmp_path):
     """A checkpoint at step 3 brings a line of its own, which must not weigh as much as one of four steps."""
-    plan = SweepPlan(["clean"], [1], ["kept"], reference="kept", logged=["margin"], benchmarks=[])
+    plan = plan_of(["clean"], [1], ["kept"], logged=["margin"])
     (tmp_path / "clean/1/kept").mkdir(parents=True)
     lines = [{"step": 3, "margin": 1.0}, {"step": 4, "margin": 5.0}, {"step": 4, "train_loss": 1.0}]
     (tmp_path / "clean/1/kept/history.json").write_text(json.dumps(lines))

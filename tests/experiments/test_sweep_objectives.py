@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from math import nan
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 import yaml
 
 from hfcomp.data.concepts.random_spans import RandomSpans
-from hfcomp.experiments.sweep_file import read_sweep
+from hfcomp.experiments.plan_files import read_plan
+from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.sweep_report import print_sweep, write_sweep
-from hfcomp.experiments.sweep_results import SweepPlan
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
@@ -34,7 +33,7 @@ NOTE = f"plain: {INFO_NCE} has no margin; left out of its runs"
 def read(folder: Path, *words: str, recipe: str = "slipform", **changes: object):
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
-    return read_sweep(recipe, ["--report", str(path), *words])
+    return read_plan(recipe, ["--report", str(path), *words])
 
 
 def test_a_variant_trains_its_own_objective_with_the_fields_that_it_has(tmp_path):
@@ -157,7 +156,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
     assert isinstance(spans.rows, RandomSpans) and spans.rows.column("caption") == npc.rows["caption"][:]
-    plan = replace(sweep.plan, objectives={})
+    plan = sweep.plan
     write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts={**FACTS, "method": "C2LIP"})
     assert "- spans: C2LIP with runs of a caption's words" in (tmp_path / "report.md").read_text()
 
@@ -230,7 +229,7 @@ def _costs(plan: SweepPlan) -> list[StageSummary]:
 
 
 def test_the_report_says_who_trains_what(tmp_path):
-    plan = replace(read(tmp_path).plan, logged=["margin"])
+    plan = read(tmp_path, logged=["margin"]).plan
     write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts=FACTS)
     report = (tmp_path / "report.md").read_text()
     assert f"- plain: trains {INFO_NCE}\n- cement: trains hfcomp.trainers.cement:CementTrainer\n" in report
@@ -240,7 +239,7 @@ def test_the_report_says_who_trains_what(tmp_path):
 
 def test_long_names_of_logged_metrics_leave_room_for_the_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    plan = replace(read(tmp_path).plan, logged=["active_positive_margins", "active_negative_margins"])
+    plan = read(tmp_path, logged=["active_positive_margins", "active_negative_margins"]).plan
     print_sweep(plan, made_up(plan), _costs(plan), FACTS, tmp_path)
     shown = capsys.readouterr().out
     assert f"plain: trains {INFO_NCE}" in shown

@@ -14,9 +14,8 @@ from datasets import Dataset
 
 from hfcomp.experiments import command, outcomes, tradeoff_report
 from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
-from hfcomp.experiments.recipe_files import find_report, is_sweep
-from hfcomp.experiments.tradeoff import read_tradeoff
 from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
 from hfcomp.experiments.tradeoff_results import Point, summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
@@ -40,10 +39,10 @@ PLAN = TradeoffPlan(
 )
 
 
-def written(folder: Path, **changes: object) -> Path:
+def written(folder: Path, **changes: object) -> list[str]:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({**VALUES, **changes}, sort_keys=False))
-    return path
+    return ["--report", str(path)]
 
 
 def scored(shares: dict[tuple[str, int], tuple[float, float]], number: int = 300) -> pd.DataFrame:
@@ -75,9 +74,7 @@ def verdicts(shares: dict[tuple[str, int], tuple[float, float]]) -> dict[str, st
 
 
 def test_the_study_of_the_recipe_is_twelve_runs_and_a_base():
-    path = find_report("hard_negatives", "tradeoff")
-    assert not is_sweep(path)
-    study = read_tradeoff("hard_negatives", ["--report", "tradeoff", "--learning_rate", "1e-4"], path)
+    study = read_plan("hard_negatives", ["--report", "tradeoff", "--learning_rate", "1e-4"])
     assert set(study.parts) == {*(("object", n) for n in (1, 2, 3)), *(("color", n) for n in (1, 2, 3))} | {
         ("location", 1),
         ("size", 1),
@@ -104,7 +101,7 @@ def test_the_study_of_the_recipe_is_twelve_runs_and_a_base():
 )
 def test_a_wrong_file_is_refused(tmp_path, changes, message):
     with pytest.raises(ValueError) as caught:
-        read_tradeoff("hard_negatives", [], written(tmp_path, **changes))
+        read_plan("hard_negatives", written(tmp_path, **changes))
     assert message in str(caught.value) and "mine.yaml" in str(caught.value)
 
 
@@ -112,24 +109,24 @@ def test_a_missing_key_is_named(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({"concepts": {"size": [1]}, "accuracy": VALUES["accuracy"]}))
     with pytest.raises(ValueError, match="mine.yaml: retrieval is missing"):
-        read_tradeoff("hard_negatives", [], path)
+        read_plan("hard_negatives", ["--report", str(path)])
 
 
 @pytest.mark.parametrize("words", [["--num_negatives", "2"], ["--keyword_negatives", "size"]])
 def test_the_command_line_does_not_set_what_the_study_sets(tmp_path, words):
     with pytest.raises(ValueError, match=f"command line: {words[0]} is set by .*mine.yaml"):
-        read_tradeoff("hard_negatives", words, written(tmp_path))
+        read_plan("hard_negatives", [*words, *written(tmp_path)])
 
 
 def test_a_number_of_steps_is_refused(tmp_path):
     with pytest.raises(ValueError, match="set num_train_epochs and leave max_steps out"):
-        read_tradeoff("hard_negatives", ["--max_steps", "7"], written(tmp_path))
+        read_plan("hard_negatives", ["--max_steps", "7", *written(tmp_path)])
 
 
 @pytest.mark.parametrize("epochs", ["0.5", "1.5"])
 def test_a_part_of_an_epoch_is_refused(tmp_path, epochs):
     with pytest.raises(ValueError, match=f"num_train_epochs={epochs} is not a whole number from 1"):
-        read_tradeoff("hard_negatives", ["--num_train_epochs", epochs], written(tmp_path))
+        read_plan("hard_negatives", ["--num_train_epochs", epochs, *written(tmp_path)])
 
 
 def test_an_epoch_is_cut_into_equal_parts_and_the_rest_is_told():
@@ -201,7 +198,7 @@ SMALL = [
 @pytest.fixture
 def study(tmp_path):
     words = [*SMALL, "--output_dir", str(tmp_path / "study")]
-    return lambda **changes: read_tradeoff("hard_negatives", words, written(tmp_path, **changes))
+    return lambda **changes: read_plan("hard_negatives", [*words, *written(tmp_path, **changes)])
 
 
 def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, monkeypatch):

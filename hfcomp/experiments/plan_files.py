@@ -1,0 +1,256 @@
+"""A plan beside a recipe: a sweep, a study of concepts or a search, read with the recipe of each of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from hfcomp.experiments.embedding_rows import check_source
+from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.outcomes import evaluation_settings
+from hfcomp.experiments.plans import SearchPlan, SweepPlan, TradeoffPlan
+from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, keys, plan_of
+from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
+from hfcomp.reading import read_yaml
+from hfcomp.schemas import Strict, parse
+
+Plan = TypeVar("Plan", bound=Strict)
+
+EXPERIMENT_FIELDS = frozenset(ExperimentConfig.model_fields)
+# What all runs of a plan share, but for a variant's objective and names of columns.
+SHARED_FIELDS = {
+    *("objective", "method", "controls", "model", "fresh_model", "clip_vocabulary"),
+    *("column_names", "output_dir", "seed"),
+    *(name for name in EXPERIMENT_FIELDS if name.startswith("evaluation")),
+}
+# What the variants of a setting share, beside the fields of the experiment.
+STEP_FIELDS = {
+    *("max_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size"),
+    *("dataloader_drop_last", "data_seed"),
+}
+_SAME_IN_SWEEP = "is the same for all runs of a sweep. Set it for the recipe."
+_SEARCHED: dict[str, Collection[str]] = {
+    "is not searched: the best of several seeds is luck. Compare seeds with --report.": (*("seed", "data_seed"),),
+    "is the same for all trials, which are trained on the same rows and judged alike. Set it for the recipe.": (
+        SHARED_FIELDS | EXPERIMENT_FIELDS - {"batch_size"}
+    ),
+}
+# By the place in a plan, fields that it does not set, and why.
+REFUSED: dict[str, dict[str, Collection[str]]] = {
+    "settings": {_SAME_IN_SWEEP: SHARED_FIELDS},
+    "variants": {
+        _SAME_IN_SWEEP: SHARED_FIELDS - {"column_names"},
+        "changes the steps. Make it a setting.": STEP_FIELDS,
+        "changes the rows or batches. Make it a setting.": EXPERIMENT_FIELDS,
+    },
+    "ranges": _SEARCHED,
+    "products": _SEARCHED,
+    "only_in_search": {
+        "is the recipe's. Set it there, or on the command line.": (
+            *("objective", "method", "controls", "column_names", "output_dir"),
+        )
+    },
+}
+
+
+@dataclass(frozen=True)
+class Planned(Generic[Plan]):
+    """A plan that is read.
+
+    Attributes:
+        recipe: of the base, the evaluation and the folder.
+        plan: what is tried.
+        parts: the recipe of each run: by setting, seed and variant of a sweep, by concept and number of negatives of a
+            study. Of a search those of its ends, by their values, which stand for all trials.
+        notes: which fields a variant with an objective of its own does without.
+    """
+
+    recipe: Recipe
+    plan: Plan
+    parts: dict[Any, Recipe]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sweep(Planned[SweepPlan]):
+    """A sweep that is read."""
+
+    def first(self, variant: str) -> Recipe:
+        """The recipe of a variant in the first setting with the first seed."""
+        return self.parts[*self.plan.first, variant]
+
+
+class Tradeoff(Planned[TradeoffPlan]):
+    """Fine-grained accuracy against retrieval, concept by concept and over checkpoints, of Rösch et al. 2024.
+
+    The paper's section 5 asks what continued training gains on a concept (object, color, location, size) and what it
+    costs in retrieval: for the base, plain training and 1 to 3 hard negatives, at every tenth of an epoch (Fig. 4,
+    Tables 3 to 5). The plan says which concepts and numbers, and which lines of the evaluation stand for accuracy and
+    retrieval; the recipe says everything else.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Planned[SearchPlan]):
+    """A search that is read.
+
+    Attributes:
+        plain: the recipe without what holds for the search alone.
+        source: makes the recipes of trials.
+        path: of the plan.
+    """
+
+    plain: Recipe
+    source: RecipeFile
+    path: Path
+
+    def trial(self, values: dict[str, Any]) -> Recipe:
+        """The recipe of a trial."""
+        return _trial(self.source, self.path, self.plan, self.recipe, values)
+
+    def result(self, values: dict[str, Any]) -> Recipe:
+        """The recipe that a trial's values make, without what holds for the search alone."""
+        return self.source.recipe({str(self.path): self.plan.with_products(values, _values_of(self.plain))})
+
+    def own_values(self) -> dict[str, Any]:
+        """What the recipe itself says of the fields that are searched."""
+        usual = _values_of(self.plain)
+        return {name: usual.get(name) for name in self.plan.ranges}
+
+
+def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
+    """Reads the plan that `--report` or `--search` names, and the recipe that it is of.
+
+    Args:
+        name: of the recipe, used unless `arguments` holds `--config`.
+        arguments: of the command line, with `--report name-or-path` or `--search name-or-path`.
+
+    Raises:
+        ValueError: for a wrong file, a recipe that the plan does not fit, a field that the plan and the command line
+            set both, or a search without Optuna.
+        FileNotFoundError: naming the plans that exist.
+    """
+    options, _ = split_options(arguments)
+    if options.report is not None and options.search is not None:
+        raise ValueError("command line: --report and --search are two things. Leave one of them out.")
+    option = "search" if options.report is None else "report"
+    path = find_plan(name, getattr(options, option), option)
+    kind = plan_of(keys(path)) or {"report": SWEEP, "search": SEARCH}[option]
+    if OPTIONS[kind] != option:
+        raise ValueError(f"command line: --{option}: {path} is a {kind}. Use --{OPTIONS[kind]} {path}.")
+    read = {SWEEP: _read_sweep, STUDY: _read_tradeoff, SEARCH: _read_search}[kind]
+    return read(RecipeFile.read(name, arguments), path)
+
+
+def _read_sweep(source: RecipeFile, path: Path) -> Sweep:
+    """A setting changes what all its variants are trained on or how, a variant fields of the trainer only.
+
+    With `objective` it is another trainer. Fields that this one does not have are then left out, which is noted.
+    """
+    values = read_yaml(path)
+    plan = parse(SweepPlan, values, str(path)).beside(source.values["objective"])
+    _check_fields(source, path, "seeds", ["seed"])
+    for name, changed in plan.settings.items():
+        _check_fields(source, path, f"settings: {name}", changed)
+    for name, variant in plan.variants.items():
+        _check_fields(source, path, f"variants: {name}", variant.fields)
+    recipe, parts, notes = _recipe_of_all(source, path, report=values), {}, []
+    for setting, changed in plan.settings.items():
+        for seed in plan.seeds:
+            shared = {f"{path}: settings: {setting}": changed, f"{path}: seeds": {"seed": seed}}
+            for name, variant in plan.variants.items():
+                changes = {**shared, f"{path}: variants: {name}": variant.fields}
+                part = parts[setting, seed, name] = source.recipe(changes, variant.objective)
+                note = f"{name}: {variant.objective} has no {', '.join(part.left_out)}; left out of its runs"
+                notes += [note] if part.left_out and note not in notes else []
+    sweep = Sweep(recipe, plan, parts, notes)
+    if plan.embeddings is not None:
+        check_source(sweep.first(plan.reference).experiment, where=f"{path}: embeddings")
+    return sweep
+
+
+def _read_tradeoff(source: RecipeFile, path: Path) -> Tradeoff:
+    values = read_yaml(path)
+    plan = parse(TradeoffPlan, values, str(path))
+    _check_fields(source, path, "concepts", ["keyword_negatives", "num_negatives"])
+    recipe = _recipe_of_all(source, path, report={"path": path.name, **values})
+    if recipe.trainer_arguments.get("max_steps", -1) > 0:
+        raise ValueError(f"{path}: checkpoints are shares of an epoch; set num_train_epochs and leave max_steps out.")
+    epochs = recipe.trainer_arguments.get("num_train_epochs", 1)
+    if epochs < 1 or epochs % 1:
+        found = f"num_train_epochs={epochs:g}"
+        raise ValueError(f"{path}: models are compared at the ends of epochs; {found} is not a whole number from 1.")
+    parts = {}
+    for concept, numbers in plan.concepts.items():
+        for number in numbers:
+            changes = {"keyword_negatives": [concept], "num_negatives": number}
+            parts[concept, number] = source.recipe({f"{path}: concepts": changes})
+    return Tradeoff(recipe, plan, parts)
+
+
+def _read_search(source: RecipeFile, path: Path) -> Search:
+    if find_spec("optuna") is None:
+        raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
+    values = read_yaml(path)
+    plan = parse(SearchPlan, values, str(path))
+    for place, names in {
+        "ranges": plan.ranges,
+        "products": plan.products,
+        "only_in_search": plan.only_in_search,
+    }.items():
+        check_known(names, source.hints, f"{path}: {place}")
+        _check_fields(source, path, place, names)
+    for name, factors in plan.products.items():
+        check_known(factors, source.hints, f"{path}: products: {name}")
+    recipe = _recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
+    # values of two evaluations are not compared, so another one is another search
+    tried = {key: value for key, value in values.items() if key != "trials"}
+    recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
+    parts = {}
+    for ends in plan.ends():
+        parts[shown(ends)] = _trial(source, path, plan, recipe, ends)
+    return Search(recipe, plan, parts, plain=source.recipe(), source=source, path=path)
+
+
+def _check_fields(source: RecipeFile, path: Path, place: str, names: Collection[str]) -> None:
+    """Refuses fields that a plan does not set at a place, and those that the command line sets too."""
+    where = f"{path}: {place}"
+    for name in names:
+        for why, refused in REFUSED.get(place.partition(":")[0], {}).items():
+            if name in refused:
+                raise ValueError(f"{where}: {name} {why}")
+    source.refuse_overridden(names, where)
+
+
+def _recipe_of_all(
+    source: RecipeFile, path: Path, changes: Mapping[str, Mapping[str, Any]] | None = None, **given: Any
+) -> Recipe:
+    """The recipe of what all runs share, with a folder of the plan's own."""
+    recipe = source.recipe(changes)
+    if "output_dir" not in source.overridden:
+        recipe.trainer_arguments["output_dir"] = f"{recipe.folder}-{path.stem}"
+    recipe.given.update(given)
+    return recipe
+
+
+def _trial(source: RecipeFile, path: Path, plan: SearchPlan, recipe: Recipe, values: dict[str, Any]) -> Recipe:
+    where = f"{path}: ranges: with {shown(values)}"
+    try:
+        changes = plan.only_in_search | plan.with_products(values, _values_of(recipe))
+        return source.recipe({where: changes})
+    except ValueError as error:
+        raise ValueError(str(error) if where in str(error) else f"{where}: {error}") from error
+
+
+def _values_of(recipe: Recipe) -> dict[str, Any]:
+    """What a recipe says of every field, or leaves at its default."""
+    members = fields(recipe.trainer_class.config_class)
+    return {f.name: f.default for f in members if f.default is not MISSING} | dict(recipe.experiment) | recipe.given
+
+
+def shown(values: dict[str, Any]) -> str:
+    """Values of a trial, in a line."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
