@@ -204,11 +204,7 @@ def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple
     """The first `number` negatives of a row: the text, empty where it is masked, and the numbers beside it."""
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
-        found = "nothing" if texts is None else f"{len(texts)} entries"
-        raise ValueError(
-            f"column 'negative_captions', row {name}: found {found}, expected {number}. Every row needs as many; "
-            f"pad with empty strings (they are masked) or set num_negatives={len(texts or [])}."
-        )
+        raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))
     columns = {}
     for field_name, field in negative_fields().items():
         values = _list_of(row, field.column, name, text=isinstance(field.missing, str))
@@ -224,6 +220,21 @@ def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple
         numbers = {key: read_value(key, part[place] if there else None, name) for key, part in columns.items()}
         entries.append((text if there else "", numbers))
     return entries
+
+
+def too_few_negatives(row: int, found: int | None, number: int) -> str:
+    """What an error says of a row with fewer negatives than are read.
+
+    Args:
+        row: its index in the data set.
+        found: its negatives; `None` without a list.
+        number: that are read.
+    """
+    entries = "nothing" if found is None else f"{found} entries"
+    return (
+        f"column 'negative_captions', row {row}: found {entries}, expected {number}. Every row needs as many; pad "
+        f"with empty strings (they are masked) or set num_negatives={found or 0}."
+    )
 
 
 def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) -> list[Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from datasets import (
@@ -168,6 +169,27 @@ def number_of_entries(dataset: Dataset, column: str) -> int:
     if dataset._indices is not None:
         there = there.take(dataset._indices.column(0))
     return pc.sum(there).as_py() or 0
+
+
+def first_short_row(dataset: Dataset, column: str, number: int) -> tuple[int, int | None] | None:
+    """The first row whose list in a column has fewer than a number of entries, and how many; no entry is read.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        column: of lists; of another column nothing is known.
+        number: of entries.
+
+    Returns:
+        The row and its number of entries, `None` in place of this where it has no list; `None` where none is short.
+    """
+    lists = dataset.data.column(column)
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        return None
+    lengths = pc.list_value_length(lists)
+    if dataset._indices is not None:
+        lengths = lengths.take(dataset._indices.column(0))
+    row = pc.index(pc.fill_null(pc.less(lengths, number), True), True).as_py()
+    return None if row < 0 else (row, lengths[row].as_py())
 
 
 class TrainingRows(torch.utils.data.Dataset):

@@ -14,8 +14,6 @@ from transformers import AutoProcessor
 from hfcomp.data.loading import TrainingRows
 from hfcomp.experiments.outcomes import Scoring
 from hfcomp.experiments.stages import stage_config, train_stage
-from hfcomp.fields import columns_of
-from hfcomp.trainers._support.row_report import missing_negative_images
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 
@@ -81,18 +79,16 @@ class Arm:
     checkpoints: Checkpoints | None = None
 
     def check(self) -> str | None:
-        """Builds the config, so that a wrong value costs no training, and looks for the negative images that it needs.
+        """Builds the config and looks for what the rows lack, so that neither costs training.
 
         Returns:
             A line about rows without a negative image, where the objective reads them and some have none.
 
         Raises:
-            ValueError: of the config, or for rows without any negative image where the objective needs them.
+            ValueError: of the config, or for a column, negatives or negative images that the rows lack.
         """
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
-        if self.rows is None or "negative_image" not in columns_of(self.trainer_class.required_features):
-            return None
-        return missing_negative_images(self.rows, self.trainer_class, config)
+        return None if self.rows is None else self.trainer_class.check_rows(self.rows, config)
 
     def train(self, start: Path | str, folder: Path, pace: Pace | None = None) -> StageSummary:
         """Trains in `folder`, from where an earlier attempt stopped.

@@ -146,10 +146,12 @@ class SweepPlan(Strict):
 
     def facts(self) -> dict[str, Any]:
         """What `sweep.json` says of it."""
-        names = ("seeds", "reference", "logged", "benchmarks", "objectives", "controls", "after")
-        contrasts = {name: one.model_dump(by_alias=True) for name, one in self.contrasts.items()}
-        lists = {"settings": list(self.settings), "variants": list(self.variants), "contrasts": contrasts}
-        return lists | {name: getattr(self, name) for name in names}
+        names = ("reference", "logged", "benchmarks", "objectives", "controls", "after")
+        return {
+            **{"settings": list(self.settings), "seeds": self.seeds, "variants": list(self.variants)},
+            **{name: getattr(self, name) for name in names},
+            "contrasts": {name: {"with": one.of, "without": one.without} for name, one in self.contrasts.items()},
+        }
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -57,9 +57,10 @@ def run_sweep(sweep: Sweep) -> Path:
     for note in sweep.notes:
         session.tell(note)
     held_out = _held_out(sweep, session)
+    first = first_rows(sweep, session, evaluate.images)
     with Study.open(recipe, session, Scoring(evaluate, evaluation_settings(recipe))) as study:
         session.on_main(lambda: _check_base(sweep, study, held_out))
-        study.run(sweep_arms(sweep, study, evaluate.images, held_out), number=len(sweep.parts))
+        study.run(sweep_arms(sweep, study, first, evaluate.images, held_out), number=len(sweep.parts))
         session.on_main(lambda: _report(sweep, study, held_out))
     return study.folder
 
@@ -103,13 +104,18 @@ def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:
 
 
 def sweep_arms(
-    sweep: Sweep, study: Study, scored: Sequence[ScoredImages] = (), held_out: HeldOutRows | None = None
+    sweep: Sweep,
+    study: Study,
+    first: dict[str, dict[str, Any]],
+    scored: Sequence[ScoredImages] = (),
+    held_out: HeldOutRows | None = None,
 ) -> Iterator[Arm]:
     """The arms of one setting and seed after the other; the rows of the next are loaded when these are trained.
 
     Args:
         sweep: that they are of.
         study: that trains them.
+        first: of `first_rows`.
         scored: the images of the evaluation.
         held_out: rows whose embeddings are followed.
 
@@ -118,7 +124,6 @@ def sweep_arms(
             needs, before any of the setting and seed is trained.
     """
     plan, session = sweep.plan, study.session
-    first = _checked_rows(sweep, session, scored)
     for setting in plan.settings:
         for seed in plan.seeds:
             rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
@@ -130,12 +135,24 @@ def sweep_arms(
             _log_unequal_steps([study.costs[arm.name] for arm in arms], session)
 
 
-def _checked_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages]) -> dict[str, dict[str, Any]]:
-    """The rows of each setting's first seed, where some variant needs negative images, which are looked for."""
-    if not any("negative_image" in columns_of(part.trainer_class.required_features) for part in sweep.parts.values()):
-        return {}
-    seed = sweep.plan.seeds[0]
-    found = {setting: _rows(sweep, setting, seed, session, scored) for setting in sweep.plan.settings}
+def first_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages] = ()) -> dict[str, dict[str, Any]]:
+    """The rows of the first setting's first seed, of every setting where a variant needs negative images; checked.
+
+    Args:
+        sweep: that they are of.
+        session: keeps what they lack.
+        scored: the images of the evaluation.
+
+    Returns:
+        Rows by setting and variant.
+
+    Raises:
+        ValueError: for a variant whose rows lack what it needs.
+    """
+    parts, (first, seed) = sweep.parts.values(), sweep.plan.first
+    every = any("negative_image" in columns_of(part.trainer_class.required_features) for part in parts)
+    settings = sweep.plan.settings if every else [first]
+    found = {setting: _rows(sweep, setting, seed, session, scored) for setting in settings}
     check_rows((_arm(sweep, setting, seed, *one) for setting, rows in found.items() for one in rows.items()), session)
     return found
 

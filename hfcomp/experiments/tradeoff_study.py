@@ -15,10 +15,9 @@ from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
-from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.plan_files import Tradeoff
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, run_facts
-from hfcomp.experiments.session import open_session
+from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.tradeoff_report import print_tradeoff, write_tradeoff
 from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
@@ -43,21 +42,19 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     prepare_base(recipe)
     main = (plan.accuracy.benchmark, plan.retrieval.benchmark)
     evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=main, seed=0, tell=session.tell)
-    for part in tradeoff.parts.values():
-        method_arm(part, None).check()
+    check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
+    arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
+    check_rows(arms, session)
     with Study.open(recipe, session) as study:
-        arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, study, evaluate)]
-        check_same_rows(study.folder, session)
-        check_rows(arms, session)
         session.on_main(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan))
         study.run(arms, number=count)
         session.on_main(lambda: _report(tradeoff, study, evaluate, arms))
     return study.folder
 
 
-def _arms(tradeoff: Tradeoff, concept: str, study: Study, evaluate: ConceptEvaluation) -> list[Arm]:
+def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptEvaluation) -> list[Arm]:
     """Plain training and the numbers of hard negatives of a concept, on the same rows, each with its checkpoints."""
-    plan, session = tradeoff.plan, study.session
+    plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
     rows = load_rows(most, session, evaluate.images, part=concept)

@@ -28,7 +28,7 @@ from hfcomp.trainers._support.own_order import tell_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
-from hfcomp.trainers.hooks import ObjectiveHooks
+from hfcomp.trainers.hooks import COUNTED_FEATURES, ObjectiveHooks
 from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
@@ -202,7 +202,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         clash = set(self.extra_batch_keys) & {*BATCH_KEYS, *RESERVED_KEYS}
         if clash:
             raise ValueError(f"{type(self).__name__}.extra_batch_keys clashes with hfcomp's own keys {sorted(clash)}.")
-        for name, field_name in (("num_negatives", "negative_text_embeds"), ("max_concepts", "concept_embeds")):
+        for name, field_name in COUNTED_FEATURES.items():
             value = getattr(args, name)
             if value and field_name not in self.required_features:
                 raise ValueError(

@@ -9,6 +9,7 @@ from accelerate.data_loader import SeedableRandomSampler
 from torch.utils.data import RandomSampler, Sampler
 from transformers.utils import logging
 
+from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.negatives.draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
@@ -59,6 +60,14 @@ class DrawnBatchTrainer(CompositionalTrainer):
     """
 
     config_class = DrawnBatchConfig
+
+    @classmethod
+    def check_rows(cls, rows: Any, args: DrawnBatchConfig) -> str | None:
+        """Also the columns that say which rows bring which along."""
+        dataset = getattr(rows, "dataset", rows)
+        if args.num_neighbours and dataset.column_names is not None:
+            require_columns(dataset, NEIGHBOUR_COLUMNS, needed_by=f"{cls.__name__} with num_neighbours")
+        return super().check_rows(rows, args)
 
     def training_rows(self, dataset: Any, args: DrawnBatchConfig) -> TrainingRows | None:
         """With negatives in the order of a draw, and what is needed to bring neighbours along.

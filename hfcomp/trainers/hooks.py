@@ -6,22 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import IterableDataset
+from datasets import Dataset, IterableDataset
 from torch import nn
 from torch.utils.data import Sampler
 from transformers.utils import logging
 
-from hfcomp.data.collators import CompositionalCollator
+from hfcomp.data.collators import CompositionalCollator, too_few_negatives
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.image_ids import IMAGE_ID
-from hfcomp.data.loading import TrainingRows
+from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
 from hfcomp.trainers._support.metrics import embedding_metrics
+from hfcomp.trainers._support.row_report import missing_negative_images
 from hfcomp.trainers.config import CompositionalConfig
 
 logger = logging.get_logger(__name__)
+
+# Fields of a config that say how many entries of a row are read, and the features made of these.
+COUNTED_FEATURES = {"num_negatives": "negative_text_embeds", "max_concepts": "concept_embeds"}
 
 
 class ObjectiveHooks:
@@ -75,6 +79,33 @@ class ObjectiveHooks:
             "max_image_pixels": args.max_image_pixels,
             "urls": UrlAccess.asked(args.allow_urls, args.url_timeout),
         }
+
+    @classmethod
+    def check_rows(cls, rows: Any, args: CompositionalConfig) -> str | None:
+        """Looks for what rows lack, before a model is loaded or a folder taken.
+
+        Args:
+            rows: of a training set, in the column contract: a data set, a stream or `TrainingRows`.
+            args: the config.
+
+        Returns:
+            A line about rows without a negative image, where the objective reads them and some have none.
+
+        Raises:
+            ValueError: for a missing column, naming those that are there, a row with fewer negative captions than are
+                read, or rows without any negative image where the objective needs them.
+        """
+        counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]
+        columns = columns_of(dict.fromkeys((*cls.required_features, *counted)))
+        dataset = getattr(rows, "dataset", rows)
+        if dataset.column_names is not None:  # a stream may not know them
+            required = [name for name in columns if name not in cls.optional_columns]
+            require_columns(dataset, required, needed_by=cls.__name__)
+        if args.num_negatives and isinstance(dataset, Dataset):
+            short = first_short_row(dataset, "negative_captions", args.num_negatives)
+            if short is not None:
+                raise ValueError(too_few_negatives(*short, args.num_negatives))
+        return missing_negative_images(rows, cls, args) if "negative_image" in columns else None
 
     def training_rows(self, dataset: Any, args: CompositionalConfig) -> TrainingRows | None:
         """The rows of the training set, by [`read_rows`]; evaluation sets do not come here."""
