@@ -33,6 +33,9 @@ from hfcomp.negatives import keyword_negatives as keyword_negatives
 from hfcomp.negatives import nearest_neighbours as nearest_neighbours
 from hfcomp.negatives import swap_negatives as swap_negatives
 from hfcomp.parsing import load_parser as load_parser
+from hfcomp.reporting.evaluation import compare as compare
+from hfcomp.reporting.evaluation import evaluate as evaluate
+from hfcomp.reporting.evaluation_results import EvaluationResults as EvaluationResults
 from hfcomp.trainers import AHNPLConfig as AHNPLConfig
 from hfcomp.trainers import AHNPLReleasedConfig as AHNPLReleasedConfig
 from hfcomp.trainers import AHNPLReleasedTrainer as AHNPLReleasedTrainer

@@ -1,4 +1,4 @@
-"""`help()` of classes on top of transformers' and torch's: two screens of the class, not forty of its parents."""
+"""`help()` of classes: two screens of what they add, not forty of the parents in transformers and torch."""
 
 from __future__ import annotations
 
@@ -45,4 +45,6 @@ def _is_elsewhere(name: str, value: Any) -> bool:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return Parameter.empty if field.default is dataclasses.MISSING else field.default

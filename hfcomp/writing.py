@@ -155,10 +155,13 @@ def locked(folder: Path) -> Iterator[None]:
     A folder that was made for it and stays empty is removed again.
 
     Raises:
-        ValueError: where another process holds it.
+        ValueError: where another process holds it, or the folder cannot be written to.
     """
     is_new = not folder.exists()
-    lock = try_lock(folder)
+    try:
+        lock = try_lock(folder)
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to: {error}. Choose another folder.") from error
     if lock is None:
         raise ValueError(f"{folder} is in use by another process. Wait until it ends, or choose another folder.")
     try:

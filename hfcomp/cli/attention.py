@@ -35,8 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.analysis.attention_values import write_values
     from hfcomp.data.images import decode_image
     from hfcomp.data.urls import UrlAccess
-    from hfcomp.evaluation.embed import open_embedder
-    from hfcomp.experiments.model_names import named_models
+    from hfcomp.evaluation.models import named_models, open_embedder
 
     options = parser().parse_intermixed_args(arguments)
     models = named_models(options.models)

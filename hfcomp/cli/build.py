@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.cli.options import Group, add_device
+from hfcomp.cli.options import Group, add_device, add_url_options
 
 if TYPE_CHECKING:
     from hfcomp.generation.runner import Build
@@ -111,7 +111,6 @@ def _kind(kinds: argparse._SubParsersAction, name: str, what: str, detail: str) 
 
 
 def _add_source(found: argparse.ArgumentParser) -> Group:
-    from hfcomp.experiments.url_options import add_url_options
     from hfcomp.generation.runner import ROWS_PER_SHARD
 
     group = found.add_argument_group("source and output")

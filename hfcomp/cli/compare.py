@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from pathlib import Path
+
+from hfcomp.cli.options import add_tie, names_of
 
 USAGE = "A B [C ...]"
 SUMMARY = "stored results against each other, without loading a model"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the command.
+    """Compares, prints the tables and, if asked, writes them.
 
     Args:
-        arguments: of the command line; `--help` lists them.
-    """
-    from hfcomp.experiments.compare import main as run
+        arguments: folders and options, see `parser`.
 
-    run(arguments)
+    Raises:
+        ValueError: as `hfcomp.compare`, or for an output folder in use.
+    """
+    import hfcomp
+    from hfcomp.reporting.evaluation_results import print_evaluation, write_report
+    from hfcomp.writing import locked
+
+    options = parser().parse_args(arguments)
+    settings = {name: getattr(options, name) for name in ("reference", "tie", "common")}
+    results = hfcomp.compare(options.models, benchmarks=names_of(options.benchmarks), **settings)
+    if options.output_dir is not None:
+        with locked(options.output_dir):
+            write_report(options.output_dir, results)
+    print_evaluation(results, options.output_dir)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="hfcomp compare",
+        description="Compares models item by item, from what hfcomp evaluate or a recipe stored.",
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("models", nargs="+", metavar="FOLDER[:MODEL]", help="all models of a folder, or one of them")
+    add("--reference", metavar="MODEL", help="that the others are compared to (default: the first)")
+    add_tie(found, None, "what it did in them")
+    add("--benchmarks", default="", metavar="A,B", help="names or titles (default: all that every model has)")
+    add("--common", action="store_true", help="compare on the items that all have; count the others")
+    add("--output_dir", type=Path, metavar="DIR", help="write report.md and results.json there")
+    return found

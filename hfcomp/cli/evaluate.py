@@ -2,20 +2,134 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import re
+import shlex
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from hfcomp.cli.options import add_device, add_tie, add_url_options, names_of
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
+LONGEST_NAME = 100
 
 
 def main(arguments: Sequence[str]) -> None:
     """Runs the command.
 
     Args:
-        arguments: of the command line; `--help` lists them.
+        arguments: models and options, see `parser`.
+
+    Raises:
+        SystemExit: with status 1 if a benchmark failed for another reason than missing data, 130 if interrupted.
     """
     if "--list" in arguments:  # quick: it needs no library that scoring needs
-        from hfcomp.cli.list_benchmarks import main as run
-    else:
-        from hfcomp.experiments.evaluate_command import main as run
-    run(arguments)
+        from hfcomp.cli.list_benchmarks import main as list_benchmarks
+
+        return list_benchmarks(arguments)
+    from hfcomp.distributed import OtherProcessFailed
+
+    options = parser().parse_intermixed_args(arguments)
+    try:
+        failed = evaluate(options, command=shlex.join(["hfcomp", "evaluate", *arguments]))
+    except OtherProcessFailed as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        print("interrupted; what was encoded is cached: the same command goes on from there", file=sys.stderr)
+        raise SystemExit(130) from None
+    if failed:
+        raise SystemExit(1)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    from hfcomp.evaluation.blind import BLIND
+    from hfcomp.evaluation.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder
+    from hfcomp.evaluation.spec import SUITES
+
+    found = argparse.ArgumentParser(
+        prog="hfcomp evaluate", description="Scores models of the Hub or in folders on benchmarks, side by side."
+    )
+    add = found.add_argument
+    add("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; an adapter's too")
+    add("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
+    named = "by name (see --list), package.module:NAME, or a file or folder of your own"
+    add("--benchmarks", default="", metavar="A,B", help=named)
+    add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
+    add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
+    add("--blind", default="", metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
+    add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
+    add_tie(found, "wrong", "wrong")
+    add("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
+    add("--overwrite", action="store_true", help="replace results that lie in the output folder")
+    add("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
+    add("--no_cache", action="store_true", help="encode everything anew and keep nothing")
+    add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
+    add_url_options(found)
+    add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
+    add_device(found)
+    add("--list", action="store_true", help="list the benchmarks, or all that is known of some")
+    return found
+
+
+def evaluate(options: argparse.Namespace, *, command: str) -> bool:
+    """Scores the models, prints the tables and writes them.
+
+    Args:
+        options: of `parser`.
+        command: as it was called, for `results.json`.
+
+    Returns:
+        Whether a benchmark failed for another reason than missing data.
+
+    Raises:
+        ValueError: for options that do not fit, data that is there and wrong, or if nothing was scored.
+        OSError: for a file that cannot be written.
+    """
+    import hfcomp
+    from hfcomp.distributed import fail_together
+    from hfcomp.evaluation.data_folders import parse_folders
+    from hfcomp.evaluation.models import named_models
+    from hfcomp.experiments.session import open_session
+    from hfcomp.reading import expand_variables
+    from hfcomp.reporting.evaluation import PATIENCE
+    from hfcomp.reporting.evaluation_results import print_evaluation, write_evaluation
+    from hfcomp.writing import locked
+
+    benchmarks, models = names_of(options.benchmarks), named_models(options.models)
+    if any(":" in name for name in benchmarks):
+        sys.path.append(os.getcwd())  # a module beside the user
+    data = parse_folders([expand_variables(text, "--data") for text in options.data], option="data")
+    folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"[:LONGEST_NAME]
+    if (folder / "results.json").exists() and not options.overwrite:
+        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
+    on_cpu = (options.device or "").startswith("cpu")
+    session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE.total_seconds()})
+    main_process = session.state.is_main_process
+    with fail_together(), locked(folder) if main_process else nullcontext():  # a process that fails alone ends all
+        names = ("suite", "data_dir", "reference", "tie", "cache_limit", "batch_size", "device", "allow_urls")
+        results = hfcomp.evaluate(
+            models,
+            benchmarks=benchmarks,
+            data=data,
+            blind=names_of(options.blind),
+            cache=not options.no_cache and (options.cache or True),
+            url_timeout=options.url_timeout,
+            log=session.state.print,
+            **{name: getattr(options, name) for name in names},
+        )
+        if main_process:
+            results = replace(results, config={"command": command, **results.config})
+            print_evaluation(results, folder)
+            write_evaluation(folder, results)
+    session.close()
+    return results.failed
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)

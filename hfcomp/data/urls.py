@@ -10,7 +10,8 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
@@ -86,6 +87,17 @@ def set_url_access(access: UrlAccess | None) -> None:
     """
     global _current
     _current = access
+
+
+@contextmanager
+def url_access(access: UrlAccess | None) -> Iterator[None]:
+    """`set_url_access` for the length of a block."""
+    before = _current
+    set_url_access(access)
+    try:
+        yield
+    finally:
+        set_url_access(before)
 
 
 def add_repositories(names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from hfcomp._help import OwnHelp
 from hfcomp.distributed import fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.data_folders import data_folders
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.remarks import remarks
@@ -117,7 +118,8 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
             self._processor = self._found_processor(processing_class)
             self._embedder()  # whether model and processor fit is said now rather than after some training
             self.benchmarks = _found(benchmarks)
-            places = _folders(folders)
+            own = isinstance(folders, Mapping)
+            places = data_folders(folders if own else None, None if own else folders, option="folders")
             self._items = [_loaded(benchmark, places) for benchmark in self.benchmarks]
         if trainer.is_world_process_zero():
             for benchmark, items in zip(self.benchmarks, self._items, strict=True):
@@ -332,15 +334,6 @@ def _found(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     if not names or twice:
         raise ValueError(f"benchmarks: found {twice or 'none'}, expected at least one, and each name once.")
     return found
-
-
-def _folders(given: str | Path | Mapping[str, str | Path] | None) -> Folders:
-    own = {name: Path(place) for name, place in given.items()} if isinstance(given, Mapping) else {}
-    root = None if given is None or isinstance(given, Mapping) else Path(given)
-    for place in (*own.values(), *([] if root is None else [root])):
-        if not place.is_dir():
-            raise ValueError(f"folders: {place} is no folder. Leave it out to read the data from the Hub.")
-    return Folders(root, own)
 
 
 def _loaded(benchmark: Benchmark, folders: Folders) -> BenchmarkData:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,18 @@ def align(stored: Sequence[Stored], *, benchmarks: Sequence[str] = (), common: b
     aligned = _aligned(stored, titles, common, notes)
     return Comparison(
         Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True)),
-        models={one.name: {**_model_facts(one), "results": str(one.folder)} for one in stored},
-        averages=_averages(stored, titles, notes),
+        models={one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored},
+        averages=averages_of_lines(
+            [line for one in stored for line in one.results.get("results") or () if line["benchmark"] in titles], notes
+        ),
         benchmarks={name: facts for name, facts in _benchmarks_of(stored[0]).items() if facts["title"] in titles},
         notes=notes,
     )
 
 
-def _model_facts(one: Stored) -> dict[str, Any]:
-    """What the folder says of a model, if only where it lies."""
-    facts = (one.results.get("models") or {}).get(one.model)
+def model_facts(results: Facts, name: str) -> dict[str, Any]:
+    """What `results.json` says of a model, if only where it lies."""
+    facts = (results.get("models") or {}).get(name)
     return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
 
 
@@ -225,15 +227,17 @@ def _named(row: pd.Series) -> str:
     return f"item {row['item']!r} of {row['benchmark']}, {row['subset']}, {row['metric']}"
 
 
-def _averages(
-    stored: Sequence[Stored], titles: Sequence[str], notes: list[str]
-) -> dict[tuple[str, str], list[Average]]:
-    """The averages that the folders hold, by benchmark and metric, each of the subsets that it was made of there."""
+def averages_of_lines(lines: Iterable[Facts], notes: list[str] | None = None) -> dict[tuple[str, str], list[Average]]:
+    """The averages among stored lines, by benchmark and metric, each of the subsets that it was made of there.
+
+    Args:
+        lines: `results` of one or several `results.json`.
+        notes: receives those that are left out, as they are of other subsets in one folder than in another.
+    """
     found: dict[tuple[str, str, str], Average] = {}
     unlike: dict[tuple[str, str, str], None] = {}
-    lines = [line for one in stored for line in one.results.get("results") or () if line.get("groups")]
     for line in lines:
-        if line["benchmark"] not in titles:
+        if not line.get("groups"):
             continue
         key = line["benchmark"], line["metric"], line["subset"]
         own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
@@ -241,10 +245,10 @@ def _averages(
             unlike[key] = None
     chosen: dict[tuple[str, str], list[Average]] = {}
     for key, average in found.items():
-        if key in unlike:
-            notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
-        else:
+        if key not in unlike:
             chosen.setdefault(key[:2], []).append(average)
+        elif notes is not None:
+            notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
     return chosen
 
 

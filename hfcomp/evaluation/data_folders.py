@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hfcomp.evaluation.spec import NO_IMAGE, BenchmarkData, Folders
 from hfcomp.reading import nearest
 
 
-def data_folders(given: Sequence[str], root: Path | None = None, *, option: str) -> Folders:
-    """Folders from entries `NAME=DIR`.
+def parse_folders(entries: Sequence[str], *, option: str) -> dict[str, str]:
+    """Folders by name, from entries `NAME=DIR`.
 
     Args:
-        given: entries; the name is a benchmark's or a set of images'.
-        root: a folder with a sub-folder for each of the others.
+        entries: the name is a benchmark's or a set of images'.
         option: what errors call the entries.
 
     Raises:
-        ValueError: for an entry of another form, a name that is there twice, or a folder that does not exist.
+        ValueError: for an entry of another form, or a name that is there twice.
     """
-    own = {}
-    for text in given:
+    own: dict[str, str] = {}
+    for text in entries:
         name, _, folder = text.partition("=")
-        if not folder or not Path(folder).is_dir():
+        if not folder:
             raise ValueError(f"{option}: found {text!r}, expected NAME=DIR with a folder that exists.")
         if name in own:
             raise ValueError(f"{option}: found two folders for {name!r}, {own[name]} and {folder}. Pass one.")
-        own[name] = Path(folder)
-    if root is not None and not root.is_dir():
+        own[name] = folder
+    return own
+
+
+def data_folders(
+    own: Mapping[str, str | Path] | None = None, root: str | Path | None = None, *, option: str
+) -> Folders:
+    """Where data lies on this machine.
+
+    Args:
+        own: folders by name of a benchmark or a set of images.
+        root: a folder with a sub-folder for each of the others.
+        option: what errors call `own`.
+
+    Raises:
+        ValueError: for a folder that does not exist.
+    """
+    found = {name: Path(folder) for name, folder in (own or {}).items()}
+    for name, folder in found.items():
+        if not folder.is_dir():
+            raise ValueError(f"{option}: found '{name}={folder}', expected NAME=DIR with a folder that exists.")
+    if root is not None and not Path(root).is_dir():
         raise ValueError(f"{root} is not a folder; it was given for the data of benchmarks.")
-    return Folders(root, own)
+    return Folders(None if root is None else Path(root), found)
 
 
 def check_used(folders: Folders, *, option: str) -> None:

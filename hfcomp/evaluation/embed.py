@@ -362,30 +362,3 @@ def _loaded_ahead(
         current = waiting or [pool.submit(load, number) for number in batch]
         waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
         yield batch, [future.result() for future in current]
-
-
-def open_embedder(place: str, **settings: Any) -> Embedder:
-    """An `Embedder` of a model that a user named.
-
-    Args:
-        place: Hub id or folder.
-        settings: of `Embedder`.
-
-    Raises:
-        ValueError: for a place without a model, a model that is not a supported dual encoder, or a device that is not
-            there.
-    """
-    check_device(settings.get("device"))
-    try:
-        return Embedder(place, **settings)
-    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
-        where = "" if Path(place).is_dir() else "is no folder here, and as an id of the Hub: "
-        raise ValueError(f"{place} {where}{error}") from error
-
-
-def check_device(device: str | None) -> None:
-    """Raises ValueError for a device that is not there."""
-    try:
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device: {device!r} cannot be used here: {str(error).splitlines()[0]}") from error

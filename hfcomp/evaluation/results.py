@@ -10,7 +10,7 @@
 | `data` | `training` (data set, rows, hash of its captions), `evaluation`, `items` (`items_hash` of the outcomes) |
 | `benchmarks` | name to `{"title", "version", "data", "items", "left_out"}`, see below |
 | `tie_rule` | what a tie counts: `wrong`, `half` or `win`; `items.parquet` holds them as wrong, whatever the rule |
-| `skipped` | benchmarks that were asked for and not scored: list of `{"benchmark", "reason", "way_out"}` |
+| `skipped` | benchmarks that were asked for and not scored: list of `{"benchmark", "reason", "how_to_fix"}` |
 | `missing_averages` | averages left out for want of a subset: list of `{"benchmark", "metric", "average", "absent"}` |
 | `reference` | the model that differences refer to, where it is one |
 | `seconds` | what scoring took: model to benchmark to seconds |

@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
-from hfcomp.evaluation.data_folders import check_used, data_folders
+from hfcomp.evaluation.data_folders import check_used, data_folders, parse_folders
 from hfcomp.evaluation.engine import Encoder, run_benchmark, select_rows, validate
 from hfcomp.evaluation.remarks import cut_remark, remarks
 from hfcomp.evaluation.scored_images import scored_images
@@ -206,7 +206,7 @@ def _load(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> l
     A benchmark whose data is unavailable is skipped with a note, unless its title is `needed`.
     """
     given = [expand_variables(text, "evaluation_data") for text in config.evaluation_data]
-    folders, found = data_folders(given, option="evaluation_data"), []
+    folders, found = data_folders(parse_folders(given, option="evaluation_data"), option="evaluation_data"), []
     for benchmark in find_benchmarks(config.evaluation_benchmarks):
         try:
             data = validate(benchmark, load_items(benchmark, folders))

@@ -16,7 +16,7 @@ from hfcomp.data.built_sets import (
     read_manifest,
 )
 from hfcomp.data.urls import UrlAccess, set_url_access
-from hfcomp.evaluation.embed import check_device
+from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import Source, source_license, write_card
 from hfcomp.generation.concepts import concept_features, concept_rows, concept_stages
 from hfcomp.generation.local_files import check_local_files

@@ -86,7 +86,7 @@ def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypa
         (["x"], ["--temperature", "nan"], "--temperature: found nan"),
         (["x"], ["--output", "a.jpg"], "--output: found a.jpg, expected the name of a .png file"),
         (["x"], ["--values", "v.npz"], "--values: found v.npz, expected the name of a .json file"),
-        (["x"], ["--device", "quantum"], "--device: 'quantum' cannot be used here"),
+        (["x"], ["--device", "quantum"], "device: 'quantum' cannot be used here"),
         (["x"], ["--image", "nowhere.png"], "--image: there is no file 'nowhere.png'; relative paths start at"),
         (["nowhere/model"], [], "nowhere/model is no folder here, and as an id of the Hub:"),
     ],

@@ -316,7 +316,7 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
         (["--false_negative_margin", "1"], "--false_negative_margin needs --false_negative_model"),
         (["--fill_model", "x"], "--fill_model needs the kind mask"),
         (["--column_names", "caption=text,image=file"], "column 'image' of .* holds texts, expected images"),
-        (["--device", "gpu"], "--device: 'gpu' cannot be used here"),
+        (["--device", "gpu"], "device: 'gpu' cannot be used here"),
         (["--keyword_table", "no.yaml"], "no.yaml"),
         (["--kinds", "swap", "--parser", "spacy:en_none"], "python -m spacy download en_none"),
         (["--kinds", "swap", "--parser", "stanza"], "parser 'stanza' is not known"),

@@ -106,10 +106,10 @@ def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
         (["x"], ["--candidates", "2,one"], "--candidates: found 'one', expected numbers of at least 2, or all"),
         (["x"], ["--candidates", "1"], "--candidates: found '1'"),
         (["x"], ["--candidates", ","], "--candidates: found none"),
-        (["x"], ["--data", "nowhere"], "--data: nowhere is no folder"),
+        (["x"], ["--data", "nowhere"], "--data: nowhere is not a folder"),
         (["x"], ["--data", ".", "--benchmark", "sandbox_levels"], "--data: sandbox_levels is drawn and has none"),
-        (["x"], ["--benchmark", "magic"], "--benchmark magic cannot be had: MAGIC is not released"),
-        (["x"], ["--device", "quantum"], "--device: 'quantum' cannot be used here"),
+        (["x"], ["--benchmark", "magic"], "benchmark magic is unavailable: MAGIC is not released"),
+        (["x"], ["--device", "quantum"], "device: 'quantum' cannot be used here"),
         (["nowhere/model"], ["--rows", "4"], "nowhere/model is no folder here, and as an id of the Hub:"),
     ],
 )

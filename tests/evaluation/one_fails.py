@@ -22,14 +22,16 @@ from accelerate import PartialState
 from hfcomp import cli
 from hfcomp.distributed import rank
 from hfcomp.evaluation import callback, embed, engine
+from hfcomp.evaluation import evaluate as evaluation
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.experiments import base, evaluate_command, outcomes, program, stages
+from hfcomp.experiments import base, outcomes, program, stages
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
+from hfcomp.reporting import evaluation_results
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build
@@ -45,8 +47,8 @@ def breaks(*_, **__):
 
 # where each fault lies, what it is, and the process that has it
 FAULTS = {
-    "model": (evaluate_command.Embedder, "__init__", full_disk, 1),
-    "data": (evaluate_command, "load_items", full_disk, 1),
+    "model": (embed.Embedder, "__init__", full_disk, 1),
+    "data": (evaluation, "load_items", full_disk, 1),
     "prompts": (CaptionChoice, "prompts", breaks, 1),
     "image_file": (embed, "image_key", full_disk, 1),
     "image": (embed, "decoded", breaks, 1),
@@ -54,7 +56,7 @@ FAULTS = {
     "items": (engine.TextTable, "add", breaks, 1),
     "look_up": (embed.VectorStore, "look_up", breaks, 0),
     "score": (CaptionChoice, "score", breaks, 0),
-    "results": (evaluate_command, "write_evaluation", full_disk, 0),
+    "results": (evaluation_results, "write_evaluation", full_disk, 0),
     "data_of_callback": (callback, "load_items", breaks, 0),
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),

@@ -408,7 +408,12 @@ def idle(clip, pairs, tmp_path_factory):
         (["sugarcrep"], {}, ValueError, "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
         (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], expected .* each name once"),
         (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0, expected at least 1"),
-        (["sugarcrepe"], {"folders": {"sugarcrepe": "nowhere"}}, ValueError, "nowhere is no folder"),
+        (
+            ["sugarcrepe"],
+            {"folders": {"sugarcrepe": "nowhere"}},
+            ValueError,
+            "sugarcrepe=nowhere.*a folder that exists",
+        ),
         (["sugarcrepe"], {"processing_class": tiny}, ValueError, "expected a processor with a tokenizer"),
         ([own_benchmark("absent")], {}, Unavailable, "absent: Not on the Hub .* Draw them."),
         ([own_benchmark(image="none.png")], {}, ValueError, "has no item that can be scored"),

@@ -8,7 +8,7 @@ import pandas as pd
 
 from hfcomp.evaluation.statistics.outcomes import write_table
 from hfcomp.experiments.outcomes import read_stored
-from tests.experiments.evaluations import crepe, recall
+from tests.reporting.evaluations import crepe, recall
 
 STAMP = {"weights": "sha256:0", "evaluation": "own"}
 

@@ -18,7 +18,6 @@ from hfcomp.experiments.report import judgement, print_report, run_report, write
 from hfcomp.reporting.lines import headline
 from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.saving import save_report
-from tests.experiments.evaluations import crepe
 from tests.experiments.lines import (
     GENERAL,
     GROUP,
@@ -31,6 +30,7 @@ from tests.experiments.lines import (
     stages,
     without,
 )
+from tests.reporting.evaluations import crepe
 
 EXTREME = (1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
 

@@ -31,7 +31,7 @@ from hfcomp.experiments.search_store import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
-from tests.experiments.evaluations import outcomes
+from tests.reporting.evaluations import outcomes
 
 pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
 

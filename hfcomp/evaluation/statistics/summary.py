@@ -76,8 +76,7 @@ def summarize(
             differ.
     """
     outcomes = Outcomes.of(outcomes)
-    if tie not in TIE_RULES:
-        raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
+    check_tie(tie)
     table, columns = _numbered(outcomes.table, list(by), models)
     whole = measures is None
     measures = all_measures(Outcomes(table[list(COLUMNS)]), averages) if whole else measures
@@ -104,6 +103,12 @@ def summarize(
     if whole:
         correct(lines)
     return lines
+
+
+def check_tie(tie: str) -> None:
+    """Raises ValueError for what is none of `TIE_RULES`."""
+    if tie not in TIE_RULES:
+        raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
 
 
 def _numbered(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None) -> tuple[pd.DataFrame, list[Column]]:

@@ -16,11 +16,11 @@ from rich.console import Console
 from hfcomp.evaluation.results import write_results
 from hfcomp.evaluation.statistics.outcomes import write_table
 from hfcomp.evaluation.stored import read_evaluation
-from hfcomp.experiments.evaluation_report import evaluation_as_report, print_evaluation, write_evaluation
+from hfcomp.reporting.evaluation_results import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.reporting.figures import draw
 from hfcomp.reporting.lines import MOST_SUBSETS
 from hfcomp.reporting.markdown import render_markdown
-from tests.experiments.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
+from tests.reporting.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 
 LONG = (
     "openai/clip-vit-base-patch32",
@@ -32,7 +32,7 @@ LONG = (
     "g",
     "h",
 )
-SKIPPED = [{"benchmark": "Winoground", "reason": "gated.", "way_out": f"See https://example.org/{'w' * 70} first"}]
+SKIPPED = [{"benchmark": "Winoground", "reason": "gated.", "how_to_fix": f"See https://example.org/{'w' * 70} first"}]
 
 
 def printed(report, folder=None, width=80):
@@ -42,7 +42,7 @@ def printed(report, folder=None, width=80):
 
 
 def markdown(report):
-    return render_markdown(evaluation_as_report(report, brief=False))
+    return render_markdown(evaluation_report(report, brief=False))
 
 
 def block(text, title):
@@ -156,7 +156,7 @@ def test_what_was_skipped_or_is_missing_is_said_and_can_be_copied():
     table = table[table["subset"] == "add"]
     report = report_of(table, skipped=SKIPPED, notes=["3 texts were cut"])
     for text in (printed(report), markdown(report)):
-        assert "Winoground" in text and SKIPPED[0]["way_out"] in text and "3 texts were cut" in text
+        assert "Winoground" in text and SKIPPED[0]["how_to_fix"] in text and "3 texts were cut" in text
         assert re.search(r"SugarCrepe.*macro of 2", text)
     assert re.search(r"SugarCrepe.*caption choice.*macro of 2.*swap", markdown(report))
 
@@ -165,7 +165,7 @@ def test_an_evaluation_of_nothing_but_skipped_benchmarks_is_reported(tmp_path):
     empty = pd.concat([crepe("a", 0.5)]).iloc[:0]
     report = report_of(empty, models={"a": {"path": "a"}}, skipped=SKIPPED)
     assert "Winoground" in printed(report) and "Winoground" in markdown(report)
-    write_evaluation(tmp_path, empty, report)
+    write_evaluation(tmp_path, report)
     assert not (tmp_path / "figure.png").exists()
 
 
@@ -173,7 +173,7 @@ def test_markdown_says_what_was_read_and_left_out_and_what_it_cost():
     report = report_of(
         crepe("a", 0.5), benchmarks=benchmark_facts(), seconds={"a": {"SugarCrepe": 12.34}}, versions={"torch": "9.9"}
     )
-    text = render_markdown(evaluation_as_report(report, brief=False), ["figure.png"])
+    text = render_markdown(evaluation_report(report, brief=False), ["figure.png"])
     assert "| SugarCrepe | somebody/crepe at aaaaaaaaaaaa; images of coco | 80 | 1 |" in text
     assert "| SugarCrepe | image missing | 3 |" in text
     assert "| SugarCrepe | 12.3 |" in text and "| torch | 9.9 |" in text and "| a | models/a |" in text
@@ -193,7 +193,7 @@ def test_files_are_written_and_read_back(tmp_path):
     items = pd.concat(tables, ignore_index=True)
     report = report_of(*tables, benchmarks=benchmark_facts(), skipped=SKIPPED)
     folder = tmp_path / "out" / "here"
-    write_evaluation(folder, items, report)
+    write_evaluation(folder, report)
     names = {path.name for path in folder.iterdir()}
     assert names == {"items.parquet", "results.json", "report.md", "figure.png"}
     read, results = read_evaluation(folder)
@@ -205,7 +205,7 @@ def test_files_are_written_and_read_back(tmp_path):
     assert "![" in (folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_folders_that_hold_no_evaluation_are_refused_with_a_way_out(tmp_path):
+def test_folders_that_hold_no_evaluation_are_refused_with_a_fix(tmp_path):
     def refused(match):
         with pytest.raises(ValueError, match=match):
             read_evaluation(tmp_path)
@@ -233,7 +233,7 @@ def test_the_figure_has_room_for_every_model_in_every_row(tmp_path, models, benc
         for name, own in zip(LONG, values, strict=False)
         for number in range(benchmarks)
     ]
-    (tmp_path / "figure.png").write_bytes(draw(next(evaluation_as_report(report_of(*tables), brief=True).images())))
+    (tmp_path / "figure.png").write_bytes(draw(next(evaluation_report(report_of(*tables), brief=True).images())))
     with Image.open(tmp_path / "figure.png") as picture:
         assert picture.height >= 10 * models * benchmarks and picture.width >= 900  # 10 dots: a marker
     assert [path.name for path in tmp_path.iterdir()] == ["figure.png"]
@@ -242,7 +242,7 @@ def test_the_figure_has_room_for_every_model_in_every_row(tmp_path, models, benc
 def test_without_matplotlib_the_rest_is_written_and_a_line_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     table = crepe("a", 0.5)
-    write_evaluation(tmp_path, table, report_of(table))
+    write_evaluation(tmp_path, report_of(table))
     assert capsys.readouterr().out == "figure.png is not drawn: pip install 'hfcomp[plots]'\n"
     assert {path.name for path in tmp_path.iterdir()} == {"items.parquet", "results.json", "report.md"}
     assert "figure.png" not in (tmp_path / "report.md").read_text(encoding="utf-8")

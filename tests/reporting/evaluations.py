@@ -11,7 +11,7 @@ import pandas as pd
 from hfcomp.evaluation.results import write_results
 from hfcomp.evaluation.spec import Average
 from hfcomp.evaluation.statistics import Outcomes
-from hfcomp.experiments.evaluation_report import EvaluationReport, evaluation_report, evaluation_to_json
+from hfcomp.reporting.evaluation_results import EvaluationResults, evaluation_to_json
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))
@@ -58,11 +58,11 @@ def recall(model: str, share: float, items: int = 50) -> pd.DataFrame:
     return outcomes(model, values, **facts)
 
 
-def report_of(*tables: pd.DataFrame, **changes: Any) -> EvaluationReport:
+def report_of(*tables: pd.DataFrame, **changes: Any) -> EvaluationResults:
     """Of all models in the tables."""
     items = pd.concat(tables, ignore_index=True)
     models = {name: {"path": f"models/{name}"} for name in items["arm"].unique()}
-    return evaluation_report(items, **{"models": models, "averages": AVERAGES, "versions": VERSIONS, **changes})
+    return EvaluationResults(items, **{"models": models, "averages": AVERAGES, "versions": VERSIONS, **changes})
 
 
 def benchmark_facts(**changes: Any) -> dict[str, Any]:

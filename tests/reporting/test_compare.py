@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp import cli
+from hfcomp import cli, compare
 from hfcomp.checksums import with_checksum
 from hfcomp.evaluation.results import read_results, write_results
 from hfcomp.evaluation.statistics.outcomes import items_hash, write_table
 from hfcomp.evaluation.stored import read_evaluation, read_stored
-from hfcomp.experiments.compare import compare, main
 from hfcomp.writing import locked
-from tests.experiments.evaluations import benchmark_facts, crepe, outcomes, recall, stored
+from tests.reporting.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 
 
 @pytest.fixture
@@ -28,6 +27,10 @@ def folders(tmp_path):
     shuffled = crepe("clip", 0.75).sample(frac=1, random_state=0)
     tuned = stored(tmp_path / "tuned", shuffled, recall("clip", 0.5), benchmarks=benchmark_facts())
     return base, tuned
+
+
+def main(words) -> None:
+    cli.main(["compare", *words])
 
 
 def refused(match, *arguments):
@@ -40,7 +43,7 @@ def test_models_are_compared_item_by_item_with_their_averages(folders, capsys):
     main([str(folder) for folder in folders])
     text = capsys.readouterr().out
     assert re.search(r"clip \(tuned\) minus clip \(base\): SugarCrepe.*\n(.*\n)*?macro of 2 +\+25\.0", text)
-    report = compare(read_stored([str(folder) for folder in folders]), reference="clip (base)")
+    report = compare([str(folder) for folder in folders], reference="clip (base)")
     lines = {(line["benchmark"], line["subset"]): line for line in report.lines}
     assert list(lines)[:2] == [("SugarCrepe", "macro of 2"), ("SugarCrepe", "micro")]
     change = lines["SugarCrepe", "macro of 2"]["differences"]["clip (tuned)"]["clip (base)"]
@@ -53,8 +56,7 @@ def test_models_are_compared_item_by_item_with_their_averages(folders, capsys):
 def test_the_order_of_stored_items_does_not_matter(folders):
     names = ("clip (base)", "clip (tuned)")
     first, second = (
-        compare(read_stored([str(folder) for folder in order]), reference=names[0]).lines[0]
-        for order in (folders, folders[::-1])
+        compare([str(folder) for folder in order], reference=names[0]).lines[0] for order in (folders, folders[::-1])
     )
     assert first["differences"][names[1]][names[0]] == pytest.approx(second["differences"][names[1]][names[0]])
 
@@ -73,7 +75,7 @@ def test_the_reference_is_chosen_by_name_or_as_it_was_given(folders, capsys):
     for wanted in ("clip (tuned)", tuned):
         main([base, tuned, "--reference", wanted])
         assert "clip (base) minus clip (tuned)" in capsys.readouterr().out
-    refused("--reference: 'clip' fits none, or several, of clip", base, tuned, "--reference", "clip")
+    refused("reference: 'clip' fits none, or several, of clip", base, tuned, "--reference", "clip")
 
 
 def test_files_are_written_without_the_versions_of_this_machine_s_device(folders, tmp_path, capsys):
@@ -91,7 +93,7 @@ def test_ties_are_counted_anew_from_what_is_stored(tmp_path):
     tied["tie"] = tied["value"] == 0
     folder = stored(tmp_path / "a", tied, crepe("b", 0.5))
     values = {
-        rule: compare(read_stored([str(folder)]), reference="b", tie=rule).lines[0]["models"]["a"]["value"]
+        rule: compare([str(folder)], reference="b", tie=rule).lines[0]["models"]["a"]["value"]
         for rule in ("wrong", "half", "win")
     }
     assert values == {"wrong": 0.5, "half": 0.75, "win": 1.0}
@@ -100,12 +102,11 @@ def test_ties_are_counted_anew_from_what_is_stored(tmp_path):
 def test_benchmarks_are_chosen_by_name_or_title_and_others_named(folders, tmp_path):
     base, tuned = map(str, folders)
     third = stored(tmp_path / "third", crepe("clip", 0.5), benchmarks=benchmark_facts())
-    report = compare(read_stored([base, str(third)]), reference="clip (base)")
+    report = compare([base, str(third)], reference="clip (base)")
     assert {line["benchmark"] for line in report.lines} == {"SugarCrepe"}
     assert report.notes == ["COCO is not compared: only clip (base) has it"]
-    both = read_stored([base, tuned])
     for wanted in ("sugarcrepe", "SugarCrepe"):
-        chosen = compare(both, reference="clip (base)", benchmarks=[wanted])
+        chosen = compare([base, tuned], reference="clip (base)", benchmarks=[wanted])
         assert {line["benchmark"] for line in chosen.lines} == {"SugarCrepe"}
     refused("third.*found no benchmark 'COCO'; it has SugarCrepe", base, third, "--benchmarks", "COCO")
     alone = stored(tmp_path / "alone", recall("d", 0.5))
@@ -121,7 +122,7 @@ def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path
     refused(r"base.items\.parquet: item 'swap/7' of SugarCrepe, swap, caption choice .*less.items\.parquet lacks it "
             r"\(1 such .* pass --common to compare the 79 outcomes", base, less)  # fmt: skip
     refused(r"item 'add/3' .* of image '3.jpg' is there, and .*other.* has it of image '99.jpg'", base, other)
-    report = compare(read_stored([str(base), str(less), str(other)]), reference="clip", common=True)
+    report = compare([str(base), str(less), str(other)], reference="clip", common=True)
     assert {line["subset"]: line["items"] for line in report.lines} == {
         "macro of 2": 78,
         "micro": 78,
@@ -139,7 +140,7 @@ def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path
 def test_an_average_is_never_computed_on_fewer_subsets(folders, tmp_path):
     table = crepe("less", 0.5)
     less = stored(tmp_path / "less", table[table["subset"] == "add"])
-    report = compare(read_stored([str(folders[0]), str(less)]), reference="clip", common=True)
+    report = compare([str(folders[0]), str(less)], reference="clip", common=True)
     assert [line["subset"] for line in report.lines] == ["add"]
     assert [(one["average"], one["absent"]) for one in report.missing] == [
         ("macro of 2", ["swap"]),
@@ -155,10 +156,10 @@ def test_data_of_another_version_or_commit_is_refused(folders, tmp_path):
     data = {"place": "somebody/crepe", "commit": "b" * 40, "pools": []}
     moved = stored(tmp_path / "moved", crepe("x", 0.5), benchmarks=benchmark_facts(data=data))
     refused("somebody/crepe was read at commit a{40} for .*base, b{40} for .*moved.*--common", base, moved)
-    report = compare(read_stored([str(base), str(moved)]), reference="clip", common=True)
+    report = compare([str(base), str(moved)], reference="clip", common=True)
     assert any("read at commit" in note for note in report.notes)
     local = stored(tmp_path / "local", crepe("x", 0.5), benchmarks=benchmark_facts(data={"place": "data/crepe"}))
-    report = compare(read_stored([str(base), str(local)]), reference="clip")
+    report = compare([str(base), str(local)], reference="clip")
     assert any("read from somebody/crepe, coco and from data/crepe" in note for note in report.notes)
 
 
@@ -179,13 +180,13 @@ def test_every_benchmark_of_a_title_is_checked(tmp_path):
     refused("VTAB, vtab_svhn: version 1 in .*base, 2 in .*newer", base, newer)
     refused("VTAB, vtab_svhn: somebody/svhn was read at commit c{40} for .*base, d{40} for .*moved", base, moved)
     local = folder("local", data={"place": "data/svhn"})
-    report = compare(read_stored([str(base), str(local)]), reference="base")
+    report = compare([str(base), str(local)], reference="base")
     (note,) = report.notes
     assert note.startswith("VTAB, vtab_svhn: read from somebody/svhn and from data/svhn")
     results = json.loads((base / "results.json").read_text())
     results["benchmarks"] = dict(reversed(results["benchmarks"].items()))
     (base / "results.json").write_text(json.dumps(results))
-    assert compare(read_stored([str(base), str(folder("same"))]), reference="base").notes == []
+    assert compare([str(base), str(folder("same"))], reference="base").notes == []
 
 
 def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path):
@@ -201,7 +202,7 @@ def test_runs_of_recipes_are_compared_when_they_say_the_same_evaluation(tmp_path
         return folder
 
     one, two, three = run("one", "x/pairs"), run("two", "x/pairs"), run("three", "y/pairs")
-    report = compare(read_stored([str(one), str(two)]), reference="one")
+    report = compare([str(one), str(two)], reference="one")
     assert len(report.lines) == 1
     assert report.notes == [
         f"{run}: its results name no hash of the items, which are not checked" for run in (one, two)
@@ -218,11 +219,11 @@ def test_items_of_version_4_call_the_model_by_another_name(folders, tmp_path):
     (older / "results.json").write_text(json.dumps(with_checksum({**results, "schema_version": 4})))
     outcomes, _ = read_evaluation(older)
     pd.testing.assert_frame_equal(outcomes.table, read_evaluation(folders[0])[0].table)
-    report = compare(read_stored([str(older), str(folders[1])]), reference="clip (older)")
+    report = compare([str(older), str(folders[1])], reference="clip (older)")
     assert report.lines[0]["differences"]["clip (tuned)"]["clip (older)"]["value"] == pytest.approx(0.25)
 
 
-def test_mistakes_name_the_file_and_the_way_out(folders, tmp_path):
+def test_mistakes_name_the_file_and_how_to_fix_it(folders, tmp_path):
     base = folders[0]
     refused("nowhere: found no such folder", tmp_path / "nowhere", base)
     refused(r"base.items\.parquet: found one model, 'clip'. Give a second folder", base)
@@ -283,6 +284,6 @@ def test_an_output_folder_in_use_is_named(folders, tmp_path):
 
 
 def test_no_model_library_is_loaded():
-    code = "import sys, hfcomp.experiments.compare; print({'torch', 'transformers', 'datasets'} & set(sys.modules))"
+    code = "import sys, hfcomp; hfcomp.compare; print({'torch', 'transformers', 'datasets'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,0 +1,132 @@
+"""Models as users give them: their names in tables and figures, and the encoders that score them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hfcomp.evaluation.cache import EmbeddingCache
+    from hfcomp.evaluation.embed import Embedder
+    from hfcomp.evaluation.engine import Encoder
+
+
+def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
+    """Models by name.
+
+    Args:
+        given: Hub ids, folders, `name=PLACE`, or objects; or models by name. Without a name, a place is called by its
+            last part with as many before it as are needed, an object by where it was loaded from, else by its class.
+        taken: names that no model may have.
+
+    Raises:
+        ValueError: for no model, or two of one name.
+    """
+    if not given:
+        raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [_name_and_model(one) for one in given]
+    places = [place_of(model) for _, model in pairs]
+    found: dict[str, Any] = {}
+    for (own_name, model), place in zip(pairs, places, strict=True):
+        name = own_name or _short(place, places)
+        if name in found or name in taken:
+            hint = f"second={place}" if isinstance(model, str) else f'{{"second": {place}}}'
+            raise ValueError(f"two models are called {name!r}. Name them, as in {hint}.")
+        found[name] = model
+    return found
+
+
+def place_of(model: Any) -> str:
+    """The Hub id or folder of a model; of a module where it was loaded from, of another object its class."""
+    if isinstance(model, str | Path):
+        return str(model)
+    model = model[0] if isinstance(model, tuple) else model
+    return str(getattr(model, "name_or_path", "") or type(model).__name__)
+
+
+def _name_and_model(given: Any) -> tuple[str, Any]:
+    """The name, empty where none is given, and the model; a folder that is there may have `=` in its path."""
+    if not isinstance(given, str) or "=" not in given or os.path.exists(given):
+        return "", given
+    ends = [at for at, letter in enumerate(given) if letter == "="]
+    end = next((at for at in ends if os.path.exists(given[at + 1 :])), ends[-1])
+    return given[:end], given[end + 1 :]
+
+
+def _short(place: str, places: Sequence[str]) -> str:
+    """The last part of a path or id, with as many before it as distinguish it from the others."""
+    whole = [os.path.abspath(one) if os.path.exists(one) else one for one in (place, *places)]
+    parts = [part for part in whole[0].split("/") if part]
+    for count in range(1, len(parts) + 1):
+        tail = "/".join(parts[-count:])
+        if sum(f"/{other}".endswith(f"/{tail}") for other in whole[1:]) == 1:
+            return tail
+    return parts[-1] if parts else place
+
+
+def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder:
+    """What encodes with a model.
+
+    Args:
+        model: Hub id or folder, a module, a pair of a module and its processor, or an encoder, which is used as it is.
+        cache: of embeddings. Those of a module, whose weights may change, are kept in memory only.
+        settings: of `Embedder`.
+
+    Raises:
+        ValueError: as `open_embedder`, or for an object that is none of these.
+    """
+    from torch import nn
+
+    from hfcomp.evaluation.cache import EmbeddingCache
+    from hfcomp.evaluation.embed import Embedder
+
+    if isinstance(model, str | Path):
+        return open_embedder(model, cache=cache, **settings)
+    if hasattr(model, "index_images"):
+        return model
+    module, processor = model if isinstance(model, tuple) else (model, None)
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"models: found a {type(module).__name__}, expected a Hub id, a folder, a model of transformers, a pair "
+            "of a model and its processor, or an encoder with index_images and index_texts."
+        )
+    return Embedder(module, processor, cache=EmbeddingCache(), **settings)
+
+
+def open_embedder(place: str | Path, **settings: Any) -> Embedder:
+    """An `Embedder` of a model that a user named.
+
+    Args:
+        place: Hub id or folder.
+        settings: of `Embedder`.
+
+    Raises:
+        ValueError: for a place without a model, a model that is not a supported dual encoder, or a device that is not
+            there.
+    """
+    from hfcomp.evaluation.embed import Embedder
+
+    check_device(settings.get("device"))
+    if not os.path.exists(place) and not _may_be_id(str(place)):
+        raise ValueError(f"{place}: no such folder.")
+    try:
+        return Embedder(place, **settings)
+    except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
+        where = "" if os.path.isdir(place) else "is no folder here, and as an id of the Hub: "
+        raise ValueError(f"{place} {where}{error}") from error
+
+
+def check_device(device: Any) -> None:
+    """Raises ValueError for a device that is not there."""
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device: {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
+
+
+def _may_be_id(place: str) -> bool:
+    return place.count("/") <= 1 and not place.startswith((".", "/", "~"))

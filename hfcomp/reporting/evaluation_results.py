@@ -1,0 +1,338 @@
+"""The results of an evaluation: outcomes and facts, the numbers made of them, and how they are shown and written."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from hfcomp._help import OwnHelp
+from hfcomp.evaluation import results as files
+from hfcomp.evaluation.compare import averages_of_lines, model_facts
+from hfcomp.evaluation.statistics import Outcomes, missing_averages, summarize
+from hfcomp.evaluation.statistics.outcomes import LINE
+from hfcomp.evaluation.statistics.summary import check_tie
+from hfcomp.evaluation.stored import BLIND_PATH, FAILED, read_evaluation
+from hfcomp.reading import nearest
+from hfcomp.reporting import tables
+from hfcomp.reporting.lines import Line
+from hfcomp.reporting.markdown import render_markdown
+from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.saving import save_report
+from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
+from hfcomp.reporting.terminal import WIDTH, render_terminal
+from hfcomp.writing import locked
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hfcomp.evaluation.statistics.measures import Averages
+
+COMMIT_DIGITS = 12
+MOST_NAMED = 4  # models in a title
+SYNTHETIC = "Synthetic: benchmarks of the sandbox are drawn by hfcomp."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluationResults(metaclass=OwnHelp):
+    """Models side by side on benchmarks, with intervals, ties and paired differences; see `hfcomp.evaluate`.
+
+    `print(results)` shows the tables of the terminal, a notebook shows them as Markdown.
+
+    Attributes:
+        outcomes: one row per model, item and metric; a table is taken too.
+        models: name to facts (`path`, `weights`, ...), in the order of columns.
+        averages: means over subsets, by title of the benchmark, as `summarize` takes them.
+        reference: the model that the others are compared to; by default the first, none where it is alone.
+        tie: what a tie counts: `wrong`, `half` or `win`.
+        subject: the models that are compared to the reference; by default all but blind scorers.
+        benchmarks: name to `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.evaluation.results`.
+        skipped: `benchmark`, `reason` and `how_to_fix` of each that was asked for and not scored.
+        notes: what a reader of the numbers has to know.
+        seconds: model to benchmark to seconds.
+        versions: what the numbers were made with.
+        config: how it was made: the date, and the command where there was one.
+
+    Raises:
+        ValueError: for an unknown rule for ties, or a reference that is not among the models.
+    """
+
+    outcomes: Outcomes
+    models: Mapping[str, Mapping[str, Any]]
+    averages: Averages = field(default_factory=dict)
+    reference: str | None = None
+    tie: str = "wrong"
+    subject: Sequence[str] | None = None
+    benchmarks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    skipped: Sequence[Mapping[str, str]] = ()
+    notes: Sequence[str] = ()
+    seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_tie(self.tie)
+        several = len(self.models) > 1
+        object.__setattr__(self, "outcomes", Outcomes.of(self.outcomes))
+        object.__setattr__(
+            self, "reference", self._name(self.reference or next(iter(self.models))) if several else None
+        )
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The numbers, as `hfcomp.evaluation.statistics.summarize` makes them, of all that every model was scored on.
+
+        Raises:
+            ValueError: for models whose items differ.
+        """
+        if not len(self._shared):
+            return []
+        names = list(self.models)
+        blind = [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
+        subject = [name for name in names if name not in blind] if self.subject is None else self.subject
+        return summarize(
+            self._shared,
+            models=names,
+            references=[] if self.reference is None else [self.reference],
+            subject=[name for name in subject if name != self.reference],
+            averages=self.averages,
+            tie=self.tie,
+        )
+
+    @property
+    def missing(self) -> list[dict[str, Any]]:
+        """Averages that are left out because a subset is missing: `benchmark`, `metric`, `average` and `absent`."""
+        return missing_averages(self._shared, self.averages) if len(self._shared) else []
+
+    @property
+    def failed(self) -> bool:
+        """Whether a benchmark was not scored for another reason than data that is unavailable."""
+        return any(one["reason"].startswith(FAILED) for one in self.skipped)
+
+    @cached_property
+    def _shared(self) -> Outcomes:
+        """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
+        table = self.outcomes.table
+        kept = table.groupby(LINE, sort=False)["arm"].transform("nunique") == len(self.models)
+        return self.outcomes if kept.all() else Outcomes(table[kept])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per line and model: its value from 0 to 1 with its interval, and its difference to the reference.
+
+        `average` says whether a line is a mean over subsets; `ties` counts items. What is not known is NaN.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([row for line in self.lines for row in self._rows(line)])
+
+    def _rows(self, line: Line) -> Iterator[dict[str, Any]]:
+        for name, estimate in line["models"].items():
+            change = line["differences"].get(name, {}).get(self.reference, {})
+            yield {
+                **{key: line[key] for key in (*LINE, "aspect", "average")},
+                "model": name,
+                **{key: estimate.get(key, math.nan) for key in ("value", "low", "high", "ties")},
+                **{key: line[key] for key in ("chance", "items", "images")},
+                "difference": change.get("value", math.nan),
+                **{f"difference_{key}": change.get(key, math.nan) for key in ("low", "high")},
+                **{key: change.get(key, math.nan) for key in ("p", "q")},
+            }
+
+    def compare(self, model: str, reference: str) -> EvaluationResults:
+        """Two of the models alone, with the paired differences of the first one minus the second.
+
+        Args:
+            model: by its name, or the place that it was loaded from.
+            reference: likewise.
+
+        Raises:
+            ValueError: for a model that is not there, or the same one twice.
+        """
+        names = [self._name(reference), self._name(model)]
+        if names[0] == names[1]:
+            raise ValueError(f"compare: {names[0]!r} is named twice. Name two of {', '.join(self.models)}.")
+        return replace(
+            self,
+            outcomes=self.outcomes.select(arm=names),
+            models={name: self.models[name] for name in names},
+            reference=names[0],
+            subject=names[1:],
+            seconds={name: own for name, own in self.seconds.items() if name in names},
+        )
+
+    def _name(self, given: str) -> str:
+        """The name of a model, given by it or by its path."""
+        for name, facts in self.models.items():
+            if given in (name, facts.get("path")):
+                return name
+        known = ", ".join(self.models)
+        raise ValueError(f"model: {given!r} is none of the models {known}.{nearest(given, self.models)}")
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `items.parquet`, `results.json`, `report.md` and where matplotlib is installed `figure.png`.
+
+        Each is written whole or not at all, under the folder's lock; earlier results are replaced.
+
+        Args:
+            folder: made where it is missing.
+
+        Raises:
+            ValueError: where another process holds the folder.
+            OSError: for a file that cannot be written.
+        """
+        with locked(Path(folder)):
+            write_evaluation(Path(folder), self)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> EvaluationResults:
+        """What `save`, `hfcomp evaluate` or a run of a recipe left in a folder; the numbers are made anew.
+
+        Raises:
+            ValueError: for a file that is missing, damaged or of a later hfcomp, naming it.
+        """
+        outcomes, results = read_evaluation(folder)
+        keys = ("benchmarks", "skipped", "notes", "seconds", "versions", "config")
+        return cls(
+            outcomes,
+            {name: model_facts(results, name) for name in results.get("models") or outcomes.table["arm"].unique()},
+            averages_of_lines(results.get("results") or ()),
+            results.get("reference"),
+            results.get("tie_rule") or "wrong",
+            **{key: results[key] for key in keys if results.get(key)},
+        )
+
+    def __repr__(self) -> str:
+        titles = ", ".join(dict.fromkeys(self.outcomes.table["benchmark"]))
+        return f"<EvaluationResults of {', '.join(self.models)} on {titles or 'nothing'}>"
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        print_evaluation(self, console=Console(file=text, width=WIDTH, color_system=None, force_terminal=False))
+        return text.getvalue().strip("\n")
+
+    def _repr_markdown_(self) -> str:
+        return render_markdown(evaluation_report(self, brief=True))
+
+
+def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
+    """The report of an evaluation.
+
+    Args:
+        evaluation: what is known.
+        brief: of many subsets the averages alone, without what only `report.md` has.
+    """
+    lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
+    caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
+    names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
+    figure = figure_of_lines("figure.png", titled(f"Composition and general abilities of {names}", caveat), lines)
+    compared = [name for name in models if any(reference in line["differences"].get(name, {}) for line in lines)]
+    pairs = [(name, str(reference)) for name in compared]
+    shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
+    how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
+    sections = [Section("", [figure]), *shown, *_facts(evaluation, brief=brief)]
+    return Report(names, caveat, (), sections, how, evaluation.notes)
+
+
+def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
+    """What is not a number of a benchmark."""
+    totals = [[name, f"{sum(part.values()):,.1f}"] for name, part in evaluation.seconds.items()]
+    yield Section("Cost", [Table("", ["model", "seconds"], totals) if brief else _seconds(evaluation.seconds)])
+    skipped = [f"{one['benchmark']}: {one['reason']} {one.get('how_to_fix', '')}" for one in evaluation.skipped]
+    missing = [
+        f"{one['benchmark']}, {one['metric']}: {one['average']}"
+        + ("" if brief else f", needs {', '.join(one['absent'])}")
+        for one in evaluation.missing
+    ]
+    read = [] if brief else _data(evaluation.benchmarks)
+    yield Section(
+        "Data",
+        [*read, Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all subsets")],
+    )
+    if not brief:
+        yield Section("Models", [tables.facts_table(evaluation.models)])
+        yield Section("How it was made", [tables.made_table(evaluation.config, evaluation.versions)])
+
+
+def _data(benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
+    read, left_out = [], []
+    for name, facts in benchmarks.items():
+        title, data = facts.get("title") or name, facts.get("data")
+        cells = [f"{facts['items']:,}" if "items" in facts else "", str(facts.get("version") or "")]
+        read.append([title, "; ".join(_places(data)) if data else "", *cells])
+        left_out += [[title, reason, f"{count:,}"] for reason, count in (facts.get("left_out") or {}).items()]
+    yield Table("", ["benchmark", "read", "rows scored", "version of the benchmark"], read, labels=2)
+    yield Table("rows left out", ["benchmark", "reason", "rows"], left_out, labels=2)
+
+
+def _places(data: Mapping[str, Any]) -> Iterator[str]:
+    commit = data.get("commit")
+    yield f"{data['place']} at {commit[:COMMIT_DIGITS]}" if commit else str(data["place"])
+    for pool in data.get("pools") or ():
+        yield from (f"images of {place}" for place in _places(pool))
+
+
+def _seconds(seconds: Mapping[str, Mapping[str, float]]) -> Table:
+    benchmarks = list(dict.fromkeys(name for part in seconds.values() for name in part))
+    rows = [
+        [name, *(f"{part[name]:,.1f}" if name in part else "" for part in seconds.values())] for name in benchmarks
+    ]
+    return Table("seconds", ["benchmark", *seconds], rows, models=len(seconds))
+
+
+def print_evaluation(results: EvaluationResults, folder: Path | None = None, console: Console | None = None) -> None:
+    """The tables in the terminal, in 80 columns, whether or not it has colours.
+
+    Args:
+        results: what is shown.
+        folder: where the files lie.
+        console: by default standard output.
+    """
+    render_terminal(evaluation_report(results, brief=True), console, folder=folder)
+
+
+def write_evaluation(folder: Path, results: EvaluationResults) -> None:
+    """Writes `items.parquet`, and what `write_report` writes, for who holds the folder's lock.
+
+    Args:
+        folder: made where it is missing.
+        results: what is written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    results.outcomes.write(folder / files.ITEMS_FILE)
+    write_report(folder, results)
+
+
+def write_report(folder: Path, results: EvaluationResults) -> None:
+    """Writes `results.json`, `report.md` and where matplotlib is installed `figure.png`, each whole or not at all.
+
+    Args:
+        folder: made where it is missing.
+        results: what is written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
+    save_report(evaluation_report(results, brief=False), folder)
+
+
+def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
+    """The keys of `results.json`, see `hfcomp.evaluation.results`."""
+    return {
+        "versions": results.versions,
+        "models": results.models,
+        "reference": results.reference,
+        "tie_rule": results.tie,
+        "data": {"items": results.outcomes.digest if len(results.outcomes) else None},
+        "benchmarks": results.benchmarks,
+        "skipped": list(results.skipped),
+        "missing_averages": results.missing,
+        "seconds": results.seconds,
+        "notes": list(results.notes),
+        "config": results.config,
+        "results": results.lines,
+    }
