@@ -40,12 +40,17 @@ def small(clip, tmp_path, monkeypatch):
     return change
 
 
-def test_the_readme_trains_and_evaluates(small):
+def test_the_readme_trains_and_evaluates(small, tmp_path, capsys):
     train, evaluate = blocks("README.md")
     exec(small(train), {})
-    names = {"photo": tiny.image(0)}
-    exec(small(evaluate), names)
-    assert names["texts"].shape == (2, 16)
+    data = small_sugarcrepe.write(tmp_path / "data", per_subset=1)
+    evaluate = small(evaluate).replace('suite="compositional"', 'benchmarks=["sugarcrepe"]')
+    places = f'"sugarcrepe": "{data}/sugarcrepe", "val2017": "{data}/val2017"'
+    for old, new in {'"val2017": "coco/val2017"': places, "runs/eval": str(tmp_path / "eval")}.items():
+        evaluate = evaluate.replace(old, new)
+    exec(evaluate, {})
+    assert re.search(r"cement minus clip\d*: SugarCrepe", capsys.readouterr().out)
+    assert (tmp_path / "eval" / "report.md").is_file()
 
 
 def test_the_objective_of_the_docs_trains(clip, tmp_path):
@@ -58,8 +63,26 @@ def test_the_objective_of_the_docs_trains(clip, tmp_path):
     assert trainer.model.objective_state["temperature"].logarithm.item() != 0
 
 
+def test_evaluation_from_python_runs(clip, tmp_path, monkeypatch, capsys):
+    evaluate, embed, *_ = blocks("docs/benchmarks.md")
+    small_sugarcrepe.write(tmp_path, per_subset=1)
+    (tmp_path / "my").mkdir()
+    tiny.pairs(8, ragged=False).to_parquet(tmp_path / "my" / "pairs.parquet")
+    tiny.clip(tmp_path / "runs" / "cement", seed=5)
+    monkeypatch.chdir(tmp_path)
+    evaluate = evaluate.replace("openai/clip-vit-base-patch32", str(clip)).replace("coco/val2017", "val2017")
+    names: dict = {}
+    exec(evaluate.replace("data={", 'data={"sugarcrepe": "sugarcrepe", '), names)
+    assert "ours minus base: SugarCrepe" in capsys.readouterr().out
+    assert str(names["again"]) == str(names["results"])
+    assert list(names["both"].models) == ["ours", "base"] and set(names["table"]["model"]) == {"base", "ours"}
+    names = {"photo": tiny.image(0)}
+    exec(embed, names)
+    assert names["texts"].shape == (2, 16)
+
+
 def test_the_blocks_of_the_page_on_benchmarks_run(clip, tmp_path, capsys):
-    module, own, training, keywords = blocks("docs/benchmarks.md")
+    _, _, module, own, training, keywords = blocks("docs/benchmarks.md")
     exec(module, {})
     assert "'accuracy': 0.5" in capsys.readouterr().out
 
