@@ -1,89 +1,34 @@
-"""The benchmarks that an experiment is scored on: loaded before anything is trained, then scored model by model."""
+"""The benchmarks that an experiment is scored on, from its fields; loaded before anything is trained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
 from hfcomp.evaluation.data_folders import check_used, data_folders, parse_folders
-from hfcomp.evaluation.engine import Encoder, run_benchmark, select_rows, validate
-from hfcomp.evaluation.remarks import cut_remark, remarks
-from hfcomp.evaluation.scored_images import scored_images
-from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Average, Benchmark, BenchmarkData, Unavailable
+from hfcomp.evaluation.evaluator import (
+    ConceptEvaluator,
+    Evaluator,
+    Loaded,
+    images_of,
+    load_benchmark,
+    load_benchmarks,
+)
+from hfcomp.evaluation.spec import Average, Benchmark, Folders
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.reading import expand_variables, nearest
 
 Tell = Callable[[str], None]
-Loaded = tuple[Benchmark, BenchmarkData]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Benchmarks with their data; called with an encoder, it scores them.
-
-    Attributes:
-        loaded: each benchmark with its validated data.
-        tell: receives how many texts were cut, once for each benchmark: the models of a run share a tokenizer.
-        images: those that are scored, other than the sandbox's own scenes, which are held out of its training sets by
-            how they are drawn.
-        reported: names of the benchmarks whose cut texts were reported.
-    """
-
-    loaded: tuple[Loaded, ...]
-    tell: Tell
-    images: list[ScoredImages] = field(default_factory=list)
-    reported: set[str] = field(default_factory=set)
-
-    def __call__(self, encoder: Encoder) -> pd.DataFrame:
-        """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
-        tables = []
-        for benchmark, data in self.loaded:
-            report = run_benchmark(benchmark, data, encoder, progress=not benchmark.synthetic)
-            if report.truncated and benchmark.name not in self.reported:
-                self.reported.add(benchmark.name)
-                self.tell(f"{benchmark.name}: {cut_remark(report.truncated, report.merged)}")
-            tables.append(report.items)
-        return pd.concat(tables, ignore_index=True)
-
-    def of_titles(self, titles: Sequence[str]) -> Evaluation:
-        """The benchmarks of these titles alone."""
-        return replace(self, loaded=tuple(one for one in self.loaded if one[0].title in titles))
-
-
-@dataclass(frozen=True)
-class ConceptEvaluation:
-    """An evaluation of concepts, one at a time: that concept's items where a benchmark has such, else all of its.
-
-    Attributes:
-        of: concept to its evaluation.
-        main: titles of the benchmarks that a brief evaluation scores.
-        images: as `Evaluation` has them.
-    """
-
-    of: Mapping[str, Evaluation]
-    main: tuple[str, ...]
-    images: list[ScoredImages]
-
-    def __call__(self, encoder: Encoder, concept: str, brief: bool = False) -> pd.DataFrame:
-        """As `Evaluation`, of a concept."""
-        one = self.of[concept]
-        return (one.of_titles(self.main) if brief else one)(encoder)
-
-
-def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluation:
+def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluator:
     """Loads the items before anything is trained, so that a missing file costs no training.
 
     Args:
@@ -94,22 +39,19 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
     """
     if config.evaluation == "own":
         return _own(config, column_names, tell)
-    loaded: list[Loaded] = []
-    images: list[ScoredImages] = []
+    drawn: list[Loaded] = []
     if config.evaluation.startswith(SANDBOX):
         concepts = config.keyword_negatives if config.dataset == SANDBOX and config.keyword_negatives else []
         found = [one for concept in concepts for one in keyword_benchmarks([concept], **_keywords(config, seed))]
-        loaded += _drawn((*sandbox_benchmarks(config.evaluation_items, seed), *found))
-    if config.evaluation.endswith("benchmarks"):
-        chosen = _load(config, tell)
-        loaded += chosen
-        images += [image for one in chosen for image in scored_images(*one)]
-    return Evaluation(tuple(loaded), tell, images)
+        drawn = _drawn((*sandbox_benchmarks(config.evaluation_items, seed), *found))
+    chosen = _named(config, tell) if config.evaluation.endswith("benchmarks") else []
+    # scenes of the sandbox are held out of its training sets by how they are drawn
+    return Evaluator((*drawn, *chosen), tell, images_of(chosen))
 
 
 def prepare_concepts(
     config: ExperimentConfig, concepts: Sequence[str], *, main: tuple[str, ...], seed: int, tell: Tell
-) -> ConceptEvaluation:
+) -> ConceptEvaluator:
     """Loads the items of an evaluation of concepts.
 
     Args:
@@ -130,14 +72,12 @@ def prepare_concepts(
     if config.evaluation == SANDBOX:
         found = {concept: concept_benchmarks(concept, **_keywords(config, seed)) for concept in concepts}
         _check_main(main, [one.title for benchmarks in found.values() for one in benchmarks], "those of sandbox")
-        of = {concept: tuple(_drawn(found[concept], needed=concept)) for concept in concepts}
-        return ConceptEvaluation({concept: Evaluation(of[concept], tell) for concept in concepts}, main, [])
+        of = {concept: Evaluator(tuple(_drawn(found[concept], needed=concept)), tell) for concept in concepts}
+        return ConceptEvaluator(of, main, [])
     _check_main(main, [one.title for one in find_benchmarks(config.evaluation_benchmarks)], "evaluation_benchmarks")
-    whole = _load(config, tell, main)
-    images, reported = [image for one in whole for image in scored_images(*one)], set[str]()
-    parts = {concept: tuple((one, _of_concept(data, concept)) for one, data in whole) for concept in concepts}
-    make = partial(Evaluation, tell=tell, images=images, reported=reported)
-    return ConceptEvaluation({concept: make(part) for concept, part in parts.items()}, main, images)
+    loaded = _named(config, tell, main)
+    whole = Evaluator(tuple(loaded), tell, images_of(loaded))
+    return ConceptEvaluator({concept: whole.of_concept(concept) for concept in concepts}, main, whole.images)
 
 
 def declared_averages(config: ExperimentConfig) -> dict[str, tuple[Average, ...]]:
@@ -163,7 +103,7 @@ def _drawn(benchmarks: Iterable[Benchmark], needed: str | None = None) -> list[L
     found: list[Loaded] = []
     for benchmark in benchmarks:
         try:
-            found.append((benchmark, validate(benchmark, load_items(benchmark))))
+            found.append(load_benchmark(benchmark))
         except NoKeyword as error:
             if benchmark.name == "sandbox_keywords" and needed is not None:
                 raise ValueError(
@@ -173,7 +113,7 @@ def _drawn(benchmarks: Iterable[Benchmark], needed: str | None = None) -> list[L
     return found
 
 
-def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
+def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluator:
     source = config.evaluation_dataset or config.dataset
     if config.dataset != SANDBOX:
         check_own_split(
@@ -193,32 +133,17 @@ def _own(config: ExperimentConfig, column_names: Any, tell: Tell) -> Evaluation:
         name="evaluation",
         title="own",
     )
-    data = validate(benchmark, load_items(benchmark))
-    for remark in remarks(benchmark, data):
-        tell(remark)
-    images = [replace(one, name="own evaluation set") for one in scored_images(benchmark, data)]
-    return Evaluation(((benchmark, data),), tell, images)
+    loaded = load_benchmarks((benchmark,), Folders(), needed=(benchmark.title,), log=tell)
+    return Evaluator(tuple(loaded), tell, [replace(one, name="own evaluation set") for one in images_of(loaded)])
 
 
-def _load(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> list[Loaded]:
-    """The benchmarks that are named, with their data.
-
-    A benchmark whose data is unavailable is skipped with a note, unless its title is `needed`.
-    """
+def _named(config: ExperimentConfig, tell: Tell, needed: Sequence[str] = ()) -> list[Loaded]:
+    """The benchmarks that are named, without those whose data is unavailable, unless their title is `needed`."""
     given = [expand_variables(text, "evaluation_data") for text in config.evaluation_data]
-    folders, found = data_folders(parse_folders(given, option="evaluation_data"), option="evaluation_data"), []
-    for benchmark in find_benchmarks(config.evaluation_benchmarks):
-        try:
-            data = validate(benchmark, load_items(benchmark, folders))
-        except Unavailable as error:
-            said = f"{benchmark.name} is unavailable: {error} In a recipe that option is --evaluation_data."
-            if benchmark.title in needed:
-                raise ValueError(f"evaluation: {said}") from error
-            tell(f"evaluation: {said} It is skipped.")
-            continue
-        found.append((benchmark, data))
-        for remark in remarks(benchmark, data):
-            tell(remark)
+    folders = data_folders(parse_folders(given, option="evaluation_data"), option="evaluation_data")
+    chosen = find_benchmarks(config.evaluation_benchmarks)
+    hint = "In a recipe that option is --evaluation_data."
+    found = load_benchmarks(chosen, folders, needed=needed, hint=hint, log=tell)
     check_used(folders, option="evaluation_data")
     if not found:
         raise ValueError(f"evaluation: none of {', '.join(config.evaluation_benchmarks)} is available; see above.")
@@ -230,9 +155,3 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
         if name not in titles:
             known = "; ".join(dict.fromkeys(titles))
             raise ValueError(f"{name!r} is none of {where}: {known}.{nearest(name, titles)}")
-
-
-def _of_concept(data: BenchmarkData, concept: str) -> BenchmarkData:
-    """The items of a concept where there are such, else all: another concept's texts need not be encoded."""
-    chosen = np.flatnonzero(np.asarray(data.rows["subset"][:]) == concept)
-    return select_rows(data, chosen) if len(chosen) else data

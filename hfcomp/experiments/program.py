@@ -16,6 +16,7 @@ from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
+from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.statistics import Measure, Outcomes
 from hfcomp.evaluation.statistics.measures import primary_measure
 from hfcomp.evaluation.statistics.run import summarize_run
@@ -23,7 +24,7 @@ from hfcomp.experiments.arm import BASE, Arm
 from hfcomp.experiments.base import prepare_base, training_seed
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import Tell, training_rows
-from hfcomp.experiments.evaluate import Evaluation, declared_averages, prepare_evaluation
+from hfcomp.experiments.evaluate import declared_averages, prepare_evaluation
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import without_scored_rows
@@ -98,7 +99,7 @@ def check_rows(arms: Iterable[Arm], session: Session) -> None:
             session.keep(lacking)
 
 
-def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluation:
+def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:
     """Looks for the base and loads what is evaluated, before anything is written.
 
     Args:

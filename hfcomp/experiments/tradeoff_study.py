@@ -10,10 +10,11 @@ import pandas as pd
 from datasets import Dataset
 
 from hfcomp import __version__
+from hfcomp.evaluation.evaluator import ConceptEvaluator
 from hfcomp.experiments.arm import BASE, Arm, Checkpoints
 from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.controls import plain
-from hfcomp.experiments.evaluate import ConceptEvaluation, prepare_concepts
+from hfcomp.experiments.evaluate import prepare_concepts
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.plan_files import Tradeoff
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, run_facts
@@ -52,7 +53,7 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     return study.folder
 
 
-def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptEvaluation) -> list[Arm]:
+def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptEvaluator) -> list[Arm]:
     """Plain training and the numbers of hard negatives of a concept, on the same rows, each with its checkpoints."""
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
@@ -70,12 +71,12 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptE
     return [replace(arm, setting=concept, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
 
 
-def _scoring(tradeoff: Tradeoff, concept: str, evaluate: ConceptEvaluation, *, brief: bool) -> Scoring:
+def _scoring(tradeoff: Tradeoff, concept: str, evaluate: ConceptEvaluator, *, brief: bool) -> Scoring:
     stamp = {"concept": concept, **evaluation_settings(tradeoff.recipe)}
     return Scoring(lambda embedder: evaluate(embedder, concept, brief), stamp)
 
 
-def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluation) -> dict[str, pd.DataFrame]:
+def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator) -> dict[str, pd.DataFrame]:
     """Outcomes of the base by concept."""
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
@@ -83,7 +84,7 @@ def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluation) -> d
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
 
 
-def _report(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluation, arms: list[Arm]) -> None:
+def _report(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator, arms: list[Arm]) -> None:
     tables = {concept: [table] for concept, table in _of_base(tradeoff, study, evaluate).items()}
     for arm in arms:
         run = arm.name.rpartition("/")[2]
