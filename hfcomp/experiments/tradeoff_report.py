@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, Finding
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.statistics.summary import BASE
 from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.stages import StageSummary
-from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, Finding, findings
-from hfcomp.experiments.tradeoff_results import ConceptResults, Point, final_differences, runs_of
+from hfcomp.experiments.tradeoff_results import ConceptResults, Point, final_differences, findings, runs_of
 from hfcomp.reporting import tables
 from hfcomp.reporting.figures import Figure, Paths, Stop
 from hfcomp.reporting.format import points, with_interval

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from hfcomp.analysis.keyword_findings import PLAIN, Finding, concept_findings
 from hfcomp.evaluation.statistics.measures import Measure
 from hfcomp.evaluation.statistics.multiplicity import adjust
 from hfcomp.evaluation.statistics.outcomes import Outcomes
 from hfcomp.evaluation.statistics.summary import BASE, summarize
 from hfcomp.experiments.plans import ACCURACY, RETRIEVAL, TradeoffPlan
 
-PLAIN = "plain"
 BASE_STEP = 0
 NEEDED = (ACCURACY, RETRIEVAL)  # of every concept
 SHARE = ("value", "low", "high", "tie_rate")
@@ -170,3 +170,25 @@ def final_differences(results: dict[str, ConceptResults]) -> list[dict[str, Any]
     others = [one for one in found if not any(one is other for other in primary)]
     adjust(primary, others)
     return found
+
+
+def findings(results: dict[str, ConceptResults], plan: TradeoffPlan) -> list[Finding]:
+    """The paper's findings that the study has numbers for, concept by concept.
+
+    Args:
+        results: of `summarize_tradeoff`.
+        plan: of the study.
+    """
+    return [
+        finding
+        for concept, one in results.items()
+        for finding in concept_findings(
+            concept,
+            one.lines,
+            numbers=plan.concepts[concept],
+            every=one.per_epoch // plan.per_epoch,
+            per_epoch=one.per_epoch,
+            last=one.last,
+            further=plan.further,
+        )
+    ]

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import yaml
 from transformers import CLIPModel, CLIPProcessor
 
-from hfcomp.analysis.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
+from hfcomp.analysis.embedding_distances import PAIRS
 from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments import outcomes, study
@@ -93,12 +92,6 @@ def test_checkpoints_are_even_and_end_with_the_run(checkpoints, steps, expected)
     assert Checkpoints(plan.save_steps, lambda step: None, "").steps(steps) == expected
 
 
-def test_the_middle_is_the_scored_step_nearest_to_half_of_training():
-    assert middle_step([0, 25, 50, 75, 100]) == 50
-    assert middle_step([0, 3, 6, 7]) == 3  # 3 and 4 are as near: the earlier
-    assert middle_step([0, 4]) is None
-
-
 def test_the_sandbox_draws_other_rows_of_the_same_kinds_without_noise(tmp_path):
     words = (
         "--dataset_rows 60 --num_negatives 3 --negative_kinds swap_att replace_obj --edit_noise 1 --caption_noise 1"
@@ -146,26 +139,6 @@ def test_rows_of_ones_own_have_a_negative_each(tmp_path):
     datasets.DatasetDict({"train": rows, "test": empty}).save_to_disk(tmp_path / "rows")
     with pytest.raises(ValueError, match=r"none of the 1 rows of .* \(test\) has an image, a caption and a negative"):
         found("test")
-
-
-def test_every_row_counts_the_same_whatever_its_number_of_negatives():
-    """Row 0 has two negatives, of which one is nearer to the image than its text; row 1 has one."""
-    table = pd.DataFrame({"row": [0, 0, 1], "slot": [0, 1, 0], "nearer": [True, False, True]})
-    for name in PAIRS:
-        table[name] = [0.2, 0.4, 0.9]
-    assert by_row(table)["image, negative text"].tolist() == pytest.approx([0.3, 0.9])
-    assert by_row(table)["nearest"].tolist() == [0, 1]
-    rows = HeldOutRows([None] * 2, ["a", "b"], ["one", "two"], [["x", "y"], ["z"]], "drawn", "")
-    later = table.assign(**dict.fromkeys(PAIRS, 1.0), nearer=False)
-    found = summarize_paths({"all": {0: table, 5: later}}, rows, examples=2)["all"]
-    assert [point["step"] for point in found["points"]] == [0, 5]
-    assert found["points"][0]["text, negative text"]["value"] == pytest.approx(0.6)
-    assert found["points"][0]["nearest"]["value"] == 0.5
-    assert found["change"]["image, text"]["value"] == pytest.approx(0.4)
-    assert found["change"]["nearest"]["value"] == -0.5
-    example = found["examples"][0]
-    assert (example["caption"], example["negative_caption"]) == ("one", "x")
-    assert [point["image, text"] for point in example["points"]] == [0.2, 1.0]
 
 
 @pytest.fixture(scope="module")

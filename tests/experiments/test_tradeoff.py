@@ -12,12 +12,12 @@ import pytest
 import yaml
 from datasets import Dataset
 
+from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN
 from hfcomp.experiments import command, outcomes, tradeoff_report
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
-from hfcomp.experiments.tradeoff_findings import OPEN, OPPOSITE, SHOWN, findings
-from hfcomp.experiments.tradeoff_results import Point, summarize_tradeoff
+from hfcomp.experiments.tradeoff_results import Point, findings, summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 

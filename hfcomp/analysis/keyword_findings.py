@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hfcomp.evaluation.statistics.summary import BASE
-from hfcomp.experiments.plans import TradeoffPlan
-from hfcomp.experiments.tradeoff_results import PLAIN, ConceptResults, Point, final
 
+PLAIN = "plain"
 SHOWN, OPPOSITE, OPEN = "shown", "the opposite is shown", "open"
 # The largest losses and gains of the paper's Table 3, in points: what "hardly" and "enough" mean here.
 RETRIEVAL_LOSS = 0.04
@@ -45,47 +45,62 @@ class Finding:
     verdict: str
 
 
-def findings(results: dict[str, ConceptResults], plan: TradeoffPlan) -> list[Finding]:
-    """The paper's findings that the study has numbers for, concept by concept.
+Line = Mapping[str, Any]
+Point = tuple[str, int]
+
+
+def concept_findings(
+    concept: str,
+    lines: Mapping[str, Line],
+    *,
+    numbers: Sequence[int],
+    every: int,
+    per_epoch: int,
+    last: int,
+    further: Sequence[str] = (),
+) -> list[Finding]:
+    """The paper's findings that a study has numbers for.
 
     Args:
-        results: of `summarize_tradeoff`.
-        plan: of the study.
+        concept: the study is of.
+        lines: `accuracy`, `retrieval`, and where there are such `visual` and `further` ones, of `summarize` with
+            contrasts of points: pairs of a run (`base`, `plain`, `HN1` and so on) and a step.
+        numbers: of hard negatives, rising.
+        every: steps between checkpoints.
+        per_epoch: steps of an epoch.
+        last: the last step.
+        further: names of further lines.
     """
-    return [finding for concept, found in results.items() for finding in _of_concept(concept, found, plan)]
-
-
-def _of_concept(concept: str, results: ConceptResults, plan: TradeoffPlan) -> Iterator[Finding]:
-    numbers = plan.concepts[concept]
     few, many = f"HN{numbers[0]}", f"HN{numbers[-1]}"
-    trained, hard = final(results, PLAIN), final(results, few)
-    base, ask = final(results, BASE), _Asked(concept, results)
-    gains = PLAIN_GAINS.get(concept, "-")
-    yield ask("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base)
-    if concept == "location":
-        words = "plain training hardly helps (at most 5 points, our bound)"
-        yield ask("accuracy", words, gains, trained, base, most=LOCATION_GAIN)
-    else:
-        yield ask("accuracy", "plain training helps", gains, trained, base)
-    yield ask("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained)
+    base, trained, hard = (BASE, 0), (PLAIN, last), (few, last)
+    ask, gains = _Asked(concept, lines), PLAIN_GAINS.get(concept, "-")
+    found = [
+        ask("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base),
+        _plain_helps(ask, gains, trained, base),
+        ask("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained),
+    ]
     words = f"{few} costs at most 4 points of plain training's retrieval"
-    yield ask("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS)
-    first = Point(few, results.per_epoch)
-    early = Point(few, results.per_epoch // plan.per_epoch)
-    words = f"{few} helps after 1/{plan.per_epoch} of an epoch already"
-    yield ask("accuracy", words, "Fig. 4", early, base)
-    if hard.step > first.step:
+    found.append(ask("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS))
+    words = f"{few} helps after 1/{per_epoch // every} of an epoch already"
+    found.append(ask("accuracy", words, "Fig. 4", (few, every), base))
+    if last > per_epoch:
         words = f"one epoch of {few} is enough (later ones add at most 2 points)"
-        yield ask("accuracy", words, "0 to 2", hard, first, most=FURTHER_EPOCHS)
+        found.append(ask("accuracy", words, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS))
     if many != few:
         words = f"{many} adds at most 3 points to {few}"
-        yield ask("accuracy", words, "1 to 3", final(results, many), hard, most=FURTHER_NEGATIVES)
-    if "visual" in results.lines:
+        found.append(ask("accuracy", words, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES))
+    if "visual" in lines:
         words = f"{few} helps beyond plain training, seen from the images (Eq. 2)"
-        yield ask("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained)
-    for name in plan.further:
-        if name in results.lines:
-            yield ask(name, f"{few} helps beyond plain training on {name}", "Table 5", hard, trained)
+        found.append(ask("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained))
+    beyond = f"{few} helps beyond plain training on"
+    return found + [ask(name, f"{beyond} {name}", "Table 5", hard, trained) for name in further if name in lines]
+
+
+def _plain_helps(ask: _Asked, gains: str, trained: Point, base: Point) -> Finding:
+    if ask.concept != "location":
+        return ask("accuracy", "plain training helps", gains, trained, base)
+    words = "plain training hardly helps (at most 5 points, our bound)"
+    return ask("accuracy", words, gains, trained, base, most=LOCATION_GAIN)
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ class _Asked:
     """Puts one statement to one concept's numbers."""
 
     concept: str
-    results: ConceptResults
+    lines: Mapping[str, Line]
 
     def __call__(
         self,
@@ -107,7 +122,7 @@ class _Asked:
         most: float | None = None,
     ) -> Finding:
         """`point` minus `reference` on a line is above `least`, or with `most` below it."""
-        change = self.results.difference(line, point, reference)
+        change = self.lines[line]["contrasts"][point, reference]
         low, high = change["low"], change["high"]
         above, below = (low > least, high < least) if most is None else (high < most, low > most)
         verdict = SHOWN if above else OPPOSITE if below else OPEN
