@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import datasets
 import pytest
-from datasets import Dataset
 
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.data.image_ids import shared_rows
-from hfcomp.data.several_captions import every_caption, longest_caption
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from tests import tiny
@@ -88,20 +84,6 @@ def test_a_row_without_any_caption_is_named(listing, captions):
     Path(listing).write_text("\n".join(json.dumps(line) for line in lines))
     with pytest.raises(ValueError, match="column 'caption', row 1: .* holds no text"):
         rows(listing)
-
-
-def test_empty_captions_beside_others_are_passed_over():
-    dataset = datasets.Dataset.from_dict({"image_id": ["a", "b"], "caption": [["", None, "One."], ["Two words.", ""]]})
-    assert longest_caption(dataset, tell=lambda note: None)["caption"][:] == ["One.", "Two words."]
-
-
-def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
-    dataset = datasets.Dataset.from_dict(
-        {"image_id": ["a", "b"], "caption": [["a dog runs", "x " * 3000], ["One.", "Two words."]]}
-    )
-    told: list[str] = []
-    assert longest_caption(dataset, tell=told.append)["caption"][:] == ["a dog runs", "Two words."]
-    assert told[-1].startswith("1 captions are passed over; the first is in row 0: caption too long: 3,000 words")
 
 
 def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path):
@@ -191,16 +173,6 @@ def test_every_caption_is_a_row_with_its_image(listing):
     assert dataset["image_id"][:] == ["0", "1", "2", "0", "1"]
     assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "1", "2", "0", "1"]
     assert "every caption is a row of its own: 5 rows of 3 images" in told
-
-
-@pytest.mark.parametrize("ids", [["7", None, ""], [7, None, 0]], ids=["texts", "numbers"])
-def test_captions_of_a_row_without_an_id_are_of_one_image(ids):
-    lists = [["A dog.", "A cat."], ["A bus.", "A car."], ["A cup."]]
-    dataset = every_caption(Dataset.from_dict({"n": [0, 1, 2], "caption": lists, "image_id": ids}), lambda note: None)
-    last = str(ids[2]) or "row 2"
-    kept = [row for row, caption in enumerate(dataset["caption"]) if caption]
-    assert dataset.select(kept)["image_id"][:] == ["7", "row 1", last, "7", "row 1"]
-    assert shared_rows(dataset.select(kept)["image_id"][:]) == 4
 
 
 def test_every_caption_gets_its_own_negative(listing):

@@ -14,9 +14,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from hfcomp.evaluation.statistics import Outcomes
-from hfcomp.evaluation.statistics.measures import search_measure
-from hfcomp.evaluation.statistics.score import score
 from hfcomp.experiments import search as search_module
 from hfcomp.experiments import search_report
 from hfcomp.experiments.arm import Arm
@@ -31,7 +28,6 @@ from hfcomp.experiments.search_store import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny
-from tests.reporting.evaluations import outcomes
 
 pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
 
@@ -172,27 +168,6 @@ def test_every_search_that_ships_fits_its_recipe(path):
     search = read_plan(path.parent.name, ["--search", path.stem])
     own = search.own_values()
     assert set(own) == set(search.plan.ranges) and None not in own.values()
-
-
-# What is judged
-
-
-def test_a_measure_is_a_name_or_all_that_a_pattern_fits():
-    """Two lines of unequal size count alike."""
-    levels = [outcomes("m", [1, 0, 1, 1], benchmark="levels", subset="level 1", aspect="general")]
-    levels.append(outcomes("m", [0, 0], benchmark="levels", subset="level 2", aspect="general"))
-    items = pd.concat([*levels, outcomes("m", [1, 1], benchmark="other")])
-    assert score(items, "levels: *").value == pytest.approx((0.75 + 0) / 2)
-    assert score(items, "levels: level 1 caption choice").value == pytest.approx(0.75)
-    found = score(items, "levels: level 1 caption choice")
-    assert 0 <= found.low < 0.75 < found.high <= 1
-    with pytest.raises(ValueError, match="'levels: level 3' is not scored by this evaluation.* Known: other: caption"):
-        score(items, "levels: level 3")
-
-
-def test_the_mean_of_the_composition_lines_is_in_no_pattern():
-    items = pd.concat([outcomes("m", [1, 0], subset=subset) for subset in ("add", "swap")])
-    assert [len(search_measure(Outcomes(items), name).lines) for name in ("mean", "*")] == [2, 2]
 
 
 # Whole searches

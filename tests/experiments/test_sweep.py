@@ -14,7 +14,6 @@ import yaml
 from scipy import stats
 
 from hfcomp.evaluation.statistics import sign_flip_test
-from hfcomp.evaluation.statistics.measures import primary_measure
 from hfcomp.evaluation.statistics.score import score
 from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.experiments import sweep_report
@@ -258,14 +257,6 @@ def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
     judged, share = score(tables[2], name), expected["models"]["s/1/b"]
     assert (judged.value, judged.low, judged.high) == pytest.approx((0.725, share["low"], share["high"]))
     assert score(tables[2], "drawn: *").value == pytest.approx((0.725 + 0.905) / 2)
-
-
-def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
-    names = ("choice", "kendall tau")
-    items = outcomes("base", {("composition", "all", name): [0.0, 1.0] for name in names})
-    with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1\)\. Name one"):
-        primary_measure(items, "drawn: *", {})
-    assert primary_measure(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
 
 
 def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
