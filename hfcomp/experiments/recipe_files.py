@@ -48,6 +48,7 @@ def find_recipe(name: str) -> Path:
             return candidate
     known = sorted(str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder))
     there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
+    there = f"a folder, and {there}" if Path(name).is_dir() else there
     raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
 
 

@@ -13,6 +13,9 @@ from tests import tiny
 
 RECIPE = "method: Mine\nobjective: hfcomp.trainers.info_nce:InfoNCETrainer\ndataset: sandbox\nbatch_size: 4\n"
 SWEEP = "seeds: [1]\nsettings: {all: {}}\nvariants: {a: {}}\nreference: a\n"
+STUDY = "accuracy: {benchmark: sandbox keywords, metric: x}\nretrieval: {benchmark: sandbox retrieval, metric: x}\n"
+
+BENCHMARK = ["--evaluation", "benchmarks", "--evaluation_benchmarks", "sugarcrepe"]
 
 
 @pytest.fixture
@@ -121,6 +124,16 @@ def test_a_sweep_or_study_that_is_wrong(refused, tmp_path, file, facts):
         (["--config", "slipform/vit_b32_coco", "--model", "./no"], ["model=./no: no such file or folder"]),
         (["--dataset", "no.jsonl"], ["dataset=no.jsonl: no such file or folder"]),
         (["--dataset", "no/such/rows"], ["dataset=no/such/rows: no such file or folder"]),
+        (["--controls", "nothing"], ["--controls: entry 1: found 'nothing'", "plain, same-batch"]),
+        (["--evaluation_data", "val2017", *BENCHMARK], ["evaluation_data", "'val2017'", "NAME="]),
+        (["--evaluation", "benchmarks", "--evaluation_benchmarks", "winogrund"], ["winogrund", "winoground"]),
+        (["--report", "margins", "--search", "x"], ["--report and --search"]),
+        (["--report"], ["--report"]),
+        (["--objective", "nothing"], ["command line: objective 'nothing'", "module:class"]),
+        (["--column_names", "caption"], ["--column_names: found 'caption'", "JSON"]),
+        (["--seed", "-1"], ["--seed: found '-1', expected at least 0"]),
+        (["--learning_rate", "nan"], ["--learning_rate: found 'nan'"]),
+        (["words"], ["'words' belongs to no field"]),
         (["--evaluation", "own", "--evaluation_dataset", "no.csv"], ["evaluation_dataset=no.csv: no such file"]),
     ],
 )  # fmt: skip
@@ -129,12 +142,69 @@ def test_a_command_line_that_is_wrong(refused, words, facts):
     assert all(fact in said for fact in facts) and "Hub" not in said, said
 
 
-def test_a_column_that_the_rows_do_not_have_is_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "--use_cpu", "true", "--batch_size", "4"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "without", "words", "facts"),
+    [
+        ("negclip", "caption", [], ["'caption'", "the data set has: 'image'", "column_names"]),
+        ("dcl", "negative_captions", ["--num_negatives", "1"], ["DCLTrainer", "'negative_captions'"]),
+        ("negclip", "", ["--num_negatives", "3"], ["column 'negative_captions', row 0", "2 entries, expected 3"]),
+        ("ceclip", "", ["--num_negatives", "3"], ["column 'negative_captions', row 0", "2 entries, expected 3"]),
+        ("negclip", "", ["--num_neighbours", "1"], ["'neighbour_ids'", "num_neighbours", "the data set has:"]),
+        ("tripletclip", "negative_image", [], ["'negative_image'", "TripletClipTrainer"]),
+        ("slipform", "negative_image", [], ["none of 8 rows has a negative_image"]),
+    ],
+)
+def test_what_rows_lack_is_named(refused, recipe, without, words, facts):
+    rows = tiny.pairs(8)
+    rows.remove_columns([without] if without else []).to_parquet("rows.parquet")
+    neighbours = ["--hard_images", "0", "--num_neighbours", "0"] if recipe == "negclip" else []
+    said = refused(recipe, "--dataset", "rows.parquet", *SMALL, *neighbours, *words)
+    assert all(fact in said for fact in facts), said
+
+
+@pytest.mark.parametrize("what", ["report", "study"])
+def test_what_the_rows_of_a_plan_lack_is_named(refused, tmp_path, what):
     tiny.pairs(8).remove_columns("caption").to_parquet("rows.parquet")
-    words = "--dataset rows.parquet --controls none --max_steps 1 --evaluation_items 2 --use_cpu true --hard_images 0"
-    with pytest.raises(SystemExit, match="^error: .*'caption'; the data set has: 'image'.*column_names"):
-        main("negclip", [*words.split(), "--num_neighbours", "0"])
+    plans = {"report": SWEEP, "study": "concepts: {color: [1]}\n" + STUDY}
+    (tmp_path / "x.yaml").write_text(plans[what])
+    recipe, words = {"report": ("dcl", SMALL), "study": ("hard_negatives", SMALL[4:])}[what]
+    said = refused(recipe, "--dataset", "rows.parquet", *words, "--report", "x.yaml")
+    assert "'caption'" in said, said
+
+
+@pytest.mark.parametrize(
+    ("content", "facts"),
+    [
+        ("- a\n- b\n", ["expected a mapping", "list"]),
+        ("hello", ["expected a mapping", "str"]),
+        ("", ["has no 'objective'"]),
+        ("a: [", ["line 1", "not YAML"]),
+        ("\0", ["not YAML"]),
+        (RECIPE + "teacher_temperature_of_a_later_version: 1\n", ["unknown field 'teacher_temperature"]),
+        (RECIPE.replace("InfoNCETrainer", "InfoNCETraner"), ["mine.yaml: objective", "InfoNCETraner"]),
+        (RECIPE.replace("hfcomp.trainers", "hfcomp.triners"), ["mine.yaml: objective", "triners"]),
+        (RECIPE + "keyword_table: x.yaml\n", ["mine.yaml: keyword_table is of keyword_negatives"]),
+        (RECIPE + "captions_columns: a,b\n", ["mine.yaml: captions_columns is of captions_file"]),
+        (RECIPE + "streaming: true\n", ["mine.yaml: streaming", "sandbox"]),
+        (RECIPE + "hub_token: x\n", ["mine.yaml: hub_token", "HF_TOKEN"]),
+        (SWEEP, ["It is a sweep: --report mine"]),
+        ("ranges: {}\n", ["It is a search: --search mine"]),
+    ],
+)
+def test_a_file_that_is_no_recipe(refused, tmp_path, content, facts):
+    (tmp_path / "mine.yaml").write_text(content)
+    said = refused("slipform", "--config", "mine.yaml")
+    assert "mine.yaml" in said and all(fact in said for fact in facts), said
+
+
+@pytest.mark.parametrize("option", ["--config", "--report", "--search"])
+def test_a_folder_is_no_file(refused, tmp_path, option):
+    (tmp_path / "folder").mkdir()
+    assert "folder" in refused("slipform", option, "folder")
+    assert "gone.yaml" in refused("slipform", option, "gone.yaml")
 
 
 def test_half_precision_without_a_gpu(refused, monkeypatch):
