@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import traceback
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
 # Where the errors of the Hub and of its data sets come from, which are of no common class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions")
+# Logs a line for each attempt to reach the Hub; the error at the end says the same once.
+RETRIES = logging.getLogger("huggingface_hub.utils._http")
 _PACKAGE = Path(__file__).parent
 _within: ContextVar[bool] = ContextVar("within", default=False)
 
@@ -33,16 +36,18 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
     if _within.get():
         yield
         return
-    token = _within.set(True)
+    wanted = traceback_wanted or os.environ.get(VARIABLE, "0") not in ("", "0")
+    token, level = _within.set(True), RETRIES.level
+    RETRIES.setLevel(level if wanted else logging.ERROR)
     try:
         yield
     except Exception as error:
-        wanted = traceback_wanted or os.environ.get(VARIABLE, "0") not in ("", "0")
         if wanted or not (isinstance(error, MISTAKES) or type(error).__module__.startswith(THEIRS)):
             raise
         raise SystemExit(f"error: {_line(error)}") from error
     finally:
         _within.reset(token)
+        RETRIES.setLevel(level)
 
 
 def _line(error: Exception) -> str:

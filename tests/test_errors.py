@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import httpx
 import pytest
@@ -24,3 +25,11 @@ def test_a_value_error_of_another_library_says_where_it_was_raised():
 def test_an_inner_block_leaves_errors_to_the_outer_one():
     with pytest.raises(ValueError, match="inner"), one_line_errors(traceback_wanted=True), one_line_errors():
         raise ValueError("inner")
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_attempts_to_reach_the_hub_are_logged_for_who_asks(caplog, wanted):
+    with one_line_errors(traceback_wanted=wanted):
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
+    logging.getLogger("huggingface_hub.utils._http").warning("After it.")
+    assert [record.message for record in caplog.records] == [*["Retrying in 1s [Retry 1/5]."] * wanted, "After it."]
