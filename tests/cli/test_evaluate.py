@@ -23,6 +23,7 @@ from hfcomp.evaluation import engine, hub
 from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
+from hfcomp.writing import locked
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
 
@@ -146,6 +147,12 @@ def test_results_are_not_replaced_unasked(models, data, tmp_path):
     (tmp_path / "out" / "results.json").write_text("{}")
     with pytest.raises(SystemExit, match="out holds results already. Pass --overwrite"):
         main(words(models, data, tmp_path))
+
+
+def test_a_folder_in_use_is_named(models, data, tmp_path):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="^error: .*out is in use by another process"):
+        main(words(models, data, tmp_path))
+    assert not (tmp_path / "out").exists() and not (tmp_path / "cache").exists()
 
 
 def test_what_cannot_be_had_is_skipped_and_shown(models, data, tmp_path, capsys):

@@ -97,7 +97,7 @@ def test_what_is_saved_is_loaded_and_compared(results, tmp_path):
     names = {"items.parquet", "results.json", "report.md", "figure.png"}
     assert names <= {path.name for path in (tmp_path / "out").iterdir()}
     again = hfcomp.EvaluationResults.load(tmp_path / "out")
-    assert str(again) == str(results) and again.skipped == results.skipped and again.config == results.config
+    assert str(again) == str(results) and again.config == results.config and not again.skipped
     pd.testing.assert_frame_equal(again.to_pandas(), results.to_pandas())
     stored = hfcomp.compare([tmp_path / "out"], reference="other")
     assert str(stored.compare("clip", "other").lines) == str(results.compare("clip", "other").lines)
@@ -118,8 +118,8 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
         device="cpu",
         reference="pair",
     )
-    values = found.to_pandas().pivot(index=["benchmark", "subset"], columns="model", values="value")
-    known = results.to_pandas().pivot(index=["benchmark", "subset"], columns="model", values="value")
+    values = found.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
+    known = results.to_pandas().pivot(index=["benchmark", "subset", "metric"], columns="model", values="value")
     assert (values["model"] == known.loc[values.index, "clip"]).all()
     assert (values["pair"] == known.loc[values.index, "other"]).all()
     assert found.models["model"]["path"] == str(clip) and found.models["mine"]["path"] == "BlindEncoder"
