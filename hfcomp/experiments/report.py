@@ -22,7 +22,9 @@ from hfcomp.reporting.lines import (
     BASE,
     SAME_BATCH,
     Line,
+    about_general,
     difference,
+    general_of,
     headline,
     models_of,
     name_of,
@@ -30,10 +32,9 @@ from hfcomp.reporting.lines import (
     primary_of,
     subsets_of,
     unit_of_line,
-    with_note,
 )
 from hfcomp.reporting.markdown import render_markdown
-from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.report import Lines, Report, Section, titled
 from hfcomp.reporting.saving import REPORT_FILE, save_report
 from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import render_terminal
@@ -71,7 +72,8 @@ def run_report(
         folder: of the run; with it the report ends with where its files lie.
     """
     models, method, caveat = models_of(lines), facts["method"], facts["caveat"]
-    reference, general = BASE if models[:1] == [BASE] and len(models) > 1 else None, _general(lines, facts)
+    reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
+    general = general_of(lines, facts.get("general_average"))
     title = titled(f"{method}: composition, and what became of general abilities", caveat)
     drawn = [*headline(lines), *of_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
@@ -83,32 +85,13 @@ def run_report(
 
     sections = [
         Section("", [figure_of_lines("figure.png", title, drawn, reference=reference, main=method)]),
-        *sections_of_lines(lines, pairs, reference=reference, gain=_gain(lines, general), brief=brief),
+        *sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
         Section("Models", [Lines(_meanings(models)), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
     how, closing = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)], _closing(folder, facts) if folder else {}
     return Report(method, caveat, judgement(lines, general), sections, how, () if brief else facts["notes"], closing)
-
-
-def _general(lines: Sequence[Line], facts: Mapping[str, Any]) -> Line | None:
-    """The mean of general abilities; a single line stands for itself."""
-    average: Line | None = facts.get("general_average")
-    only = subsets_of(of_aspect(lines, "general"))
-    return (average if len(only) > 1 else only[0]) if only else None
-
-
-def _gain(lines: Sequence[Line], general: Line | None) -> Table:
-    primary = primary_of(lines)
-    about = [f"primary: {with_note(primary['primary'], primary)}"] if primary else []
-    about += [f"general: {with_note(_about_general(lines), general)}"] if general else []
-    return tables.gain_beside_forgetting("; ".join(about), {"primary": primary, "general": general}, BASE)
-
-
-def _about_general(lines: Sequence[Line]) -> str:
-    only = subsets_of(of_aspect(lines, "general"))
-    return f"average of {len(only)} lines" if len(only) > 1 else name_of(only[0])
 
 
 def _meanings(models: Sequence[str]) -> list[str]:
@@ -166,7 +149,7 @@ def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
     parts = []
     if general is not None:
         change = _points(difference(general, method, BASE), general)
-        parts.append(f"general abilities {change} against {BASE} ({_about_general(lines)})")
+        parts.append(f"general abilities {change} against {BASE} ({about_general(lines)})")
     changes = [(line, difference(line, method, BASE)) for line in only]
     fallen = [f"{name_of(line)} {_points(change, line)}" for line, change in changes if direction(change) == -1]
     parts += [f"{method} forgets {one}" if index == 0 else one for index, one in enumerate(fallen)]

@@ -1,1 +1,1 @@
-"""Reports as plain data, and their renderers: terminal, Markdown, JSON; one module draws figures."""
+"""Reports as plain data, and their renderers: terminal and Markdown; one module draws figures."""

@@ -50,6 +50,18 @@ def primary_of(lines: Iterable[Line]) -> Line | None:
     return next((line for line in lines if line.get("primary")), None)
 
 
+def general_of(lines: Iterable[Line], average: Line | None) -> Line | None:
+    """The mean of general abilities; a single line stands for itself."""
+    only = subsets_of(of_aspect(lines, "general"))
+    return (average if len(only) > 1 else only[0]) if only else None
+
+
+def about_general(lines: Iterable[Line]) -> str:
+    """What `general_of` is of."""
+    only = subsets_of(of_aspect(lines, "general"))
+    return f"average of {len(only)} lines" if len(only) > 1 else name_of(only[0])
+
+
 def headline(lines: Sequence[Line]) -> list[Line]:
     """Of composition the `group` lines with their averages, where any benchmark has such; else all lines."""
     composition = of_aspect(lines, "composition")

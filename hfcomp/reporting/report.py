@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from hfcomp.reporting.figures import Figure
 
@@ -115,24 +114,6 @@ class Report:
 def titled(title: str, caveat: str) -> str:
     """The title of a figure, which says what the caveat says: that its numbers are synthetic."""
     return f"{title} (synthetic)" if caveat.lower().startswith("synthetic") else title
-
-
-def to_json(report: Report) -> dict[str, Any]:
-    """Texts and tables of a report for a JSON file; of figures and pictures their file and title."""
-    found = {key: value for key, value in vars(report).items() if key != "sections"}
-    found["sections"] = [
-        {"title": section.title, "parts": [_part_to_json(part) for part in section.shown()]}
-        for section in report.shown()
-        if section.title != "Notes"
-    ]
-    return found
-
-
-def _part_to_json(part: Part) -> dict[str, Any]:
-    kind = type(part).__name__.lower()
-    if isinstance(part, Figure | Picture):
-        return {"kind": kind, "file": part.name, "title": part.title}
-    return {"kind": kind, **asdict(part)}
 
 
 def _is_empty(part: Part) -> bool:

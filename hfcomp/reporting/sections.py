@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from hfcomp.reporting.figures import Figure, Points
 from hfcomp.reporting.lines import (
     ASPECTS,
     Line,
+    about_general,
     counts,
     difference,
     distinct_labels,
@@ -16,11 +18,13 @@ from hfcomp.reporting.lines import (
     grouped,
     models_of,
     of_aspect,
+    primary_of,
     standing,
     unit_of_line,
+    with_note,
 )
-from hfcomp.reporting.report import Section, Table
-from hfcomp.reporting.tables import Pairs, brief_values, changes, differences, full_values, ties
+from hfcomp.reporting.report import Part, Section, Table
+from hfcomp.reporting.tables import Pairs, changes, differences, gain_beside_forgetting, ties, values
 
 # More rows than that, and averages stand for the lines of all but the first benchmark; more than twice that, and one
 # line stands for each.
@@ -35,7 +39,7 @@ def sections_of_lines(
     pairs: Callable[[Line], Pairs],
     *,
     reference: str | None,
-    gain: Table | None = None,
+    general: Line | None = None,
     tie: str = "wrong",
     brief: bool = False,
 ) -> list[Section]:
@@ -45,25 +49,51 @@ def sections_of_lines(
         lines: of all models.
         pairs: models and references whose differences are shown of a line.
         reference: the model that gain and forgetting are read against.
-        gain: stands before what was gained and forgotten line by line.
+        general: the mean of general abilities, which stands beside the primary endpoint.
         tie: what a tie counts.
         brief: the lines that stand for others, in tables that fit a terminal; else all of them.
     """
     parts = {words: of_aspect(lines, aspect) for aspect, words in ASPECTS.items()}
-    composition, general = parts.values()
-    compared = (
-        [name for name in models_of(lines) if reference in general[0]["differences"].get(name, {})] if general else []
-    )
+    composition, abilities = parts.values()
+    compared = [
+        name for name in models_of(lines) if any(reference in line["differences"].get(name, {}) for line in abilities)
+    ]
     changed = compared if composition else []
-    gained = changes(f"minus {reference}", [*foremost(composition), *standing(general)], changed, str(reference))
+    gained = changes(f"minus {reference}", [*foremost(composition), *standing(abilities)], changed, str(reference))
     shown = {words: standing(part) if brief else part for words, part in parts.items()}
-    minus = [differences([(line, pairs(line)) for line in part], brief=brief) for part in shown.values()]
+    minus = [differences([(line, pairs(line)) for line in part]) for part in shown.values()]
     return [
-        Section("Gain beside forgetting", [*([gain] if gain else []), gained]),
-        *(Section(words, brief_values(part) if brief else [full_values(part)]) for words, part in parts.items()),
+        Section("Gain beside forgetting", [_gain(lines, general, reference), gained]),
+        *(Section(words, values(part, brief=brief)) for words, part in parts.items()),
         Section("Differences", [table for part in minus for table in part]),
         Section("Ties", [ties(few_of(lines) if brief else lines, rule=tie)]),
     ]
+
+
+def _gain(lines: Sequence[Line], general: Line | None, reference: str | None) -> Table:
+    """The primary endpoint and the mean of general abilities of each model."""
+    primary = primary_of(lines)
+    about = [f"primary: {with_note(primary['primary'], primary)}"] if primary else []
+    about += [f"general: {with_note(about_general(lines), general)}"] if general else []
+    return gain_beside_forgetting("; ".join(about), {"primary": primary, "general": general}, reference)
+
+
+def merge_sections(parts: Mapping[str, Sequence[Section]]) -> list[Section]:
+    """The sections of several reports as those of one, in which tables say of which they are.
+
+    Args:
+        parts: by name, each of the same sections.
+    """
+    return [
+        Section(
+            same[0].title, [_named(name, part) for name, one in zip(parts, same, strict=True) for part in one.parts]
+        )
+        for same in zip(*parts.values(), strict=True)
+    ]
+
+
+def _named(name: str, part: Part) -> Part:
+    return replace(part, title=": ".join(filter(None, (name, part.title)))) if isinstance(part, Table) else part
 
 
 def figure_of_lines(

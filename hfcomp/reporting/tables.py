@@ -15,17 +15,15 @@ from hfcomp.reporting.lines import (
     difference,
     distinct_labels,
     few_of,
-    grouped,
     has_ties,
     labelled,
     models_of,
     name_of,
     unit_of_line,
-    with_note,
 )
 from hfcomp.reporting.report import Table
 
-MORE = "more in results.json"
+MORE = "more in report.md"
 STAR = "* marks the highest value of a line, if above chance; intervals of all values are in report.md."
 TIE_RULES = {"wrong": "counted as wrong", "half": "counted as half right", "win": "counted as right"}
 NO_TIES = "No ties: no model scored a right and a wrong candidate alike."
@@ -63,7 +61,7 @@ def legend(
         intervals: what brackets and p are.
         adjusted: how p is adjusted.
         tie: what a tie counts, one of `TIE_RULES`.
-        brief: whether values are those of `brief_values`.
+        brief: whether values are those of `values` in brief.
     """
     stars = f" {STAR}" if brief and len(models_of(lines)) > MOST_INTERVALS else ""
     known = any("tie_rate" in (one or {}) for line in lines for one in line["models"].values())
@@ -71,31 +69,30 @@ def legend(
     return READING.format(intervals=intervals, adjusted=adjusted, ties=ties) + stars
 
 
-def brief_values(lines: Sequence[Line]) -> list[Table]:
-    """A table for each benchmark and metric, of many subsets the averages alone; intervals where few models are."""
-    tables = []
-    for title, shown in blocks(few_of(lines)):
-        own = [line for _, line in shown]
+def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
+    """A table for each benchmark and metric that has several lines, and one for those that are alone.
+
+    Args:
+        lines: of all models.
+        brief: of many subsets the averages alone, and intervals where few models are.
+    """
+    found = []
+    for title, labelled_lines in blocks(few_of(lines) if brief else lines):
+        own = [line for _, line in labelled_lines]
         kinds = {(line["benchmark"], line["metric"]) for line in own}
         hidden = sum((line["benchmark"], line["metric"]) in kinds for line in lines) - len(own)
         about = [title, "percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
-        tables.append(_values(", ".join(filter(None, about)), shown))
-    return tables
-
-
-def _values(title: str, labelled_lines: Sequence[tuple[str, Line]]) -> Table:
-    lines = [line for _, line in labelled_lines]
-    models = models_of(lines)
-    columns: dict[str, list[str]] = {"": [labelled(line, label) for label, line in labelled_lines]}
-    if any(line.get("chance") is not None for line in lines):
-        columns["chance"] = [_fact(line, "chance") for line in lines]
-    if len({line.get("items") for line in lines}) > 1:
-        columns["items"] = [_fact(line, "items") for line in lines]
-    rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    few = len(models) <= MOST_INTERVALS
-    for row, line in zip(rows, lines, strict=True):
-        row += _with_intervals(line) if few else _starred(line)
-    return Table(title, [*columns, *models], rows, models=len(models))
+        columns: dict[str, list[str]] = {"": [labelled(line, label) for label, line in labelled_lines]}
+        if any(line.get("chance") is not None for line in own):
+            columns["chance"] = [unsigned(line["chance"], unit_of_line(line)) for line in own]
+        for key in ("items",) if brief else ("items", "images"):
+            if len({line.get(key) for line in own}) > 1:
+                columns[key] = [f"{line[key]:,}" for line in own]
+        models = models_of(own)
+        cells = _starred if brief and len(models) > MOST_INTERVALS else _with_intervals
+        rows = [[*names, *cells(line)] for *names, line in zip(*columns.values(), own, strict=True)]
+        found.append(Table(", ".join(filter(None, about)), [*columns, *models], rows, models=len(models)))
+    return found
 
 
 def _starred(line: Line) -> list[str]:
@@ -112,60 +109,38 @@ def _starred(line: Line) -> list[str]:
     return [f"{cell}{'*' if star else ' '}" for cell, star in zip(cells, stars, strict=True)]
 
 
-def full_values(lines: Sequence[Line], title: str = "") -> Table:
-    """Every line of every model with its interval; counts and chance where some line has them."""
-    models, rows = models_of(lines), [line for part in grouped(lines, "benchmark", "metric") for line in part]
-    known = [key for key in ("items", "images", "chance") if any(line.get(key) is not None for line in rows)]
-    cells = [[*_names(line), *(_fact(line, key) for key in known), *_with_intervals(line)] for line in rows]
-    return Table(title, ["benchmark", "subset", "metric", *known, *models], cells, labels=3, models=len(models))
-
-
-def _fact(line: Line, key: str) -> str:
-    return unsigned(line[key], unit_of_line(line)) if key == "chance" else f"{line[key]:,}"
-
-
 def _with_intervals(line: Line) -> list[str]:
     return [with_interval(estimate, unit_of_line(line)) for estimate in line["models"].values()]
 
 
-def _names(line: Line) -> list[str]:
-    return [line["benchmark"], labelled(line, line["subset"]), with_note(line["metric"], line)]
-
-
-def differences(lines: Sequence[tuple[Line, Pairs]], title: str = "", *, brief: bool = False) -> list[Table]:
+def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
     """A row for each line and pair of models: difference, interval, p, adjusted p and what the set could detect.
+
+    Pairs of models with long names have a table each, whose title they are.
 
     Args:
         lines: each with the models and references of which it is shown, as far as it has them.
-        title: stands before what the table says of the models.
-        brief: whether a line is named in one column, and in its first row only. Pairs of models with long names then
-            have a table each.
     """
     every = list(dict.fromkeys(pair for _, pairs in lines for pair in pairs))
-    if brief and min(len(every), len(lines)) > 1 and max(len(name) for pair in every for name in pair) > LONGEST_NAME:
+    if min(len(every), len(lines)) > 1 and max(len(name) for pair in every for name in pair) > LONGEST_NAME:
         of_pair = {pair: [(line, [pair]) for line, pairs in lines if pair in pairs] for pair in every}
-        return [table for own in of_pair.values() for table in differences(own, title, brief=True)]
+        return [table for own in of_pair.values() for table in differences(own)]
     sides = [side for side in (0, 1) if len({pair[side] for pair in every}) > 1]
     shared, labels = distinct_labels([line for line, _ in lines])
-    short = [[label] if len(lines) > 1 or not sides else [] for label in labels]
+    named = len(lines) > 1 or not sides
     rows = []
-    for (line, pairs), label in zip(lines, short, strict=True):
-        names = label if brief else _names(line)
+    for (line, pairs), label in zip(lines, labels, strict=True):
         for pair in pairs:
             change, unit = difference(line, *pair), unit_of_line(line)
             if change is not None:
                 cells = [*change_cells(change, unit), unsigned(change.get("smallest"), unit)]
-                rows.append([*names, *(pair[side] for side in sides), *cells])
-                names = [""] * len(names) if brief else names
-    header = [""] * len(short[0] if short else []) if brief else ["benchmark", "subset", "metric"]
-    header += [("model", "minus")[side] for side in sides]
-    named = len(header)
+                rows.append([*[label] * named, *(pair[side] for side in sides), *cells])
     what = "points" if all_percent(line for line, _ in lines) else "change"
-    header += [what, "95 % interval", "p", "adj. p", "detectable"]
+    models = [("model", "minus")[side] for side in sides]
+    header = [*[""] * named, *models, what, "95 % interval", "p", "adj. p", "detectable"]
     if all(row[-1] == UNKNOWN for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
-    about = [title, _about(every, sides), shared if brief else ""]
-    return [Table(": ".join(filter(None, about)), header, rows, labels=named)]
+    return [Table(": ".join(filter(None, (_about(every, sides), shared))), header, rows, labels=named + len(sides))]
 
 
 def _about(pairs: Pairs, sides: Sequence[int]) -> str:
@@ -187,24 +162,25 @@ def changes(title: str, lines: Sequence[Line], models: Sequence[str], reference:
     return Table(f"{title}: {shared}" if shared else title, ["", *models], rows, models=len(models))
 
 
-def gain_beside_forgetting(title: str, lines: Mapping[str, Line | None], reference: str) -> Table:
+def gain_beside_forgetting(title: str, lines: Mapping[str, Line | None], reference: str | None) -> Table:
     """A row for each model: the value of each line, and its difference to the reference with interval.
 
     Args:
         title: of the table.
         lines: by heading; `None` is left out.
-        reference: the model that the others are compared to.
+        reference: the model that the others are compared to, if there is one.
     """
     there = {name: line for name, line in lines.items() if line is not None}
     models = models_of(list(there.values()))
-    header = ["model"] + [text for name in there for text in (name, f"minus {reference}")]
+    header = ["model"] + [text for name in there for text in (name, *([f"minus {reference}"] if reference else ()))]
     rows = []
     for model in models:
         row = [model]
         for line in there.values():
-            unit, change = unit_of_line(line), difference(line, model, reference)
+            unit = unit_of_line(line)
             row.append(with_interval({**line["models"][model], "low": None}, unit))
-            row.append("" if model == reference else points(change, unit))
+            if reference:
+                row.append("" if model == reference else points(difference(line, model, reference), unit))
         rows.append(row)
     return Table(title, header, rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,14 +153,13 @@ def _rich_table(table: Table) -> RichTable:
         found.add_column(
             heading, justify="left" if index < table.labels else "right", vertical="top", no_wrap=True, min_width=width
         )
+    above = ""
     for row in table.rows:
-        cells = [wrap(cell, width) if index < table.labels else [cell] for index, (cell, width) in _with(row, widths)]
-        found.add_row(*(Text("\n".join(cell)) for cell in cells))
+        again = table.labels > 1 and row[0] == above  # a name stands once
+        above, cells = row[0], ["", *row[1:]] if again else row
+        wrapped = [wrap(cell, width) for cell, width in zip(cells[: table.labels], widths, strict=False)]
+        found.add_row(*(Text("\n".join(lines)) for lines in wrapped), *map(Text, cells[table.labels :]))
     return found
-
-
-def _with(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[int, tuple[str, int]]]:
-    return enumerate(zip(row, widths, strict=True))
 
 
 def wrap(text: str, width: int) -> list[str]:

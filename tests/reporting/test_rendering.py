@@ -1,9 +1,8 @@
-"""Reports in the terminal, as Markdown, as JSON and as files: whatever the names, whatever is missing."""
+"""Reports in the terminal, as Markdown and as files: whatever the names, whatever is missing."""
 
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from rich.console import Console
 from hfcomp.reporting import tables
 from hfcomp.reporting.figures import Figure, Points
 from hfcomp.reporting.markdown import render_markdown
-from hfcomp.reporting.report import Lines, Picture, Report, Section, Table, to_json
+from hfcomp.reporting.report import Lines, Picture, Report, Section, Table
 from hfcomp.reporting.saving import save_report
 from hfcomp.reporting.sections import sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal, wrap
@@ -107,7 +106,6 @@ def test_odd_characters_show_as_they_are_and_break_no_table():
     assert "<img" not in text and "&lt;img" in text
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         assert len({row.count("|") for row in block.splitlines()}) == 1
-    assert json.loads(json.dumps(to_json(report)))["sections"][-1]["title"] == ODD
 
 
 def test_nothing_empty_is_shown():
@@ -116,9 +114,6 @@ def test_nothing_empty_is_shown():
     for text in (printed(report), render_markdown(report, ["f.png"])):
         assert "no rows" not in text and "no lines" not in text and "empty" not in text and "no panel" not in text
         assert "full" in text and "text" in text and "Notes" not in text
-    assert to_json(report)["sections"] == [
-        {"title": "full", "parts": [{"kind": "lines", "texts": ["text"], "title": "lines", "whole": False}]}
-    ]
 
 
 def test_ties_are_shown_by_benchmark_and_model():
