@@ -29,7 +29,7 @@ from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import without_scored_rows
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.report import print_report, write_results
+from hfcomp.experiments.report import publish_run
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
 from hfcomp.fields import columns_of
@@ -184,8 +184,7 @@ def _report(study: Study, method: Arm) -> None:
     lines, general = summarize_run(outcomes, names, primary=primary, declared=declared, planned=planned)
     facts = {**run_facts(recipe, study.session), "models": named_models(study), "general_average": general}
     facts["data"] = data_facts(recipe, method.rows, outcomes)
-    write_results(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts)
-    print_report(lines, costs, facts, study.folder)
+    publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts)
 
 
 def check_primary(recipe: Recipe, outcomes: Outcomes) -> Measure | None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.hub.cards import write_model_card
-from hfcomp.metrics.units import PERCENT
 from hfcomp.reporting import tables
-from hfcomp.reporting.format import Estimate, direction, has_interval, number, p_value, points
+from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
     BASE,
     SAME_BATCH,
@@ -29,15 +28,14 @@ from hfcomp.reporting.lines import (
     models_of,
     name_of,
     of_aspect,
+    points_of,
     primary_of,
     subsets_of,
-    unit_of_line,
 )
 from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.saving import REPORT_FILE, save_report
+from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
-from hfcomp.reporting.terminal import render_terminal
 
 MEANINGS = {
     BASE: "the model that all runs start from",
@@ -102,9 +100,19 @@ def _meanings(models: Sequence[str]) -> list[str]:
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:
     """Where the files lie, and the next command."""
     there = [str(folder / name) for name in (REPORT_FILE, "figure.png") if (folder / name).is_file()]
-    trained, base = str(folder / METHOD_FOLDER), facts["models"][BASE]["path"]
-    command = ["hfcomp", "evaluate", f"{BASE}={base}", f"{facts['method']}={trained}", "--suite", "compositional"]
-    return {"report": ", ".join(there), "model": trained, "next": shlex.join(command)}
+    trained = str(folder / METHOD_FOLDER)
+    models = {BASE: facts["models"][BASE]["path"], facts["method"]: trained}
+    return {"report": ", ".join(there), "model": trained, "next": evaluate_command(models)}
+
+
+def evaluate_command(models: Mapping[str, str]) -> str:
+    """The command that scores models on benchmarks.
+
+    Args:
+        models: name to path.
+    """
+    named = [f"{name}={path}" for name, path in models.items()]
+    return shlex.join(["hfcomp", "evaluate", *named, "--suite", "compositional"])
 
 
 def judgement(lines: Sequence[Line], general: Line | None = None) -> list[str]:
@@ -138,7 +146,7 @@ def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
     else:
         verdict = f"{method} does not beat {SAME_BATCH} here" + (", it is below it" if sign < 0 else "")
     test = f"p {p_value(gain.get('p'))}" + ("" if has_interval(gain) else ", no interval")
-    return f"{verdict}: {_points(gain, primary)} on {primary['primary']} (primary endpoint, {test})."
+    return f"{verdict}: {points_of(gain, primary)} on {primary['primary']} (primary endpoint, {test})."
 
 
 def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
@@ -148,28 +156,25 @@ def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
         return "Price: not known, as no general ability was scored."
     parts = []
     if general is not None:
-        change = _points(difference(general, method, BASE), general)
+        change = points_of(difference(general, method, BASE), general)
         parts.append(f"general abilities {change} against {BASE} ({about_general(lines)})")
     changes = [(line, difference(line, method, BASE)) for line in only]
-    fallen = [f"{name_of(line)} {_points(change, line)}" for line, change in changes if direction(change) == -1]
+    fallen = [f"{name_of(line)} {points_of(change, line)}" for line, change in changes if direction(change) == -1]
     parts += [f"{method} forgets {one}" if index == 0 else one for index, one in enumerate(fallen)]
     return f"Price: {'; '.join(parts if fallen else [*parts, 'none of them falls significantly'])}."
 
 
-def _points(change: Estimate | None, line: Line) -> str:
-    unit = unit_of_line(line)
-    return points(change, unit) + (" points" if unit == PERCENT else f" ({unit.note})")
-
-
-def write_results(
+def publish_run(
     folder: Path,
     *,
     items: pd.DataFrame,
-    lines: list[Line],
-    stages: list[StageSummary],
+    lines: Sequence[Line],
+    stages: Sequence[StageSummary],
     facts: dict[str, Any],
 ) -> None:
     """Writes `items.parquet`, `results.json`, `report.md`, `figure.png` where matplotlib is installed, and the cards.
+
+    Printed are the tables, last the verdict, its price, where the files lie and what is next.
 
     Args:
         folder: of the run, with `method/` in it.
@@ -179,28 +184,7 @@ def write_results(
         facts: as in `run_report`, and `hfcomp_version`; all of them go into `results.json`.
     """
     Outcomes(items).write(folder / files.ITEMS_FILE)
-    files.write_results(
-        folder / files.RESULTS_FILE, {**facts, "stages": [asdict(s) for s in stages], "results": lines}
-    )
-    save_report(run_report(lines, stages, facts, brief=False), folder)
+    contents = {**facts, "stages": [asdict(stage) for stage in stages], "results": lines}
+    publish(partial(run_report, lines, stages, facts, folder=folder), contents, folder / files.RESULTS_FILE)
     card = render_markdown(run_report(lines, stages, {**facts, "config": {}}, brief=False))  # the card has the recipe
     write_model_card(folder, report=card, facts=facts, lines=lines, method_folder=METHOD_FOLDER)
-
-
-def print_report(
-    lines: list[Line],
-    stages: list[StageSummary],
-    facts: dict[str, Any],
-    folder: Path,
-    console: Console | None = None,
-) -> None:
-    """The tables in the terminal, in 80 columns; last the verdict, its price, where the files lie and what is next.
-
-    Args:
-        lines: as in `run_report`.
-        stages: what each training run cost.
-        facts: as in `run_report`.
-        folder: of the run.
-        console: by default standard output.
-    """
-    render_terminal(run_report(lines, stages, facts, brief=True, folder=folder), console)

@@ -35,7 +35,7 @@ from hfcomp.experiments.program import (
 )
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.sweep_report import print_sweep, write_sweep
+from hfcomp.experiments.sweep_report import publish_sweep
 from hfcomp.experiments.sweep_results import part_name, summarize_sweep
 from hfcomp.fields import columns_of
 from hfcomp.trainers.cost import StageSummary
@@ -83,8 +83,7 @@ def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     experiment = sweep.recipe.experiment
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
-    write_sweep(folder, plan, results, stages=costs, facts=facts, primary=experiment.primary, further=further)
-    print_sweep(plan, results, costs, facts, folder)
+    publish_sweep(folder, plan, results, stages=costs, facts=facts, primary=experiment.primary, further=further)
 
 
 def _caveat(usual: str, plan: SweepPlan) -> str:

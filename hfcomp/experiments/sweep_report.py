@@ -1,28 +1,29 @@
 """From the numbers of a sweep to `sweep.json`, `report.md` and the tables in the terminal.
 
-`sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `write_sweep` is given, and as
-`results` what `summarize_sweep` returns. Of version 2 are `primary` in place of the measure `mean`, and
+`sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `publish_sweep` is given, and as
+`results` the contents of `SweepResults`. Of version 2 are `primary` in place of the measure `mean`, and
 `minus` with intervals and p that hold for other seeds too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation import results as files
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.report import MEANINGS
+from hfcomp.experiments.report import MEANINGS, evaluate_command
 from hfcomp.experiments.stages import StageSummary
+from hfcomp.experiments.sweep_results import SweepResults, contrast_pair, part_name
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
-from hfcomp.reporting.format import unsigned
-from hfcomp.reporting.lines import BASE, Line
+from hfcomp.reporting.format import Estimate, direction, unsigned
+from hfcomp.reporting.lines import BASE, Line, about_general, difference, general_of, points_of, primary_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
-from hfcomp.reporting.saving import save_report
-from hfcomp.reporting.terminal import render_terminal
+from hfcomp.reporting.saving import publish
+from hfcomp.reporting.sections import merge_sections, sections_of_lines
 
 SCHEMA_VERSION = 2
 SEEDS = (
@@ -42,12 +43,13 @@ LOGGED = Unit(1, 3)
 
 def sweep_report(
     plan: SweepPlan,
-    results: Mapping[str, Any],
+    results: SweepResults,
     stages: Sequence[StageSummary],
     facts: Mapping[str, Any],
     *,
     brief: bool,
     further: Sequence[Section] = (),
+    folder: Path | None = None,
 ) -> Report:
     """The report of a sweep.
 
@@ -55,67 +57,74 @@ def sweep_report(
         plan: of the sweep.
         results: of `summarize_sweep`.
         stages: what each training run cost.
-        facts: as in `write_sweep`.
+        facts: as in `publish_sweep`.
         brief: differences on the first measure alone, values without the range of seeds.
-        further: sections behind the others.
+        further: sections behind the others, of the whole report.
+        folder: of the sweep; with it the report ends with where its files lie.
     """
-    lines = {setting: _lines(plan, results, setting) for setting in plan.settings}
+    every = [line for own in results.lines.values() for line in own]
     pairs = [(name, plan.reference) for name in plan.variants if name != plan.reference]
-    what = f"{results['measures'][0]}{' (primary)' if results.get('primary') else ''}"
-    gain, values, minus = [], [], []
-    for setting, own in lines.items():
-        gain.append(tables.gain_beside_forgetting(f"{setting}: {what}", {"value": own[0]}, plan.reference))
-        values += _of_setting(setting, tables.brief_values(own)) if brief else [tables.full_values(own, setting)]
-        minus += tables.differences([(line, pairs) for line in (own[:1] if brief else own)], setting, brief=brief)
-        minus += _contrasts(plan, results, setting, brief=brief)
+    pairs += map(contrast_pair, plan.contrasts)
+    first = every[0]["name"]
+    parts = {
+        setting: sections_of_lines(
+            own,
+            lambda line: pairs if not brief or line["name"] == first else [],
+            reference=plan.reference,
+            general=general_of(own, results.general[setting]),
+            brief=brief,
+        )
+        for setting, own in results.lines.items()
+    }
     sections = [
-        Section("Gain beside forgetting", gain),
-        Section("Composition and general abilities", values),
-        Section("Differences", [*minus, Lines(_sides(plan), "contrasts")]),
-        Section("Training log", list(_logged(plan, results))),
+        *merge_sections(parts),
+        Section("Contrasts", [Lines(_sides(plan))]),
+        Section("Training log", list(_logged(plan, results.contents))),
         Section("Cost", [tables.costs(_costs(plan, stages))]),
         Section("Models", [Lines(_variants(plan, facts))]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
-        *further,
+        *([] if brief else further),
     ]
     several = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if len(plan.seeds) > 1 else ONE_SEED
-    every = [line for own in lines.values() for line in own]
     how = tables.legend(every, intervals=several, adjusted=ADJUSTED, brief=brief)
-    return Report(f"{facts['method']}: a sweep", facts["caveat"], (), sections, [how], () if brief else facts["notes"])
+    verdict = [text for setting in plan.settings for text in _verdict(plan, results, setting)]
+    closing = _closing(plan, facts, folder) if folder else {}
+    title, notes = f"{facts['method']}: a sweep", () if brief else facts["notes"]
+    return Report(title, facts["caveat"], verdict, sections, [how], notes, closing)
 
 
-def _lines(plan: SweepPlan, results: Mapping[str, Any], setting: str) -> list[Line]:
-    """The measures of a setting as lines of results, whose models are the variants."""
-    lines = []
-    for measure in results["measures"]:
-        of = {name: results["settings"][setting][name]["measures"][measure] for name in plan.variants}
-        estimates = {name: {key: one[key] for key in ("value", "lowest", "highest")} for name, one in of.items()}
-        minus = {name: {plan.reference: one["minus"]} for name, one in of.items() if "minus" in one}
-        models = {BASE: {"value": results["base"][measure]}, **estimates}
-        primary = {"primary": measure} if measure == results.get("primary") else {}
-        lines.append({**_named(measure), "models": models, "differences": minus, **primary})
-    return lines
+def _verdict(plan: SweepPlan, results: SweepResults, setting: str) -> Iterator[str]:
+    """Which variants differ from the reference on the primary endpoint, and in general abilities."""
+    lines, reference = results.lines[setting], plan.reference
+    others, primary = [name for name in plan.variants if name != reference], primary_of(lines)
+    if primary is not None and others:
+        changes = {name: difference(primary, name, reference) for name in others}
+        about = f"{setting}: against {reference} on {primary['primary']} (primary endpoint, p by Holm)"
+        tested = {name: direction({"value": one["value"], "p": one["p_holm"]}) for name, one in changes.items()}
+        yield f"{about}: {_told(primary, changes, tested)}."
+    general = general_of(lines, results.general[setting])
+    if general is not None and others:
+        changes = {name: difference(general, name, reference) for name in others}
+        tested = {name: direction(one) for name, one in changes.items()}
+        about = f"{setting}: price: general abilities against {reference} ({about_general(lines)})"
+        yield f"{about}: {_told(general, changes, tested)}."
 
 
-def _named(measure: str) -> Line:
-    benchmark, colon, rest = measure.partition(": ")
-    return {"benchmark": benchmark if colon else "", "subset": "all", "metric": rest or measure, "chance": None}
+def _told(line: Line, changes: Mapping[str, Estimate | None], tested: Mapping[str, int | None]) -> str:
+    """Who differs by how much, and who does not."""
+    parts = []
+    for word, sign in (("better", 1), ("worse", -1)):
+        found = [f"{name} {points_of(changes[name], line)}" for name in changes if tested[name] == sign]
+        parts += [f"{word}: {', '.join(found)}"] if found else []
+    alike = [name for name in changes if not tested[name]]
+    return "; ".join(parts + ([f"no significant difference: {', '.join(alike)}"] if alike else []))
 
 
-def _of_setting(setting: str, shown: Sequence[Table]) -> list[Table]:
-    return [replace(table, title=": ".join(filter(None, (setting, table.title)))) for table in shown]
-
-
-def _contrasts(plan: SweepPlan, results: Mapping[str, Any], setting: str, *, brief: bool) -> list[Table]:
-    """What a part gives: the mean of the variants with it less that of those without."""
-    pairs = [(f"with {name}", "without it") for name in plan.contrasts]
-    shown = []
-    for measure in results["measures"] if pairs else ():
-        changes = {
-            f"with {name}": {"without it": results["contrasts"][setting][name][measure]} for name in plan.contrasts
-        }
-        shown.append(({**_named(measure), "models": {}, "differences": changes}, pairs))
-    return tables.differences(shown, f"{setting}: contrasts", brief=brief)
+def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Where the files lie, and how to score the first runs on benchmarks."""
+    models = {BASE: BASE} | {name: part_name(next(iter(plan.settings)), plan.seeds[0], name) for name in plan.variants}
+    paths = {name: facts["models"][part]["path"] for name, part in models.items()}
+    return {"written to": str(folder), "next": evaluate_command(paths)}
 
 
 def _sides(plan: SweepPlan) -> list[str]:
@@ -155,35 +164,28 @@ def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def write_sweep(
+def publish_sweep(
     folder: Path,
     plan: SweepPlan,
-    results: dict[str, Any],
+    results: SweepResults,
     *,
     stages: list[StageSummary],
     facts: dict[str, Any],
     primary: str | None = None,
     further: Sequence[Section] = (),
 ) -> None:
-    """Writes `sweep.json` and `report.md`, with the figures of further sections.
+    """Writes `sweep.json` and `report.md`, with the figures of further sections, and prints the tables.
 
     Args:
         folder: of the sweep.
         plan: of the sweep.
         results: of `summarize_sweep`.
         stages: what each training run cost.
-        facts: `method`, `caveat`, `notes`, `config`, ...; all of them go into `sweep.json`.
+        facts: `method`, `caveat`, `notes`, `config`, `models`, ...; all of them go into `sweep.json`.
         primary: the primary endpoint that was asked for.
         further: sections behind the others.
     """
-    written = {"plan": {**plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
-    contents = {**facts, **written, "results": results}
-    files.write_results(folder / "sweep.json", {"sweep_schema_version": SCHEMA_VERSION, **contents})
-    save_report(sweep_report(plan, results, stages, facts, brief=False, further=further), folder)
-
-
-def print_sweep(
-    plan: SweepPlan, results: dict[str, Any], stages: list[StageSummary], facts: dict[str, Any], folder: Path
-) -> None:
-    """The tables in the terminal, in 80 columns."""
-    render_terminal(sweep_report(plan, results, stages, facts, brief=True), folder=folder)
+    contents = {"plan": {**plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
+    contents["results"] = results.contents
+    report = partial(sweep_report, plan, results, stages, facts, further=further, folder=folder)
+    publish(report, {"sweep_schema_version": SCHEMA_VERSION, **facts, **contents}, folder / "sweep.json")

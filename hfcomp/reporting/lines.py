@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from hfcomp.metrics.units import HEADLINE_METRIC, MIXED, PERCENT, Unit, unit_of
-from hfcomp.reporting.format import Estimate, number
+from hfcomp.reporting.format import Estimate, number, points
 
 Line = dict[str, Any]
 Block = tuple[str, list[tuple[str, Line]]]
@@ -105,6 +105,12 @@ def difference(line: Line, model: str, reference: str) -> Estimate | None:
     if known is not None or not {model, reference} <= line["models"].keys():
         return known
     return {"value": number(line["models"][model]["value"]) - number(line["models"][reference]["value"])}
+
+
+def points_of(change: Estimate | None, line: Line) -> str:
+    """A difference with its interval and its unit, for a sentence."""
+    unit = unit_of_line(line)
+    return points(change, unit) + (" points" if unit == PERCENT else f" ({unit.note})")
 
 
 def has_ties(lines: Iterable[Line]) -> bool:

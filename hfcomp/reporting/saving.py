@@ -1,16 +1,32 @@
-"""A report's files: its Markdown, figures and pictures."""
+"""A result published: its JSON file, its report in Markdown with figures and pictures, and in the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from hfcomp.evaluation.results import write_results
 from hfcomp.reporting.figures import Figure, draw
 from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.report import Report
+from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import write_bytes, write_text
 
 REPORT_FILE = "report.md"
+
+
+def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path) -> None:
+    """Writes a result and its report, and prints what of it fits a terminal.
+
+    Args:
+        report: makes the report, `brief` for the terminal or whole; called when the result is written.
+        contents: of the JSON file.
+        path: of that file; the report's files lie beside it.
+    """
+    write_results(path, contents)
+    save_report(report(brief=False), path.parent)
+    render_terminal(report(brief=True), folder=path.parent)
 
 
 def save_report(report: Report, folder: Path, say: Callable[[str], None] = print) -> None:

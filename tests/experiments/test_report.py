@@ -14,10 +14,11 @@ from PIL import Image
 from rich.console import Console
 
 from hfcomp.evaluation.statistics import Outcomes, items_hash
-from hfcomp.experiments.report import judgement, print_report, run_report, write_results
+from hfcomp.experiments.report import judgement, publish_run, run_report
 from hfcomp.reporting.lines import headline
 from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.saving import save_report
+from hfcomp.reporting.terminal import render_terminal
 from tests.experiments.lines import (
     GENERAL,
     GROUP,
@@ -43,7 +44,7 @@ def printed(lines: list[dict], width: int = 80, **changes) -> str:
 def whole(lines: list[dict], width: int = 80, folder: Path = Path("runs/slipform"), **changes) -> str:
     console = Console(file=io.StringIO(), width=width)
     assert not console.is_terminal
-    print_report(lines, stages(), facts(**changes), folder, console)
+    render_terminal(run_report(lines, stages(), facts(**changes), brief=True, folder=folder), console)
     return console.file.getvalue()
 
 
@@ -361,7 +362,7 @@ def test_without_matplotlib_one_line_says_how_to_get_the_figure(tmp_path, monkey
 def test_a_run_s_files_are_written_by_one_call(tmp_path):
     (tmp_path / "method").mkdir()
     items = crepe("Slipform", 0.5)
-    write_results(tmp_path, items=items, lines=all_lines(), stages=stages(), facts=facts())
+    publish_run(tmp_path, items=items, lines=all_lines(), stages=stages(), facts=facts())
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert names == {
         "items.parquet",

@@ -16,13 +16,14 @@ from scipy import stats
 from hfcomp.evaluation.statistics import sign_flip_test
 from hfcomp.evaluation.statistics.score import score
 from hfcomp.evaluation.statistics.summary import summarize
-from hfcomp.experiments import sweep_report
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.sweep import run_sweep
+from hfcomp.experiments.sweep_report import sweep_report
 from hfcomp.experiments.sweep_results import summarize_sweep
+from hfcomp.reporting.terminal import render_terminal
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from tests import tiny
@@ -136,6 +137,10 @@ def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path):
     assert one == three and set(one) == {3}
 
 
+def summarized(*arguments, **options) -> dict:
+    return summarize_sweep(*arguments, **options).contents
+
+
 def outcomes(model: str, shares: dict[tuple[str, str, str], list[float]]) -> pd.DataFrame:
     tables = []
     for (aspect, subset, metric), values in shares.items():
@@ -162,7 +167,7 @@ def test_means_ranges_and_differences_over_seeds(tmp_path):
             (tmp_path / f"clean/{seed}/{variant}").mkdir(parents=True)
             history = [{"margin": margin, "loss": 1.0}, {"train_loss": 1.0}]
             (tmp_path / f"clean/{seed}/{variant}/history.json").write_text(json.dumps(history))
-    results = summarize_sweep(pd.concat(tables), plan, tmp_path)
+    results = summarized(pd.concat(tables), plan, tmp_path)
 
     average = "drawn: average group"
     assert results["measures"] == [average, "drawn: swap group", "drawn: other group", "drawn: recall@1"]
@@ -191,7 +196,7 @@ def test_seeds_that_disagree_are_no_difference_however_many_items_there_are(tmp_
         draws = generator.random(400)
         for variant, share in {"none": 0.5, "new": 0.5 + gain, "better": 0.75}.items():
             tables.append(outcomes(f"s/{seed}/{variant}", {line: (draws < share).astype(float)}))
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path)["settings"]["s"]
+    found = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]
     new, better = (found[name]["measures"]["drawn: choice"]["minus"] for name in ("new", "better"))
     averaged = np.mean([table["value"] for table in tables[2::3]], axis=0)
     averaged = averaged - np.mean([table["value"] for table in tables[1::3]], axis=0)
@@ -210,7 +215,7 @@ def test_seeds_that_disagree_are_no_difference_where_a_subset_has_a_single_image
         for variant, right in {"none": 100, "new": 100 + gained}.items():
             values = [1.0] * right + [0.0] * (200 - right)
             tables.append(outcomes(f"s/{seed}/{variant}", {many: values, single: [0.0]}))
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
+    found = summarized(pd.concat(tables), plan, tmp_path)["settings"]["s"]["new"]["measures"]
     average = found["drawn: average choice"]["minus"]
     assert average["value"] == pytest.approx(0.05) and average["seeds"] == 3
     assert math.isnan(average["low"]) and math.isnan(average["high"])
@@ -222,7 +227,7 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     choice, group = ("composition", "swap", "choice"), ("composition", "swap", "group")
     plan = plan_of(["s"], [1], ["a", "b"])
     tables = [outcomes(name, {choice: [0, 1, 1, 1], group: [0, 0, 1, 1]}) for name in ("base", "s/1/a", "s/1/b")]
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice")
+    found = summarized(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice")
     assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
     with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
         summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choise")
@@ -240,7 +245,7 @@ def test_a_mean_per_class_is_one_in_sweeps_and_searches_too(tmp_path):
 
     tables = [model("base", 810, 40), model("s/1/a", 810, 40), model("s/1/b", 855, 50)]
     plan = plan_of(["s"], [1], ["a", "b"])
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path)
+    found = summarized(pd.concat(tables), plan, tmp_path)
     (expected,) = (
         entry
         for entry in summarize(pd.concat(tables), models=["s/1/a", "s/1/b"], references=["s/1/a"], subject=["s/1/b"])
@@ -269,7 +274,7 @@ def test_a_contrast_is_the_difference_of_the_means_of_its_sides(tmp_path):
     ]
     contrasts = {"part": {"with": ["a", "b"], "without": ["base", "c"]}, "none": {"with": ["a"], "without": ["a"]}}
     plan = plan_of(["s"], [1], ["a", "b", "c"], contrasts=contrasts)
-    found = summarize_sweep(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
+    found = summarized(pd.concat(tables), plan, tmp_path)["contrasts"]["s"]
     part, none = (found[name]["drawn: choice"] for name in ("part", "none"))
     assert part["value"] == pytest.approx((3 / 4 + 1) / 2 - (2 / 4 + 1 / 4) / 2)
     assert part["low"] < part["value"] < part["high"] and 0 < part["p"] <= 1
@@ -372,17 +377,19 @@ def _parts() -> list[str]:
     return [f"{s}/{seed}/{v}" for s in VALUES["settings"] for seed in VALUES["seeds"] for v in VALUES["variants"]]
 
 
-def test_the_tables_fit_eighty_columns(swept, capsys, monkeypatch):
+def test_the_tables_fit_eighty_columns(capsys, monkeypatch, tmp_path):
     """Five variants, as the sweep that ships has."""
     monkeypatch.setenv("COLUMNS", "80")
-    folder, _ = swept
-    results = json.loads((folder / "sweep.json").read_text())["results"]
-    slow, names = results["settings"]["slow"], ["none", "adaptive", "static_1", "static_mean", "inverse"]
-    results["settings"] = {"clean": dict.fromkeys(names, slow["high"]) | {"none": slow["none"]}}
+    names = ["none", "adaptive", "static_1", "static_mean", "inverse"]
     plan = plan_of(["clean"], [1, 2], names, logged=["margin"])
+    lines = {("composition", "all", "group"): [0.0, 1.0, 1.0], ("general", "all", "text-to-image recall@1"): [1.0] * 3}
+    arms = ["base", *(f"clean/{seed}/{name}" for seed in plan.seeds for name in names)]
+    without_logs = plan.model_copy(update={"logged": []})
+    results = summarize_sweep(pd.concat([outcomes(arm, lines) for arm in arms]), without_logs, tmp_path)
+    results.contents["settings"]["clean"] = {name: {"logged": {"margin": 0.5}} for name in names}
     facts = {"method": "Slipform", "caveat": "A caveat.", "notes": [], "config": {}}
     costs = [StageSummary(f"clean/1/{name}", 1, 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0) for name in names]
-    sweep_report.print_sweep(plan, results, costs, facts, Path("runs"))
+    render_terminal(sweep_report(plan, results, costs, facts, brief=True))
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "means over" in shown and "minus none" in shown and "A caveat." in shown
@@ -393,9 +400,9 @@ def test_the_markdown_has_a_row_for_each_measure(swept):
     folder, _ = swept
     report = (folder / "report.md").read_text()
     for line in (
-        "### slow",
+        "### slow: primary: own: caption choice; general: average of 2 lines",
         "### fast: high minus none",
-        "| own | all (primary) | caption choice |",
+        "| own caption choice (primary) |",
         "| variant | margin |",
     ):
         assert line in report
@@ -411,5 +418,5 @@ def test_a_logged_metric_is_a_mean_over_steps(tmp_path):
     (tmp_path / "clean/1/kept/history.json").write_text(json.dumps(lines))
     share = {("composition", "all", "group"): [1.0, 0.0]}
     items = pd.concat([outcomes("base", share), outcomes("clean/1/kept", share)])
-    found = summarize_sweep(items, plan, tmp_path)["settings"]["clean"]["kept"]
+    found = summarized(items, plan, tmp_path)["settings"]["clean"]["kept"]
     assert found["logged"] == {"margin": 2.0}

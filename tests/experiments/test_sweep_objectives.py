@@ -12,7 +12,8 @@ import yaml
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.sweep_report import print_sweep, write_sweep
+from hfcomp.experiments.sweep_report import publish_sweep
+from hfcomp.experiments.sweep_results import SweepResults, contrast_pair
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
@@ -157,7 +158,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
     assert isinstance(spans.rows, RandomSpans) and spans.rows.column("caption") == npc.rows["caption"][:]
     plan = sweep.plan
-    write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts={**FACTS, "method": "C2LIP"})
+    published(tmp_path, plan, method="C2LIP")
     assert "- spans: C2LIP with runs of a caption's words" in (tmp_path / "report.md").read_text()
 
 
@@ -167,9 +168,8 @@ def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, c
     starts = {arm.name: arm.start for arm in arms_of(sweep, tmp_path)[0]}
     assert starts["all/1/after_it"] == "all/1/cement" and starts["all/2/after_it"] == "all/2/cement"
     assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"base"}
-    write_sweep(tmp_path, sweep.plan, made_up(sweep.plan), stages=_costs(sweep.plan), facts=FACTS)
+    published(tmp_path, sweep.plan)
     assert "- after_it: starts from cement, whose steps" in (tmp_path / "report.md").read_text()
-    print_sweep(sweep.plan, made_up(sweep.plan), _costs(sweep.plan), FACTS, tmp_path)
     assert "after_it: starts from cement" in capsys.readouterr().out
 
 
@@ -183,16 +183,14 @@ def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
     assert groups["caption"][:] == align["generalised_caption"][:] != align["caption"][:]
 
 
-def test_contrasts_are_tables_of_their_own(tmp_path, capsys):
+def test_contrasts_stand_among_the_differences(tmp_path, capsys):
     plan = read(tmp_path, contrasts={"method": {"with": ["cement"], "without": ["plain", "base"]}}).plan
-    results = made_up(plan) | {"contrasts": {"all": {"method": {"m": MEASURE["minus"]}}}}
-    write_sweep(tmp_path, plan, results, stages=_costs(plan), facts=FACTS)
+    published(tmp_path, plan)
     report = (tmp_path / "report.md").read_text()
     assert "- method: mean of cement minus mean of plain + base" in report
-    assert "### all: contrasts: with method minus without it" in report
-    assert "| m | +10.0 | [-20.0, +40.0] | 0.500 | - |" in report
-    print_sweep(plan, results, _costs(plan), FACTS, tmp_path)
-    assert re.search(r"all: contrasts.*^m +\+10\.0 +\[-20\.0, \+40\.0\]", capsys.readouterr().out, re.M | re.S)
+    assert "| with method | without it | +10.0 | [-20.0, +40.0] | 0.500 | 0.500 |" in report
+    shown = capsys.readouterr().out
+    assert re.search(r"^with method +without it +\+10\.0 +\[-20\.0, \+40\.0\]", shown, re.M)
 
 
 def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path):
@@ -202,7 +200,7 @@ def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path):
         arms_of(sweep, tmp_path)
 
 
-MEASURE = {"value": 0.5, "lowest": 0.5, "highest": 0.5, "minus": {"value": 0.1, "low": -0.2, "high": 0.4, "p": 0.5}}
+CHANGE = {"value": 0.1, "low": -0.2, "high": 0.4, "p": 0.5, "p_holm": 0.5}
 FACTS = {
     "method": "Slipform",
     "caveat": "A caveat.",
@@ -211,16 +209,25 @@ FACTS = {
 }
 
 
-def made_up(plan: SweepPlan) -> dict[str, object]:
+def made_up(plan: SweepPlan) -> SweepResults:
     """Results in which the variants with another objective log nothing."""
-    variants = {
-        name: {
-            "measures": {"m": MEASURE},
-            "logged": dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0),
-        }
-        for name in plan.variants
+    logged = {
+        name: {"logged": dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0)} for name in plan.variants
     }
-    return {"measures": ["m"], "base": {"m": 0.5}, "settings": {"all": variants}}
+    minus = {name: {plan.reference: CHANGE} for name in plan.variants if name != plan.reference}
+    minus |= {one: {other: CHANGE} for one, other in map(contrast_pair, plan.contrasts)}
+    about = {"name": "m", "benchmark": "", "subset": "all", "metric": "m", "aspect": "composition", "chance": None}
+    about["primary"] = "m"
+    models = dict.fromkeys(["base", *plan.variants], {"value": 0.5, "lowest": 0.5, "highest": 0.5})
+    return SweepResults(
+        {"settings": {"all": logged}}, {"all": [{**about, "models": models, "differences": minus}]}, {"all": None}
+    )
+
+
+def published(folder: Path, plan: SweepPlan, **facts: object) -> None:
+    models = {name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{one}" for one in plan.variants)]}
+    results = made_up(plan)
+    publish_sweep(folder, plan, results, stages=_costs(plan), facts={**FACTS, "models": models, **facts})
 
 
 def _costs(plan: SweepPlan) -> list[StageSummary]:
@@ -230,7 +237,7 @@ def _costs(plan: SweepPlan) -> list[StageSummary]:
 
 def test_the_report_says_who_trains_what(tmp_path):
     plan = read(tmp_path, logged=["margin"]).plan
-    write_sweep(tmp_path, plan, made_up(plan), stages=_costs(plan), facts=FACTS)
+    published(tmp_path, plan)
     report = (tmp_path / "report.md").read_text()
     assert f"- plain: trains {INFO_NCE}\n- cement: trains hfcomp.trainers.cement:CementTrainer\n" in report
     assert f"- {NOTE}\n" in report
@@ -240,7 +247,7 @@ def test_the_report_says_who_trains_what(tmp_path):
 def test_long_names_of_logged_metrics_leave_room_for_the_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     plan = read(tmp_path, logged=["active_positive_margins", "active_negative_margins"]).plan
-    print_sweep(plan, made_up(plan), _costs(plan), FACTS, tmp_path)
+    published(tmp_path, plan)
     shown = capsys.readouterr().out
     assert f"plain: trains {INFO_NCE}" in shown
     assert re.search(r"^cement +50\.0 \(50\.0 to 50\.0\) +\+10\.0 \[-20\.0, \+40\.0\] *$", shown, re.M)
