@@ -1,4 +1,4 @@
-"""CE-CLIP: negatives told apart within text and by rank across image and text, beside its base and its controls.
+"""CE-CLIP: negatives contrasted within text and ranked across image and text, with its base and controls.
 
 `accelerate launch recipes/ceclip.py` runs it on the built-in sandbox. `--config` names another recipe, any field
 is an override, and `torchrun --nproc_per_node 2` does the same on two processes.

@@ -1,4 +1,4 @@
-"""CLEAR GLASS: groups of pairs of one concept, told from the groups that are easily taken for them, beside controls.
+"""CLEAR GLASS: groups of pairs of one concept, contrasted with easily confused groups, with its controls.
 
 `accelerate launch recipes/clear_glass.py` runs it on the built-in sandbox. `--config` names another recipe, any field
 is an override, and `torchrun --nproc_per_node 2` does the same on two processes.

@@ -1,4 +1,4 @@
-"""Decoupled contrastive learning: the positive left out of the denominator, beside its base and its controls.
+"""Decoupled contrastive learning: no positive in the denominator, with its base and controls.
 
 `accelerate launch recipes/dcl.py` runs it on the built-in sandbox. `--config` names another recipe, any field
 is an override, and `torchrun --nproc_per_node 2` does the same on two processes.

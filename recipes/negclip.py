@@ -1,4 +1,4 @@
-"""NegCLIP: InfoNCE with a negative caption and a hard image for each image, beside its base and its controls.
+"""NegCLIP: InfoNCE with a negative caption and a hard image for each image, with its base and controls.
 
 `accelerate launch recipes/negclip.py` runs it on the built-in sandbox. `--config` names another recipe, any field
 is an override, and `torchrun --nproc_per_node 2` does the same on two processes.

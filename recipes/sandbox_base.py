@@ -1,4 +1,4 @@
-"""Makes the sandbox's base models, which the package brings along: `--architecture clip` or `siglip`."""
+"""Trains the sandbox's bundled base models: `--architecture clip` or `siglip`."""
 
 from hfcomp.experiments.sandbox_base import main
 

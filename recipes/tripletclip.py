@@ -1,4 +1,4 @@
-"""TripletCLIP: each pair and its negative pair are each other's negatives, beside its base and its controls.
+"""TripletCLIP: each pair and its negative pair are each other's negatives, with its base and controls.
 
 `accelerate launch recipes/tripletclip.py` runs it on the built-in sandbox. `--config` names another recipe, any field
 is an override, and `torchrun --nproc_per_node 2` does the same on two processes.
