@@ -302,7 +302,7 @@ def make_forms(rows: datasets.Dataset, vocabulary: Path, folder: Path, args: arg
 
 
 def compare_objectives(forms: dict[str, Form], repeats: int) -> bool:
-    """Times all forms in turns, and tells whether AHNPL's stay within the target."""
+    """Times all forms in turns, and reports whether AHNPL's stay within the target."""
     take_turns(list(forms.values()), repeats)
     baseline, losses = forms[BASELINE], {name: loss_seconds(form) for name, form in forms.items()}
     print(f"\n{'':15}{'step':>10}   {'of InfoNCE (quartiles)':24}{'its cpu':>8}{'loss alone':>12}{'makes':>9}")

@@ -3,7 +3,7 @@
 HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/evaluation.py [--items 0] [--repeats 1] [--threads 0]
 
 Both score the same items of SugarCrepe with the same ViT-B/32 of random weights, in one process. The loop does what
-the benchmark's own script does: it opens, decodes and preprocesses the photograph of each item anew, pads its two
+the benchmark's own script does: it opens, decodes and preprocesses the photograph of each item again, pads its two
 captions to 77 tokens, and runs one image and two texts through the model, one by one. The engine runs with an empty
 cache, then twice with the embeddings of that run. Imports and loading are not counted; reading and hashing files is.
 Random weights measure speed; the scores say nothing about quality.
@@ -29,7 +29,7 @@ NEAR = 1e-5
 
 
 def read_items(data: Path, number: int):
-    """The benchmark and its items whose photograph is there, at most `number` of them, evenly taken."""
+    """The benchmark and its items with a photograph, at most `number` of them, evenly spaced."""
     from hfcomp.evaluation.benchmarks import find_benchmarks
     from hfcomp.evaluation.engine import validate
     from hfcomp.evaluation.sources import load_items
@@ -92,7 +92,7 @@ def different(scores: np.ndarray, report) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=0, help="items to score, 0 = all whose photograph is there")
+    parser.add_argument("--items", type=int, default=0, help="items to score, 0 = all with a photograph")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each, in turns; medians are compared")
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 = its default")
     parser.add_argument("--batch_size", type=int, default=64, help="of the engine")

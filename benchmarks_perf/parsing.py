@@ -6,7 +6,7 @@ Both sides run the same pipeline. It has the parts and sizes of `en_core_web_sm`
 and parser, another in the entity recogniser, attribute ruler, rule lemmatizer) and is trained for a minute on COCO
 captions as the rules read them, their noun chunks standing in for entities. The tables of the lemmatizer are built
 from the same captions: spaCy's own come in a package of data. The loop runs every component, as `spacy.load` gives it.
-The pipeline measures speed; what both sides find is compared token by token, and says nothing about quality.
+The pipeline measures speed; both results are compared token by token, which does not measure quality.
 """
 
 import argparse

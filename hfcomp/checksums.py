@@ -1,4 +1,4 @@
-"""Checksums that tell a file as it was written from one that was damaged, or changed by hand, since."""
+"""Checksums that detect files damaged or modified since they were written."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def read_checked(path: Path, how_to_fix: str) -> Any:
         how_to_fix: a sentence for errors.
 
     Raises:
-        ValueError: naming the file, where it is no JSON, or other content than its checksum is of.
+        ValueError: naming the file, if it is not JSON or does not match its checksum.
     """
     try:
         content = parse_json(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: no JSON ({error}), so it is damaged. {how_to_fix}") from error
+        raise ValueError(f"{path}: not JSON ({error}), so it is damaged. {how_to_fix}") from error
     if not isinstance(content, dict) or CHECKSUM not in content:
         return content
     expected = content.pop(CHECKSUM)

@@ -41,7 +41,7 @@ def check_world_size(counted: int) -> None:
     if counted != world_size():
         raise ValueError(
             f"torch.distributed connects {world_size()} processes, but accelerate counts {counted}: each would train "
-            "on all rows as if it were alone. Create no process group yourself and start the script with `torchrun "
+            "on all rows. Do not create a process group yourself, and start the script with `torchrun "
             "--nproc_per_node 2` or `accelerate launch --num_processes 2`; with processes on a CPU, or on an "
             "accelerator that processes cannot share (Apple's), also set use_cpu=True (--use_cpu true)."
         )

@@ -26,7 +26,7 @@ MAX_YAML_DEPTH = 50
 """Lists and mappings inside one another."""
 _Hook = Callable[[list[tuple[str, Any]]], Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# A half without its other half beside it, or behind a backslash that may itself be escaped.
+# A lone surrogate, or one behind a backslash that may itself be escaped.
 _HALF_ESCAPE = re.compile(
     r"\\u[dD](?:(?<=\\\\u[dD])[89a-fA-F]|[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"  # begins with what it looks for, which is found fast
@@ -100,7 +100,7 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     except yaml.YAMLError as error:
         raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: no UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
+        raise ValueError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
     except (ValueError, OverflowError) as error:  # of a number or date that Python does not have
         raise ValueError(f"{path}: not YAML: a value in it cannot be read: {error}.") from error
 
@@ -118,11 +118,11 @@ def _check_events(events: Iterable[yaml.Event]) -> None:
         line = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
             if event.anchor in (anchor for anchor, _ in open_parts):
-                raise _Refused(f"{line}: *{event.anchor} is inside of what it names. Write it out.")
+                raise _Refused(f"{line}: *{event.anchor} refers to itself. Write it out.")
             total += sizes.get(event.anchor, 1)
         elif isinstance(event, yaml.ScalarEvent):
             if "\0" in event.value or _SURROGATE.search(event.value):
-                raise _Refused(f"{line}: found a NUL or half a character in {event.value[:60]!a}. Remove it.")
+                raise _Refused(f"{line}: found a NUL or lone surrogate in {event.value[:60]!a}. Remove it.")
             total += 1
             if event.anchor:
                 sizes[event.anchor] = 1
@@ -130,20 +130,20 @@ def _check_events(events: Iterable[yaml.Event]) -> None:
             open_parts.append((event.anchor, total))
             total += 1
             if len(open_parts) > MAX_YAML_DEPTH:
-                raise _Refused(f"{line}: found more than {MAX_YAML_DEPTH} lists and mappings inside one another.")
+                raise _Refused(f"{line}: found more than {MAX_YAML_DEPTH} nested lists and mappings.")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_parts.pop()
             if anchor:
                 sizes[anchor] = total - before
         if total > MAX_YAML_VALUES:
-            raise _Refused(f"{line}: found more than {MAX_YAML_VALUES:,} values, those of aliases counted each time.")
+            raise _Refused(f"{line}: found more than {MAX_YAML_VALUES:,} values, counting aliases each time.")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML would keep the last."""
+    """Refuses duplicate keys, of which YAML would keep the last."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        # as it is written: construction puts merged keys beside a mapping's own, also into one that is merged later
+        # on the source text: construction adds merged keys to a mapping's own, also into one that is merged later
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], yaml.ScalarNode] = {}
         for key, _ in node.value:
@@ -152,15 +152,15 @@ class _Loader(yaml.SafeLoader):
             before = first.setdefault((key.tag, key.value), key)
             if before is not key:
                 line, above = key.start_mark.line + 1, before.start_mark.line + 1
-                raise _Refused(f"line {line}: {key.value!r} is there twice, first in line {above}. Write it once.")
+                raise _Refused(f"line {line}: {key.value!r} is duplicated, first in line {above}. Remove one.")
         return node
 
 
 def parse_json(content: str | bytes, *, object_pairs_hook: _Hook | None = None) -> Any:
-    """What a JSON text holds; the caller says which file and line it is.
+    """The content of a JSON text; the caller adds file and line to errors.
 
     Raises:
-        json.JSONDecodeError: for what is no JSON.
+        json.JSONDecodeError: for invalid JSON.
         ValueError: for lists and objects nested deeper than Python reads, a number of thousands of digits, or half a
             character in a text.
     """
@@ -182,13 +182,13 @@ def read_json(path: Path | str) -> Any:
     """What a JSON file holds.
 
     Raises:
-        ValueError: for a file that is no JSON in UTF-8, or that `parse_json` refuses.
+        ValueError: for a file that is not JSON in UTF-8, or that `parse_json` refuses.
         OSError: for a file that is not there or cannot be read.
     """
     try:
         return parse_json(Path(path).read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: no JSON: {error}. Correct the file or get it anew.") from error
+        raise ValueError(f"{path}: not JSON: {error}. Correct the file or download it again.") from error
 
 
 def csv_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
@@ -199,7 +199,7 @@ def csv_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]
         name: of the file, for errors.
 
     Raises:
-        ValueError: for what is no CSV, or a field that is too long, with its line.
+        ValueError: for invalid CSV or a field that is too long, with its line.
     """
     rows = csv.reader(lines, strict=True)
     try:
@@ -208,10 +208,9 @@ def csv_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]
     except csv.Error as error:
         if "field limit" in str(error):
             raise ValueError(
-                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters. A quote "
-                "that is not closed takes in all lines behind it; else shorten the text."
+                f"{name}, line {rows.line_num}: a field has more than {csv.field_size_limit():,} characters. Check "
+                "for an unclosed quote, or shorten the text."
             ) from error
         raise ValueError(
-            f"{name}, line {rows.line_num}: {error}. A quote inside a text is written twice, and a text with "
-            "quotes in it has quotes around it."
+            f"{name}, line {rows.line_num}: {error}. Double a quote inside a text, and put such a text in quotes."
         ) from error

@@ -1,4 +1,4 @@
-"""What users write, read into strict types: an unknown key or a value of another type is one line that says where.
+"""Strict types for user configuration: an unknown key or a wrong type is a one-line error with its place.
 
 A file with a fixed set of keys is a `Strict` model; `parse` reads one. The fields of a recipe, which are those of our
 config and of a trainer's dataclass, are read one by one by `convert`, so that a text of the command line counts as the
@@ -43,7 +43,7 @@ _LIMITS = {
 class Strict(BaseModel):
     """A mapping of a file. Its keys are those declared here, its values of the declared types, and neither changes.
 
-    The description of a field says what errors expect of it.
+    The description of a field is what errors state as expected.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
@@ -138,7 +138,7 @@ def one_line(error: ValidationError, kind: Any, where: str) -> str:
 
 
 def _hint(error: Mapping[str, Any]) -> str:
-    """What helps beside what is expected, after a space."""
+    """A further hint after what is expected, with a leading space."""
     if error["type"] == "string_type" and isinstance(error["input"], bool):
         return " YAML reads yes, no, on and off as true and false; put such a word in quotes."
     if error["type"] == "string_type" and isinstance(error["input"], int | float):
@@ -189,7 +189,7 @@ def _at(kind: Any, location: list[Any] | tuple[Any, ...]) -> Any:
 
 
 def _description(kind: Any, location: tuple[Any, ...]) -> str | None:
-    """What the model of a file says that it expects at a place."""
+    """What the model of a file expects at a place."""
     model = _at(kind, location[:-1])
     if not location or not (isinstance(model, type) and issubclass(model, BaseModel)):
         return None

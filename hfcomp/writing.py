@@ -1,7 +1,7 @@
 """Files and folders that are on disk whole or not at all, and locks on the folders that they go to.
 
-A file is written beside its place under a temporary name, forced to disk, and renamed. A process that is killed leaves
-the temporary file behind, never half a file; `remove_unfinished` clears such files.
+A file is written next to its destination under a temporary name, forced to disk, and renamed. A process that is killed
+leaves the temporary file behind, never half a file; `remove_unfinished` clears such files.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _part(path: Path) -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Removes a file or folder as far as that is possible: the folder may be read-only, or another process faster."""
+    """Removes a file or folder if possible: the folder may be read-only, or another process faster."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -159,7 +159,7 @@ def difference(
 def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
     """The part of an image that is left after a processor's resize and crop.
 
-    It is read off an image of that size whose colours say where each pixel lies, so that it holds for any processor.
+    It is measured with an image of that size whose colours encode pixel positions, so it works for any processor.
 
     Args:
         transform: of the model.

@@ -44,7 +44,7 @@ class Maps:
 
     @property
     def columns(self) -> int:
-        """Panels beside each other, with the image."""
+        """Panels side by side, with the image."""
         return 1 + len(self.values) + (self.change is not None)
 
 
@@ -80,7 +80,7 @@ def draw_attention(
 ) -> Path:
     """Draws a row for each phrase: the image, each model's map, and the second model's minus the first's.
 
-    Maps lie over the part of the image that the model sees. All maps share one scale of colours, and all differences
+    Maps cover the part of the image that the model sees. All maps share one scale of colours, and all differences
     another, symmetric around 0. The best token of each map has a white frame.
 
     Args:
@@ -103,7 +103,7 @@ def draw_attention(
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(f"{path} is not drawn without matplotlib: pip install 'hfcomp[plots]'") from error
+        raise ImportError(f"{path} needs matplotlib: pip install 'hfcomp[plots]'") from error
     if max(image.size) > LARGEST_SIDE:
         image = image.copy()
         image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))

@@ -17,8 +17,8 @@ from hfcomp.data.images import decode_image
 FONT_SIZE = 15
 LINE = 20  # pixels from one line of text to the next
 GAP = 12
-BETWEEN = 36  # pixels between rows of the data set that stand beside each other
-# Photographs are shown with this longest side; smaller images are enlarged as far as whole factors stay within it.
+BETWEEN = 36  # pixels between rows of the data set side by side
+# Photographs are shown with this longest side; smaller images are enlarged by the largest integer factor within it.
 PANEL = 224
 MOST_NEGATIVES = 4
 WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
@@ -50,7 +50,7 @@ def draw_gallery(
         dataset: a `datasets.Dataset` with at least `image` and `caption`.
         path: of the PNG.
         rows: which rows, in this order.
-        columns: rows of the data set beside each other.
+        columns: rows of the data set side by side.
         scale: whole factor of enlargement of every image, nearest neighbour. By default as large as fits 224 pixels,
             and larger images are shrunk to that.
 
@@ -80,7 +80,7 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
     require_columns(dataset, ("image", "caption"), needed_by="draw_gallery")
     outside = [row for row in rows if not 0 <= row < len(dataset)]
     if outside or not len(rows):
-        found = f"{outside[:5]}, which are no rows of it" if outside else "none"
+        found = f"{outside[:5]}, which do not exist" if outside else "none"
         raise ValueError(f"rows: expected some of 0 to {len(dataset) - 1} of the data set, found {found}.")
     for name, value in (("columns", columns), ("scale", 1 if scale is None else scale)):
         if value < 1:
@@ -149,7 +149,7 @@ def _texts(row: Mapping[str, Any], index: int) -> list[tuple[str, str]]:
 
 
 def _facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, as far as they are given."""
+    """Kind, category, keyword and concreteness of a negative, those that are given."""
     found = []
     for column, title in (
         ("negative_kinds", ""),

@@ -21,7 +21,7 @@ CAPTION_LETTERS = 15  # an inch
 def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], group: Sequence[str]) -> Path:
     """Draws each model's joint embeddings in their principal plane, coloured by group.
 
-    Each model has a plane of its own: places in two panels do not compare, what lies together within one does. Above
+    Each model has its own plane: compare positions within a panel, not between panels. Above
     a panel stands the share of pairs that are nearest to their own group's mean, in all dimensions.
 
     Args:
@@ -38,7 +38,9 @@ def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], gro
     """
     lengths = {name: len(vectors) for name, vectors in found.items()}
     if not lengths or set(lengths.values()) != {len(group)}:
-        raise ValueError(f"found {lengths} for {len(group)} pairs, expected at least one model and as many of each.")
+        raise ValueError(
+            f"found {lengths} for {len(group)} pairs, expected at least one model with as many pairs each."
+        )
     path = Path(path)
     names = list(dict.fromkeys(group))
     figure = new_figure(path, (PANEL[0] * len(found) + 1.8, PANEL[1] + 0.6))

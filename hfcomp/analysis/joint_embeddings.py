@@ -1,4 +1,4 @@
-"""Joint embeddings of image-caption pairs and their groups: where they lie, and how well the groups are apart."""
+"""Joint embeddings of image-caption pairs: their projection, and how well groups separate."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from hfcomp.writing import replacing
 
-# Okabe and Ito's palette, told apart with any colour vision; shapes differ too.
+# Okabe and Ito's palette, distinguishable with any colour vision; markers differ too.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX*"
 PANEL = (4.4, 3.7)  # inches
@@ -57,7 +57,7 @@ def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
     panels = lines_by_level(lines)
     if not panels:
         raise ValueError(
-            "lines: none of a level of abstraction, such as the metric 'level 1 image choice of 2' or the subset "
+            "lines: none has a level of abstraction, such as the metric 'level 1 image choice of 2' or the subset "
             "'level 1'. Evaluate with `hfcomp levels`, the benchmark magic or a recipe of the sandbox."
         )
     path = Path(path)
@@ -91,7 +91,7 @@ def new_figure(path: Path, size: tuple[float, float]) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(f"{path} is not drawn without matplotlib: pip install 'hfcomp[plots]'") from error
+        raise ImportError(f"{path} needs matplotlib: pip install 'hfcomp[plots]'") from error
     return Figure(figsize=size, layout="constrained")
 
 

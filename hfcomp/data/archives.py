@@ -1,6 +1,6 @@
 """Tar archives that were cut, damaged or joined: `tarfile`, and `datasets` with it, reads them as shorter ones.
 
-After its first member `tarfile` takes whatever is no header for the end, without an error: the end of a file that was
+After its first member `tarfile` silently takes anything that is not a header for the end: the end of a file that was
 cut between two members, a damaged header, the first of two archives that were joined.
 """
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 COUNT = "nshards.txt"
-"""A file beside archives with their number, as clip-benchmark's data sets have it."""
+"""A file next to the archives with their number, as clip-benchmark's data sets have it."""
 MARKER = 2 * tarfile.BLOCKSIZE
 """Bytes of zeros that say that an archive ends; whatever writes archives writes them."""
 
 
 def numbered_archives(folder: Path) -> list[Path]:
-    """The archives `0.tar` and so on of a folder, as many as its `nshards.txt` says.
+    """The archives `0.tar` and so on of a folder, as many as in its `nshards.txt`.
 
     Raises:
         ValueError: where that file or an archive is missing, or there are more.
@@ -65,7 +65,7 @@ def check_tail(path: Path) -> None:
         size = file.seek(0, 2)
         file.seek(max(0, size - MARKER))
         if size < MARKER or size % tarfile.BLOCKSIZE or any(file.read()):
-            raise ValueError(not_whole(path, f"it has no mark of its end at byte {size:,}"))
+            raise ValueError(not_whole(path, f"it has no end-of-archive marker at byte {size:,}"))
 
 
 def check_end(file: BinaryIO, end: int) -> None:
@@ -77,14 +77,16 @@ def check_end(file: BinaryIO, end: int) -> None:
     file.seek(end)
     marker = file.read(MARKER)
     if any(marker):
-        raise tarfile.ReadError(f"no header of a file at byte {end:,}")
+        raise tarfile.ReadError(f"no file header at byte {end:,}")
     if len(marker) < MARKER:
-        raise tarfile.ReadError(f"it is cut at byte {end + len(marker):,}, before the mark of its end")
+        raise tarfile.ReadError(f"it is truncated at byte {end + len(marker):,}, before its end-of-archive marker")
     while block := file.read(1 << 20):
         if any(block):
-            raise tarfile.ReadError(f"data after the mark of its end at byte {end:,}, as in archives joined by cat")
+            raise tarfile.ReadError(
+                f"data after its end-of-archive marker at byte {end:,}, as in archives joined by cat"
+            )
     if file.tell() % tarfile.BLOCKSIZE:
-        raise tarfile.ReadError(f"it is cut at byte {file.tell():,}, inside a block of {tarfile.BLOCKSIZE}")
+        raise tarfile.ReadError(f"it is truncated at byte {file.tell():,}, inside a block of {tarfile.BLOCKSIZE}")
 
 
 def not_whole(path: Path, reason: object) -> str:

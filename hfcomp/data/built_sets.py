@@ -1,4 +1,4 @@
-"""Data sets that `hfcomp build` wrote: whether their files are those that `manifest.json` says."""
+"""Verification of data sets built by `hfcomp build` against their `manifest.json`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DATA = "data"
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
 BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
-MAKE_ANEW = "the `hfcomp build` command of its README.md again, which makes this file anew, or fetch the set again."
+MAKE_ANEW = "the `hfcomp build` command of its README.md again, which recreates this file, or download the set again."
 MAKE_SHARD = f"Remove it and give {MAKE_ANEW}"
 # Hashing takes about a second a gigabyte; less needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
@@ -30,12 +30,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a finished build; None for a folder of something else.
 
     Raises:
-        ValueError: for a build that is unfinished, or whose manifest is missing or damaged.
+        ValueError: for an unfinished build, or a missing or damaged manifest.
     """
     if (folder / UNFINISHED).is_dir():
         raise ValueError(
-            f"{folder} is a build that was stopped: some of its rows are missing. Give the `hfcomp build` command "
-            "again, which goes on, and then load it."
+            f"{folder} is an interrupted build: some of its rows are missing. Repeat the `hfcomp build` command to "
+            "resume it, then load it."
         )
     path, ours = folder / MANIFEST, (folder / SET_ASIDE_FILE).is_file()
     if not path.is_file():
@@ -68,7 +68,7 @@ def lost_manifest(folder: Path) -> str:
 
 
 def checked_shards(path: Path) -> list[Path] | None:
-    """The files of a built set, in order, each checked against the manifest.
+    """The files of a built set, in order, each verified against the manifest.
 
     All bytes are read, once in a process while files keep their size and time, and in a launch of several processes
     only by the first of a machine.
@@ -77,7 +77,7 @@ def checked_shards(path: Path) -> list[Path] | None:
         path: a folder or file of any data set.
 
     Returns:
-        The shards in a folder, or one where `path` is a shard; None where it is no part of a built set.
+        The shards in a folder, or one where `path` is a shard; None if it is not part of a built set.
 
     Raises:
         ValueError: naming the file that is missing, damaged or not of the build, and how to fix it.
@@ -106,7 +106,7 @@ def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
         if not path.is_file():
             raise ValueError(f"{path} is missing. Give {MAKE_ANEW}")
     for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
-        raise ValueError(f"{path} is not of this build: {MANIFEST} does not list it. Remove it.")
+        raise ValueError(f"{path} is not part of this build: {MANIFEST} does not list it. Remove it.")
 
 
 def check_shard(folder: Path, shard: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def check_shard(folder: Path, shard: dict[str, Any]) -> None:
     found = _known_hash(path, facts.st_size, facts.st_mtime_ns)
     if found != shard["sha256"]:
         raise ValueError(
-            f"{path} is damaged: expected sha256 {shard['sha256']} as {MANIFEST} says, found {found}. {MAKE_SHARD}"
+            f"{path} is damaged: expected sha256 {shard['sha256']} as in {MANIFEST}, found {found}. {MAKE_SHARD}"
         )
 
 
@@ -133,7 +133,7 @@ def check_set_aside(folder: Path, manifest: dict[str, Any]) -> None:
     path = folder / SET_ASIDE_FILE
     expected = manifest.get("set_aside_sha256")
     if expected and (not path.is_file() or file_hash(path) != expected):
-        raise ValueError(f"{path} is missing or damaged: expected sha256 {expected} as {MANIFEST} says. {MAKE_SHARD}")
+        raise ValueError(f"{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. {MAKE_SHARD}")
 
 
 @lru_cache(maxsize=100_000)

@@ -1,4 +1,4 @@
-"""Captions from a file beside a data set, such as new ones for the images of WebDataset shards, joined by key."""
+"""Captions from a separate file, such as new ones for the images of WebDataset shards, joined by key."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class FileCaptions:
     """What a file of captions holds.
 
     Attributes:
-        captions: By key; of several under one key the first.
-        repeated: Entries whose key was there already.
-        first_repeated: The first of these: where it is, and its key. Empty if there is none.
+        captions: By key; the first of several.
+        repeated: Entries with a duplicate key.
+        first_repeated: The first of these: its place and key. Empty if none.
         blank: Entries without a key or without a caption.
     """
 
@@ -66,7 +66,7 @@ def with_captions_of(
             stream when its first rows have been read.
     """
     if "caption" in (column_names or {}):
-        raise ValueError("column_names names a caption, and captions_file gives other ones. Leave one of the two out.")
+        raise ValueError("column_names maps 'caption', but captions_file provides captions. Remove one of the two.")
     join = _Join(KEY_COLUMN if key_column is None else key_column, Path(path).name)
     read = read_captions(path, file_columns)
     place = join.place(dataset.column_names)
@@ -84,7 +84,7 @@ def with_captions_of(
     for line in join.lines(read, keys, found):
         tell(line)
     if old:
-        tell(f"they take the place of the data set's own {', '.join(old)}")
+        tell(f"they replace the data set's own {', '.join(old)}")
     return dataset.remove_columns(old).add_column("caption", found, feature=Value("string"))
 
 
@@ -115,8 +115,9 @@ class _Join:
         """The error for rows of which none has a caption."""
         key, other = next((key for key in keys if key is not None), None), next(iter(captions), None)
         return ValueError(
-            f"none of {rows} has its {self.key_column!r} in {self.file}: they are as {key!r} there, and as {other!r} "
-            "in the file. Name what both have: key_column for the data set, captions_columns for the file."
+            f"none of {rows} has its {self.key_column!r} in {self.file}: they are as {key!r} in the data set and "
+            f"like {other!r} "
+            "in the file. Set key_column (data set) and captions_columns (file) to matching keys."
         )
 
     def lines(self, read: FileCaptions, keys: list[str | None], found: list[str | None]) -> Iterator[str]:
@@ -130,7 +131,7 @@ class _Join:
         if there > len(joined):
             yield f"{there - len(joined):,} of these rows have the {key} of an earlier one, and so its caption"
         if len(read.captions) > len(joined):
-            yield f"{len(read.captions) - len(joined):,} captions of {name} belong to no row"
+            yield f"{len(read.captions) - len(joined):,} captions of {name} match no row"
         if read.repeated:
             yield (
                 f"{read.repeated:,} entries of {name} have the key of an earlier one, which is used; the first: "
@@ -168,7 +169,7 @@ class _StreamedCaptions:
 
 
 def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
-    """Captions by key; blank ones are left out, and of several under one key the first is taken.
+    """Captions by key; blank ones are skipped, and the first of several is used.
 
     Args:
         path: see `with_captions_of`. Keys are texts or whole numbers, captions texts. Text files are UTF-8.
@@ -179,7 +180,9 @@ def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
     """
     names = tuple(name.strip() for name in columns.split(",")) if columns else FILE_COLUMNS
     if len(names) != 2 or not all(names):
-        raise ValueError(f"captions_columns={columns!r}: expected two names, of key and caption, as 'url,caption'.")
+        raise ValueError(
+            f"captions_columns={columns!r}: expected two names, of key and caption, such as 'url,caption'."
+        )
     path = Path(path)
     if path.suffix not in READERS:
         raise ValueError(f"captions_file={path.name}: expected a .json, .jsonl, .csv or .parquet file.")

@@ -41,7 +41,7 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 
 def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
-    """Keys stay texts: 000012 is no number."""
+    """Keys stay strings: 000012 is not a number."""
     rows = csv_rows(_lines(path), path.name)
     header = next(rows, (0, []))[1]
     _check_names(header, (key, caption), path)
@@ -63,7 +63,7 @@ def _json_lines_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
                 row = parse_json(line)
             except json.JSONDecodeError as error:
                 raise ValueError(
-                    f"{path.name}, line {number}: {shortened(line)} is no JSON ({error.msg}, column {error.colno}). "
+                    f"{path.name}, line {number}: {shortened(line)} is not JSON ({error.msg}, column {error.colno}). "
                     "Fix or remove the line."
                 ) from error
             except ValueError as error:
@@ -72,7 +72,7 @@ def _json_lines_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
 
 
 class _Object(list[tuple[str, Any]]):
-    """A JSON object as its pairs: a `dict` would keep the last of several entries of one key, and not tell."""
+    """A JSON object as its pairs: a `dict` would silently keep the last of several entries of one key."""
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -84,8 +84,8 @@ def _json_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
         content = parse_json(text, object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"{path.name}, line {error.lineno}, column {error.colno}: no JSON ({error.msg}). Fix it, or call a file "
-            "with an object in each line .jsonl."
+            f"{path.name}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Fix it, or rename a "
+            "file with one object per line to .jsonl."
         ) from error
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}. Correct the file.") from error
@@ -121,11 +121,11 @@ def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                # a file may begin with a mark of its encoding
+                # a file may begin with a byte order mark
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"{path.name}, line {number}: {shortened(line)} is no UTF-8 ({error.reason}). Save it as UTF-8."
+                    f"{path.name}, line {number}: {shortened(line)} is not UTF-8 ({error.reason}). Save it as UTF-8."
                 ) from error
 
 
@@ -143,6 +143,6 @@ def _check_names(there: Iterable[str], wanted: Iterable[str], path: Path, place:
     if missing:
         where = f"{path.name}, {place}:" if place else f"{path.name} has"
         raise ValueError(
-            f"{where} no column {missing[0]!r}; it has: {', '.join(there) or 'none'}. Name those of key and caption: "
-            "captions_columns, as 'url,caption'."
+            f"{where} no column {missing[0]!r}; it has: {', '.join(there) or 'none'}. Set captions_columns to the "
+            "key and caption columns, such as 'url,caption'."
         )

@@ -35,7 +35,7 @@ def places_before(text: str, cleaned: str, tokens: Sequence[Span]) -> list[Span]
     Args:
         text: as it was.
         cleaned: what `clean` made of it.
-        tokens: `[start, end)` in `cleaned`; empty for a token that stands for no character.
+        tokens: `[start, end)` in `cleaned`; empty for a token without characters.
 
     Returns:
         `[start, end)` in `text` for each token.

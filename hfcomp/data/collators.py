@@ -33,7 +33,7 @@ class CompositionalCollator:
         max_image_pixels: an image with more, as it is or while it is resized, is refused.
         urls: that images named by URLs are fetched, and within which limits; by default they are refused.
         concept_tokens: whether a concept is a part of the caption's tokens, at its `concept_spans`, and not a text of
-            its own. One of which truncation or the tokenizer leaves no token is left out, one that truncation shortens
+            its own. One that truncation or the tokenizer removes entirely is dropped, one that truncation shortens
             keeps the rest; both are counted as shortened.
 
     The batch holds CPU tensors, first `row [B]` (index in the data set), `truncated [B]` (texts of the row that were
@@ -45,7 +45,7 @@ class CompositionalCollator:
     Raises:
         ValueError: when called, for a caption that is empty or a list, negatives of unequal number, an unknown kind of
             negative, a concreteness outside 1 to 5 (NaN counts as missing), an entry of another type, or an image that
-            cannot be used, naming column, row and the way out.
+            cannot be used, naming column, row and how to fix it.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ def texts_of_row(row: dict[str, Any], name: int, num_negatives: int) -> list[str
 def _caption(caption: Any, row: int) -> str:
     if isinstance(caption, list | tuple):
         raise ValueError(
-            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Pick one, e.g. "
+            f"column 'caption', row {row}: found a list of {len(caption)}, expected one text. Choose one, e.g. "
             "dataset.map(lambda row: {'caption': row['caption'][0]}), or give every caption a row of its own."
         )
     if not isinstance(caption, str) or not caption.strip() or lone_surrogate(caption) >= 0:
@@ -201,7 +201,7 @@ def _concepts_of(row: dict[str, Any], name: int, caption: str, spans: bool) -> l
 
 
 def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple[str, dict[str, float]]]:
-    """The first `number` negatives of a row: the text, empty where it is masked, and the numbers beside it."""
+    """The first `number` negatives of a row: the text, empty if masked, and its values."""
     texts = _list_of(row, "negative_captions", name)
     if texts is None or len(texts) < number:
         raise ValueError(too_few_negatives(name, None if texts is None else len(texts), number))
@@ -223,22 +223,22 @@ def _negative_entries(row: dict[str, Any], name: int, number: int) -> list[tuple
 
 
 def too_few_negatives(row: int, found: int | None, number: int) -> str:
-    """What an error says of a row with fewer negatives than are read.
+    """The error message for a row with too few negatives.
 
     Args:
         row: its index in the data set.
         found: its negatives; `None` without a list.
-        number: that are read.
+        number: the negatives per row that are read.
     """
     entries = "nothing" if found is None else f"{found} entries"
     return (
-        f"column 'negative_captions', row {row}: found {entries}, expected {number}. Every row needs as many; pad "
-        f"with empty strings (they are masked) or set num_negatives={found or 0}."
+        f"column 'negative_captions', row {row}: found {entries}, expected {number}. Every row needs the same number; "
+        f"pad with empty strings (they are masked) or set num_negatives={found or 0}."
     )
 
 
 def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) -> list[Any] | None:
-    """A column's list of texts or numbers, in which entries may be missing; `None` for nothing at all."""
+    """A column's list of texts or numbers, whose entries may be missing; `None` for a missing list."""
     kind = "texts" if text else "numbers"
     values = row.get(column)
     if values is None:
@@ -256,12 +256,12 @@ def _list_of(row: dict[str, Any], column: str, name: int, *, text: bool = True) 
         if value is not None and not fits:
             raise ValueError(
                 f"column '{column}', row {name}, entry {index}: found {value!r}, expected one of a list of {kind}. "
-                f"Correct it with dataset.map, or use null for an unknown value."
+                "Correct it with dataset.map, or use null for an unknown value."
             )
         if text and value is not None and lone_surrogate(value) >= 0:
             raise ValueError(
-                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It has half a "
-                "character, which no tokenizer takes: correct it with dataset.map, or remove the row with "
+                f"column '{column}', row {name}, entry {index}: found {value!r}, expected a text. It has a lone "
+                "surrogate, which tokenizers cannot encode: correct it with dataset.map, or remove the row with "
                 "dataset.filter."
             )
     return list(values)

@@ -12,7 +12,7 @@ equal length; an empty string is masked; concreteness is 1 to 5 or null | text h
 | `concepts` | list of string: phrases of the caption; none = the caption itself | C2LIP |
 | `concept_spans` | for each concept a list of `[start, end)` in the caption | C2LIP with `concept_source: tokens` |
 | `group`, `hard_negative_groups`, `generalised_caption`, `level_1` to `level_4` | string or list | CLEAR GLASS |
-| `image_id` | string; null = an image of its own | all: rows of one image are no negatives of each other; clustering |
+| `image_id` | string; null = a distinct image | all: rows of one image are not each other's negatives; clustering |
 | `source`, `license` | string | overlap guard, publishing |
 """
 
@@ -89,7 +89,7 @@ def kind_id(kind: str, *, where: str) -> int:
     """
     if kind not in KIND_IDS:
         raise ValueError(
-            f"{where}: {kind!r} is no kind of negative.{nearest(kind, NEGATIVE_KINDS)} "
+            f"{where}: {kind!r} is not a known kind of negative.{nearest(kind, NEGATIVE_KINDS)} "
             f"Known kinds: {', '.join(NEGATIVE_KINDS)}."
         )
     return KIND_IDS[kind]
@@ -107,11 +107,11 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     """
     for ours, theirs in (column_names or {}).items():
         if ours not in COLUMNS:
-            raise ValueError(f"column_names: {ours!r} is no column of hfcomp.{nearest(ours, COLUMNS)}")
+            raise ValueError(f"column_names: {ours!r} is not a column of hfcomp.{nearest(ours, COLUMNS)}")
         if theirs not in dataset.column_names:
             raise ValueError(
-                f"column_names maps {ours!r} to {theirs!r}, which the data set does not have. "
-                f"It has: {', '.join(dataset.column_names)}."
+                f"column_names maps {ours!r} to {theirs!r}, which is not in the data set. It has: "
+                f"{', '.join(dataset.column_names)}."
             )
         if ours == theirs:
             continue
@@ -125,7 +125,7 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str) ->
     """Checks that a data set has the columns that a trainer needs.
 
     Raises:
-        ValueError: naming what is missing, what the data set has and the way out.
+        ValueError: naming the missing and the existing columns, and how to fix it.
     """
     missing = [name for name in required if name not in dataset.column_names]
     if missing:

@@ -15,7 +15,7 @@ def image_key(value: Any, row: int) -> int:
     """A number for an image, the same in every process; below 0 for a row without an id, which no other row has.
 
     Args:
-        value: a text or a whole number; nothing, or an empty text, is no id.
+        value: a text or an integer; missing or empty means no id.
         row: its index in the data set.
 
     Raises:
@@ -38,14 +38,14 @@ def shared_rows(values: Sequence[Any]) -> int:
         values: the column.
 
     Raises:
-        ValueError: for an entry that is no id, or one id for all of several rows.
+        ValueError: for an invalid id, or one id for all rows.
     """
     number = Counter(image_key(value, row) for row, value in enumerate(values))
     if len(number) == 1 and len(values) > 1:
         raise ValueError(
-            f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so that no row would be a "
+            f"column {IMAGE_ID!r}: all {len(values):,} rows have the value {values[0]!r}, so no row would be a "
             "negative of another. Give rows of different images different values, or remove the column: "
-            f"dataset.remove_columns({IMAGE_ID!r}). A recipe with captions: all makes the column of the data set's "
-            "rows: give it a set of several images."
+            f"dataset.remove_columns({IMAGE_ID!r}). A recipe with captions: all fills the column with row indices: "
+            "use a data set with several images."
         )
     return sum(count for count in number.values() if count > 1)

@@ -17,7 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from hfcomp.data.urls import UrlAccess, current_access, is_url, open_named, shown
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
-"""The formats that are read, whatever a file's name says; AVIF where this Pillow has it. JPEG covers the MPO files of
+"""The formats that are read, whatever a file's extension; AVIF where this Pillow has it. JPEG covers the MPO files of
 phones. The others that Pillow knows are refused: PostScript would start Ghostscript, and readers of rare formats are
 little tested."""
 MAX_IMAGE_PIXELS = 178_956_970
@@ -53,7 +53,7 @@ if hasattr(os, "register_at_fork"):
 def decode_image(
     value: Any, *, where: str = "image", max_pixels: int = MAX_IMAGE_PIXELS, urls: UrlAccess | None = None
 ) -> Image.Image:
-    """Turns whatever a data set's row holds for an image into a new 8-bit RGB image, or says why it cannot.
+    """Decodes any image value of a data set's row to a new 8-bit RGB image, or raises an error with the reason.
 
     | `value` | read as |
     |---|---|
@@ -65,18 +65,18 @@ def decode_image(
 
     | found | done |
     |---|---|
-    | 1, L, P, CMYK, YCbCr, HSV, LAB | converted as far as this Pillow can; embedded colour profiles are not applied |
+    | 1, L, P, CMYK, YCbCr, HSV, LAB | converted if this Pillow can; embedded colour profiles are not applied |
     | RGBA, LA, PA, premultiplied, any mode with a transparent colour | composited on white |
     | I;16 (all byte orders), uint16 array | 16 bits to 8: divided by 257 and rounded, so 65535 becomes 255 |
     | I from a PNG or PPM | as I;16 |
     | I from elsewhere | 8 bits if the largest value is at most 255, 16 bits if at most 65535, else refused |
-    | F, float array, other integer arrays | refused: nothing says which value is white |
+    | F, float array, other integer arrays | refused: the white level is unknown |
     | bool array | black and white |
     | 16-bit colour PNG or TIFF | Pillow reads the high byte of each channel |
     | EXIF orientation | turned upright; a damaged EXIF block counts as upright |
     | animation, multi-page | the first frame |
     | 1 pixel wide or high | used (see `is_tiny`) |
-    | a format that is none of `IMAGE_FORMATS` | refused by its name, without a look inside |
+    | a format not in `IMAGE_FORMATS` | refused by name, without decoding |
     | over `max_pixels` | refused from the header, before any pixel is decoded |
     | truncated or corrupt | refused (truncated ones pass if you set `PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True`) |
 
@@ -102,7 +102,7 @@ def decode_image(
     else:
         path = None
     if value is None:
-        raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or fill it in.")
+        raise ValueError(f"{where} is empty. Every row needs an image here; remove the row or add the image.")
     if isinstance(value, (str, os.PathLike)):
         with _open_file(value, where, current_access(urls)) as stream:
             return _decode(stream, f"{where} (file {shown(os.fspath(value))!r})", max_pixels)
@@ -207,7 +207,7 @@ def _decode(stream: BinaryIO, where: str, max_pixels: int) -> Image.Image:
         if name := format_of(start):
             found = f"it looks like {name}"
         raise ValueError(
-            f"{where} is in no image format that is read ({', '.join(_formats())}): {found}. {DROP_ROW}."
+            f"{where} is not in a supported image format ({', '.join(_formats())}): {found}. {DROP_ROW}."
         ) from error
     except MemoryError:
         raise
@@ -242,7 +242,7 @@ def _too_large(where: str, found: str, max_pixels: int) -> str:
 def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
     width, height = size
     if width * height == 0:
-        raise ValueError(f"{where} is {width} x {height} pixels, which holds nothing. {DROP_ROW}.")
+        raise ValueError(f"{where} is {width} x {height} pixels, which is empty. {DROP_ROW}.")
     if width * height > max_pixels:
         raise ValueError(_too_large(where, f"{width:,} x {height:,} = {width * height:,} pixels", max_pixels))
 
@@ -251,7 +251,7 @@ def _from_array(array: np.ndarray, where: str, max_pixels: int) -> Image.Image:
     kind = (array.dtype.kind, array.dtype.itemsize)
     if kind not in (("b", 1), ("u", 1), ("u", 2)):
         raise TypeError(
-            f"{where} holds an array of {array.dtype}, whose value for white is unknown. Expected bool, uint8 or "
+            f"{where} holds an array of {array.dtype}, whose white level is unknown. Expected bool, uint8 or "
             "uint16; scale it to 0..255 and cast it with .astype(numpy.uint8)."
         )
     channels = 1 if array.ndim == 2 else array.shape[-1]
@@ -279,7 +279,7 @@ def _integers_to_grey(image: Image.Image, where: str) -> Image.Image:
         lowest, highest = int(values.min()), int(values.max())
         if lowest < 0 or highest > 65535:
             raise ValueError(
-                f"{where} has 32-bit pixels from {lowest} to {highest}, whose value for white is unknown. Expected "
+                f"{where} has 32-bit pixels from {lowest} to {highest}, whose white level is unknown. Expected "
                 "0..255 or 0..65535; scale it and save it with 8 bits."
             )
         if highest <= 255 and image.format not in _SIXTEEN_BIT_FORMATS:
@@ -290,7 +290,7 @@ def _integers_to_grey(image: Image.Image, where: str) -> Image.Image:
 def _orientation(image: Image.Image) -> int:
     try:
         return image.getexif().get(_ORIENTATION_TAG, 1)
-    except Exception:  # damaged metadata says nothing about the pixels, which have been decoded by now
+    except Exception:  # damaged metadata does not affect the pixels, which have been decoded by now
         return 1
 
 
@@ -298,7 +298,7 @@ def _to_rgb(image: Image.Image, where: str) -> Image.Image:
     turn = _TURNS.get(_orientation(image))
     if image.mode == "F":
         raise ValueError(
-            f"{where} has float pixels (mode F), whose value for white is unknown. Expected 8 or 16 bits; scale it to "
+            f"{where} has float pixels (mode F), whose white level is unknown. Expected 8 or 16 bits; scale it to "
             "0..255 and save it with 8 bits."
         )
     if image.mode == "I" or image.mode.startswith("I;16"):

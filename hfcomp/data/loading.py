@@ -46,7 +46,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
     Raises:
         FileNotFoundError: for a path, and no Hub id, where nothing is.
         ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
-            file that is damaged: a set of `hfcomp build` is checked against its manifest, a `.tar` for its end.
+            file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` by its end.
     """
     path = Path(name)
     shards = checked_shards(path)
@@ -55,7 +55,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
     if shards and path.is_dir() and "data_files" not in kwargs:
         if split.partition("[")[0] != "train":
             raise ValueError(_no_split(name, split, ["train"]))
-        # by its files: the card of a built set, which `datasets` would go by, is not checked
+        # by its files: the card of a built set, which `datasets` would read, is not verified
         return load_dataset("parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
     elif (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
@@ -98,7 +98,7 @@ def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
     names = list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))
     if isinstance(loaded, Dataset):
         if len(names) > 1:
-            raise ValueError(f"{name} holds one split, and {split!r} names {len(names)}. Name one.")
+            raise ValueError(f"{name} has one split, but {split!r} names {len(names)}. Name one.")
         loaded = DatasetDict({names[0]: loaded})
     if any(one not in loaded for one in names):
         raise ValueError(_no_split(name, split, loaded))
@@ -109,7 +109,7 @@ def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
 
 
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
-    """One split of a folder or a set of the Hub; `datasets` may prepare the configuration's others beside it."""
+    """One split of a folder or a set of the Hub; `datasets` may also prepare the configuration's others."""
     if not Path(name).exists():
         if Path(name).suffix in (*BUILDERS, ".tar") or name.startswith((".", "/", "~")) or name.count("/") > 1:
             raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")

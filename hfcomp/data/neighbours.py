@@ -17,7 +17,7 @@ NEIGHBOUR_COLUMNS = ("neighbour_ids", "image_id")
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Which rows stand beside which: the columns `neighbour_ids`, `image_id` and `caption` as numbers.
+    """Nearest rows: the columns `neighbour_ids`, `image_id` and `caption` as numbers.
 
     Attributes:
         near: `[n, m]`, the images near to each row, the nearest first; -1 where there are fewer.
@@ -43,14 +43,14 @@ class Neighbours:
             captions: of each row.
 
         Raises:
-            ValueError: for a row without `image_id`, an entry of `neighbour_ids` that is no list, or when no row has a
-                neighbour in the set.
+            ValueError: for a row without `image_id`, an entry of `neighbour_ids` that is not a list, or when no row
+                has a neighbour in the set.
         """
         if None in image_ids:
             row = list(image_ids).index(None)
             raise ValueError(
-                f"column 'image_id', row {row}: found nothing, expected what tells its image from others. Give every "
-                "row one, the same for rows of one image."
+                f"column 'image_id', row {row}: found nothing, expected an image id. Give every row one, equal for "
+                "rows of one image."
             )
         images = _numbers(map(str, image_ids))
         image = np.array([images[str(one)] for one in image_ids], dtype=np.int64)
@@ -88,12 +88,12 @@ def _numbers(values: Iterable[Any]) -> dict[Any, int]:
 
 
 class NeighbourOrder(torch.utils.data.Sampler[int]):
-    """An order of rows in which each row is followed by rows that are drawn from its neighbours.
+    """An order of rows in which each row is followed by rows sampled from its neighbours.
 
     What a row brings along depends on `seed`, the epoch and the rows of the global batch, so that it is the same on
     any number of processes and workers. An image that is in the global batch already, or a caption, would be a
-    negative of itself: another neighbour is drawn then, and when none is left, any row whose image is not in the
-    batch. Of an image with several rows one is drawn.
+    negative of itself: another neighbour is sampled then, and if none is left, any row whose image is not in the
+    batch. Of an image with several rows one is sampled.
 
     Args:
         order: of the rows, with `set_epoch` if epochs differ.
@@ -104,7 +104,7 @@ class NeighbourOrder(torch.utils.data.Sampler[int]):
 
     Attributes:
         brought: rows that were brought along so far.
-        unrelated: how many of them are no neighbours.
+        unrelated: how many of them are not neighbours.
 
     Raises:
         ValueError: when there are fewer images than in a global batch with what it brings along.
@@ -120,7 +120,7 @@ class NeighbourOrder(torch.utils.data.Sampler[int]):
         if images < batch_size * (1 + number):
             raise ValueError(
                 f"the training set has {images} images, fewer than the {batch_size * (1 + number)} of a batch of "
-                f"{batch_size} rows that bring {number} along each. Lower per_device_train_batch_size."
+                f"{batch_size} rows with {number} neighbours each. Lower per_device_train_batch_size."
             )
         self._rows = np.argsort(neighbours.image, kind="stable")
         self._start = np.searchsorted(neighbours.image[self._rows], np.arange(images + 1))

@@ -65,7 +65,7 @@ class PixelTransform:
         image_processor = getattr(image_processor, "image_processor", image_processor)
         if not callable(image_processor) or not hasattr(image_processor, "do_normalize"):
             raise TypeError(
-                f"Expected an image processor such as AutoImageProcessor.from_pretrained returns, found a "
+                "Expected an image processor such as AutoImageProcessor.from_pretrained returns, found a "
                 f"{type(image_processor).__name__}."
             )
         normalizes = bool(image_processor.do_normalize)
@@ -78,7 +78,7 @@ class PixelTransform:
             size=_output_size(image_processor),
         )
         transform._prove()
-        transform.max_pixels = max_pixels  # the probes are ours: a small limit is no reason to refuse them
+        transform.max_pixels = max_pixels  # the probes are ours and exempt from the limit
         return transform
 
     def __call__(self, images: Sequence[Image.Image], *, where: Sequence[str] | None = None) -> torch.Tensor:

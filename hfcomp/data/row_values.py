@@ -21,7 +21,7 @@ def row_fields(rows: Sequence[dict[str, Any]], names: Sequence[int]) -> dict[str
         names: their indices in the data set.
 
     Raises:
-        ValueError: for an entry that is no such value, naming column and row.
+        ValueError: for an invalid entry, naming column and row.
     """
     found = {}
     for name, field in FIELDS.items():
@@ -45,7 +45,7 @@ def read_value(name: str, value: Any, row: int) -> float:
         row: its index in the data set.
 
     Raises:
-        ValueError: for an entry that is no such value, naming column and row.
+        ValueError: for an invalid entry, naming column and row.
     """
     field = FIELDS[name]
     value = field.missing if value is None else value

@@ -1,4 +1,4 @@
-"""Rows with several captions of their image: the longest of them, or every one as a row of its own."""
+"""Rows with several captions of their image: the longest of them, or one row per caption."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
 
     Args:
         dataset: with or without a column `caption`.
-        tell: receives a line where rows hold lists, and one where captions are passed over.
+        tell: receives a line where rows hold lists, and one where captions are skipped.
 
     Raises:
         ValueError: for a row with a list of captions that holds no text.
@@ -37,7 +37,7 @@ def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
         chosen.append(longest_text(usable or texts))
     tell("several captions per image: the longest is used")
     if problems:
-        tell(f"{len(problems):,} captions are passed over; the first is in {problems[0]}")
+        tell(f"{len(problems):,} captions are skipped; the first is in {problems[0]}")
     return dataset.remove_columns("caption").add_column("caption", chosen)
 
 
@@ -45,7 +45,7 @@ def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
     """A row for every caption, which share their image, `image_id` and all other columns.
 
     No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
-    the texts beside it. Rows taken twice by `select` would instead be written out, with their bytes, by the next
+    the texts. Rows taken twice by `select` would instead be written out, with their bytes, by the next
     column that is added. So an image with fewer captions than another has rows without any, `None`, until all columns
     are there. Without a column `image_id`, one with the number of the image is added; an entry that is missing there
     becomes `row n` for all captions of row n.
@@ -67,10 +67,10 @@ def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
     named = IMAGE_ID in dataset.column_names
     names, kind = _image_names(dataset) if named else ([str(row) for row in range(len(dataset))], Value("string"))
     images = dataset.remove_columns(["caption", IMAGE_ID] if named else "caption")
-    # added anew, so that rows chosen by a filter are written out here, once
+    # added again, so that filtered rows are written out here, once
     images = images.add_column(IMAGE_ID, names, feature=kind)
     most = max(map(len, texts), default=0)
-    tell(f"every caption is a row of its own: {sum(map(len, texts)):,} rows of {len(images):,} images")
+    tell(f"every caption is a row: {sum(map(len, texts)):,} rows of {len(images):,} images")
     captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
     return concatenate_datasets([images] * most).add_column("caption", captions, feature=Value("string"))
 

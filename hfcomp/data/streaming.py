@@ -1,4 +1,4 @@
-"""Training rows that are read while training goes on, for a set that is too large to load or stays where it is."""
+"""Training rows that are read during training, for a set that is too large to load or should not be copied."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from hfcomp.data.urls import add_repositories
 
 
 def check_names(dataset: Any) -> None:
-    """Checks that a data set says which columns it has.
+    """Checks that a data set declares its columns.
 
     Raises:
-        ValueError: for a stream that does not, with the way out.
+        ValueError: for a stream that does not, with how to fix it.
     """
     if dataset.column_names is None:
         raise ValueError(
-            "the streaming data set does not say which columns it has, as after map(). Say it: map(..., "
+            "the streaming data set does not declare its columns, as after map(). Declare them: map(..., "
             "features=datasets.Features({...})), or dataset.cast(features)."
         )
 
 
 class StreamedRows(torch.utils.data.IterableDataset):
-    """Rows of a streaming data set, images undecoded, without end: after its last row the set begins anew.
+    """Rows of a streaming data set, images undecoded, endlessly: after its last row the set starts again.
 
     Rows are drawn from a buffer, in another order in each pass. Only whole batches are given: what a pass has over is
     left out of it, so that no batch holds a row twice. Every process reads the whole stream and takes its part of each
     batch, so that the batches are those of one process; workers of a `DataLoader` share the shards of a process, and
-    each makes batches of its own. A resumed run reads again what it had read, and goes on at the next batch.
+    each makes batches of its own. A resumed run re-reads earlier rows and continues with the next batch.
 
     Args:
         dataset: a streaming `datasets.IterableDataset` that names its columns.

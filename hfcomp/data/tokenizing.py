@@ -80,7 +80,7 @@ class TextTokenizer:
         """Where the tokens of each text stand in it, in the order of their ids; special tokens stand nowhere.
 
         Raises:
-            TypeError: for a tokenizer that knows neither offsets nor words.
+            TypeError: for a tokenizer with neither offsets nor words.
         """
         if not self.tokenizer.is_fast:
             return [word_places(self.tokenizer, text, self.max_length) for text in texts]
@@ -121,7 +121,7 @@ class TextTokenizer:
         return self.max_length if self.pad_to_full else max(len(row) for row in rows)
 
     def facts(self) -> dict[str, Any]:
-        """All that decides which token ids a text gets, to tell one tokenizer from another."""
+        """Everything that determines a text's token ids, to identify the tokenizer."""
         return {
             "class": type(self.tokenizer).__name__,
             "vocabulary": vocabulary(self.tokenizer),
@@ -150,7 +150,7 @@ def _is_case_sensitive(tokenizer: Any) -> bool:
 def _check_end_of_text(tokenizer: Any, eos_token_id: int | None, *, legacy: bool) -> None:
     if legacy and tokenizer.eos_token_id < len(tokenizer) - 1:
         raise ValueError(
-            f"the text tower's eos_token_id is 2, so that it pools at the highest token id, but the tokenizer's "
+            "the text tower's eos_token_id is 2, so it pools at the highest token id, but the tokenizer's "
             f"end-of-text token {tokenizer.eos_token_id} is not the highest of {len(tokenizer)}. Set "
             f"model.config.text_config.eos_token_id = {tokenizer.eos_token_id} (not 2) and load the model again, or "
             "use a tokenizer without added tokens."

@@ -1,7 +1,7 @@
 """Files that a data set names: on this machine, or, only when asked, fetched with a limit of time and size.
 
 Whoever writes a data set chooses its texts. A URL in it, read without being asked for, would make this machine call
-any address, also those that only this machine can reach, and would hang on one that does not answer.
+any address, including internal ones, and would hang on an unresponsive one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class UrlAccess:
         if not 0 < self.timeout < float("inf") or self.max_bytes < 1:
             raise ValueError(
                 f"url_timeout={self.timeout!r}, max_bytes={self.max_bytes!r}: expected numbers above 0. Without a "
-                "limit a server that does not answer would hold everything up."
+                "limit an unresponsive server would block the run."
             )
 
     @classmethod
@@ -152,7 +152,7 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
         OSError: for a file that is not there or cannot be read, or a URL that fails or takes too long.
     """
     if "\0" in name:
-        raise ValueError(f"{where} names the file {name!r}, which has a NUL character in it. Correct or remove it.")
+        raise ValueError(f"{where} names the file {name!r}, which contains a NUL character. Correct or remove it.")
     if is_url(name):
         return BytesIO(_fetched(name, where, access))
     if "://" in name:
@@ -169,8 +169,8 @@ def _fetched(url: str, where: str, access: UrlAccess | None) -> bytes:
     scheme, name = last.partition("://")[0].lower(), shown(url)
     if access is None or not access.allows(url):
         raise ValueError(
-            f"{where} names the URL {name!r}. URLs inside data are not fetched unless asked: put the images into the "
-            "set or, if you trust it, pass allow_urls (--allow_urls)."
+            f"{where} names the URL {name!r}. URLs in data are not fetched by default: embed the images in the set "
+            "or, if you trust it, pass allow_urls (--allow_urls)."
         )
     of_archive = len(members) == 1 and scheme == "hf" and members[0].partition("://")[0] in LOCAL_SCHEMES
     if scheme not in SCHEMES or (members and not of_archive):
@@ -194,7 +194,7 @@ def _fetched(url: str, where: str, access: UrlAccess | None) -> bytes:
         raise TimeoutError(f"{where}: {name!r} took more than {access.timeout:g} s (url_timeout). {_FIX}.")
     if "error" in found:
         error = found["error"]
-        # messages about a URL that is no valid one repeat it
+        # messages about an invalid URL repeat it
         reason = error if isinstance(error, OSError) or name == url else type(error).__name__
         raise OSError(f"{where}: {name!r} could not be fetched: {reason}. {_FIX}.") from error
     content: bytes = found["content"]

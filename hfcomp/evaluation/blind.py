@@ -21,10 +21,10 @@ WIDTH = 64
 
 
 class BlindEncoder:
-    """Vectors that are made of a key of an image or text, not of what it shows or says.
+    """Vectors computed from a key of an image or text, not from its content.
 
     Args:
-        image: from the bytes that tell an image from others to its vector `[D]`, of length 1.
+        image: maps an image's key to its vector `[D]`, of length 1.
         text: from a text to its vector `[D]`, of length 1.
     """
 

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 KEY_BYTES = 16
 FLUSH_VECTORS = 8192
 FLUSH_SECONDS = 30.0
-LENGTH_TOLERANCE = 1e-3  # of vectors that were normalised in fp32, whose length is off by 1e-6 at most
+LENGTH_TOLERANCE = 1e-3  # vectors normalised in fp32 are off by at most 1e-6
 
 Vectors = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -59,7 +59,7 @@ class EmbeddingCache:
             not used for longest are removed, never one that was used since this object was made.
 
     Raises:
-        ValueError: when `$HFCOMP_CACHE_LIMIT` is no size.
+        ValueError: when `$HFCOMP_CACHE_LIMIT` is not a size.
     """
 
     def __init__(self, folder: str | Path | None = None, *, limit: int | None = None) -> None:
@@ -79,21 +79,21 @@ class EmbeddingCache:
         if self._damaged:
             entries = sum(self._damaged.values())
             found.append(
-                f"embedding cache: {len(self._damaged):,} damaged files ({entries:,} readable keys) were found and "
-                "removed; what was asked of them was encoded again"
+                f"embedding cache: {len(self._damaged):,} damaged files ({entries:,} readable keys) were removed and "
+                "their content encoded again"
             )
         if self._unwritable:
-            found.append(f"embedding cache: {self._unwritable}; what was encoded is not kept for later runs")
+            found.append(f"embedding cache: {self._unwritable}; embeddings are not kept for later runs")
         if self._evicted[0]:
             number, size = self._evicted
             found.append(
-                f"embedding cache: {number:,} files ({size_text(size)}) that were not used for longest were removed, "
-                f"to stay within {size_text(self.limit)} ({LIMIT_VARIABLE})"
+                f"embedding cache: {number:,} files ({size_text(size)}) (least recently used) were removed to stay "
+                f"within {size_text(self.limit)} ({LIMIT_VARIABLE})"
             )
         if self._size > self.limit:
             found.append(
-                f"embedding cache: {size_text(self._size)} are left, over the limit of {size_text(self.limit)} "
-                f"({LIMIT_VARIABLE}): files that this or another run uses, or that cannot be removed"
+                f"embedding cache: {size_text(self._size)} remain, over the limit of {size_text(self.limit)} "
+                f"({LIMIT_VARIABLE}): files in use by this or another run, or that cannot be removed"
             )
         return found
 
@@ -101,7 +101,7 @@ class EmbeddingCache:
         """The vectors of one model and preprocessing.
 
         Args:
-            fingerprint: everything that vectors depend on beside the content, as JSON.
+            fingerprint: everything that vectors depend on besides the content, as JSON.
             model: its name, for `hfcomp cache`.
         """
         name = _name(fingerprint)
@@ -138,7 +138,7 @@ class EmbeddingCache:
     def damaged(self, path: Path, entries: int, reason: Exception) -> None:
         """Counts a file that cannot be used, and removes it unless the disk or its permissions are at fault."""
         if not self._damaged:
-            logger.warning(f"{path} is damaged ({reason}): what it holds is encoded again, as of further such files.")
+            logger.warning(f"{path} is damaged ({reason}): its content is encoded again, as for further such files.")
         self._damaged[path] = entries
         if not isinstance(reason, OSError):
             remove(path)
@@ -275,11 +275,11 @@ def _read_checked(path: Path, width: int) -> tuple[Vectors, Flags]:
     """Vectors and flags of a file.
 
     Raises:
-        ValueError: where it is not what was written, or its vectors are none of a model's.
+        ValueError: if its content or its vectors are damaged.
     """
     content = path.read_bytes()
     if _checksum(content) != path.stem:
-        raise ValueError("its content does not have the checksum that is its name")
+        raise ValueError("its content does not match the checksum in its name")
     tensors = load(content)
     keys, vectors, flags = (tensors.get(name, np.empty(0)) for name in ("keys", "vectors", "flags"))
     if vectors.dtype != np.float32 or vectors.shape != (len(keys), width) or flags.shape != (len(keys),):

@@ -1,4 +1,4 @@
-"""The files of the cache of embeddings: how large they are, whose they are, and which were not used for longest."""
+"""The files of the cache of embeddings: their sizes, models and last use."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def chosen_models(folder: Path, *, model: str | None = None, older_than: float |
     names = sorted({one.model for one in found})
     if model is not None and model not in names:
         known = f"it has {', '.join(names)}.{nearest(model, names)}" if names else "it is empty."
-        raise ValueError(f"--model: {folder} has nothing of {model!r}; {known}")
+        raise ValueError(f"--model: {folder} has no entries of {model!r}; {known}")
     latest = math.inf if older_than is None else time.time() - older_than * DAY
     return [one for one in found if model in (None, one.model) and one.used < latest]
 
@@ -183,7 +183,7 @@ def clear(models: Iterable[CachedModel]) -> int:
             freed += file.size
         remove_unfinished(model.folder)
         (model.folder / FINGERPRINT).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # a user's own file lies in it
+        with contextlib.suppress(OSError):  # it holds a user's own file
             model.folder.rmdir()
     return freed
 

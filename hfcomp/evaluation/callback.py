@@ -46,7 +46,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     whenever the chosen value is higher than before.
 
     Values are those that the saved checkpoint gets: the trained weights in their own precision, in eval mode. Training
-    goes on as if nothing had been scored: modes and random states are put back. Processes share the encoding, and all
+    is unaffected: modes and random states are restored. Processes share the encoding, and all
     have the same values.
 
     The keys, which the log and trackers show too:
@@ -54,7 +54,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     | key | what |
     |---|---|
     | `eval_<benchmark>_<metric>` | its average (see below); higher is better, ties are wrong |
-    | `eval_<benchmark>_<metric>_ties` | share of items that are wrong only because they tie, averaged alike |
+    | `eval_<benchmark>_<metric>_ties` | share of items that are wrong only because of a tie, averaged the same way |
     | `eval_<benchmark>_<metric>/<part>` | with `details`: each further average and each subset |
     | `eval_<benchmark>_<metric>_best` | at the end of training: the highest value |
     | `eval_<benchmark>_<metric>_best_step` | its first step; 0 is the model that training began with |
@@ -70,22 +70,22 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
             these as its `backbone`, such as `DualEncoder`.
         benchmarks: names as on the command line (also `package.module:NAME` of your own, and the name of a group,
             such as `vtab`, for all of it), or `Benchmark` objects.
-        folders: where data lies on this machine: one folder with a sub-folder for each benchmark and set of images, or
+        folders: local data: one folder with a sub-folder for each benchmark and set of images, or
             a folder for each by name. What is not there comes from the Hub.
         steps: score every so many steps and after the last one, instead of at the trainer's evaluations.
         processing_class: the model's processor; by default the trainer's own, else from where the model was loaded.
         batch_size: images or texts at a time, on each process.
         at_start: score before the first step too. An image that cannot be read or a `metric_for_best_model` that does
-            not exist is then found before anything is trained, and the log says where training began.
+            not exist is then found before training, and the log has the initial values.
         details: give a key to each further average and each subset too.
         save_items: write every item's outcome at each scoring in training to `benchmarks-<step>.parquet` in the
-            trainer's output folder; the column `step` says which.
+            trainer's output folder, with the column `step`.
 
     Raises:
         TypeError: for one benchmark instead of a list of them.
         ValueError: for an unknown benchmark or one that is there twice, data that is not as expected, a model or
             processor that cannot be used, or sharded weights (FSDP, DeepSpeed).
-        Unavailable: when the data of a benchmark cannot be had, with the reason and the way to get it.
+        Unavailable: when a benchmark's data is unavailable, with the reason and how to get it.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
             raise ValueError(f"steps: found {steps}, expected at least 1, or leave it out.")
         if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
             raise ValueError(
-                "the weights are sharded (FSDP or DeepSpeed), so that no process could encode with them. Use DDP, or "
+                "the weights are sharded (FSDP or DeepSpeed), so no process can encode with them. Use DDP, or "
                 "score the saved checkpoints."
             )
         self.trainer = trainer
@@ -173,7 +173,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         taken = sorted(values.keys() & metrics.keys())
         if taken:
             raise ValueError(
-                f"the evaluation has a metric {taken[0]!r} of its own. Give the evaluation set or metric another name."
+                f"the evaluation already has a metric {taken[0]!r}. Give the evaluation set or metric another name."
             )
         metrics.update(values)
 
@@ -193,16 +193,16 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
 
     def _check_schedule(self, args: Any) -> None:
         if args is not self.trainer.args:
-            raise ValueError("EvaluateBenchmarks was made for another trainer. Make one with this trainer.")
+            raise ValueError("EvaluateBenchmarks was created for another trainer. Create one with this trainer.")
         if self.steps is None and args.eval_strategy == "no":
             raise ValueError(
-                "eval_strategy is 'no', so that no benchmark would ever be scored. Pass EvaluateBenchmarks(..., "
+                "eval_strategy is 'no', so benchmarks would never be scored. Pass EvaluateBenchmarks(..., "
                 "steps=N), or set eval_strategy and give the trainer an eval_dataset."
             )
         if self.steps is not None and args.eval_strategy != "no" and self._is_own(args.metric_for_best_model):
             raise ValueError(
-                f"metric_for_best_model={args.metric_for_best_model!r} is looked for at every evaluation, and "
-                f"benchmarks are scored every {self.steps} steps. Leave `steps` out, or set eval_strategy='no'."
+                f"metric_for_best_model={args.metric_for_best_model!r} is read at every evaluation, but benchmarks "
+                f"are scored every {self.steps} steps. Remove `steps`, or set eval_strategy='no'."
             )
 
     def _check_best(self, args: Any, values: Mapping[str, float]) -> None:
@@ -211,7 +211,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         if name is None or _prefixed(name) in values or (args.eval_strategy != "no" and not self._is_own(name)):
             return
         raise ValueError(
-            f"metric_for_best_model={name!r} is none of the values of the benchmarks: {', '.join(values)}. "
+            f"metric_for_best_model={name!r} is not a value of the benchmarks: {', '.join(values)}. "
             "EvaluateBenchmarks(..., details=True) adds further averages and subsets."
         )
 
@@ -264,7 +264,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         if given is not None and not _is_processor(given):
             raise ValueError(
                 f"processing_class: found a {type(given).__name__}, expected a processor with a tokenizer and an "
-                "image_processor, such as AutoProcessor.from_pretrained(...) loads."
+                "image_processor, such as one from AutoProcessor.from_pretrained(...)."
             )
         own = self.trainer.processing_class if given is None else given
         return own if _is_processor(own) else load_processor(self._backbone(), argument="processing_class")
@@ -327,7 +327,7 @@ def _is_processor(value: Any) -> bool:
 
 def _found(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     if isinstance(benchmarks, str | Benchmark):
-        raise TypeError("benchmarks: found one, expected a list. Put it into one.")
+        raise TypeError("benchmarks: found a single one, expected a list.")
     found = [own for one in benchmarks for own in ([one] if isinstance(one, Benchmark) else find_benchmarks([one]))]
     names = [_word(one.name) for one in found]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]

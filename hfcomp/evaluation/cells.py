@@ -101,5 +101,5 @@ def is_missing(cell: Any) -> bool:
 
 
 def box_digest(content: bytes, box: Box) -> bytes:
-    """Tells a part of an image from others, given what tells the image."""
+    """The key of a crop, given the key of its image."""
     return hashlib.sha256(content + repr(tuple(map(int, box))).encode()).digest()[: len(content)]

@@ -78,7 +78,7 @@ def model_facts(results: Facts, name: str) -> dict[str, Any]:
 
 
 def _benchmarks_of(one: Stored) -> dict[str, dict[str, Any]]:
-    """What the folder says of its benchmarks; a recipe's has nothing."""
+    """What the folder records about its benchmarks; a recipe's has nothing."""
     known = one.results.get("benchmarks") or {}
     return {name: {**facts, "title": facts.get("title") or name} for name, facts in known.items()}
 
@@ -127,12 +127,12 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
             notes.append(f"{title} is not compared: only {owners} has it")
     if not shared:
         parts = [f"{one.file} has {listed(own)}" for one, own in zip(stored, has, strict=True)]
-        raise ValueError(f"no benchmark is in all of them: {'; '.join(parts)}. Evaluate all models on the same ones.")
+        raise ValueError(f"no benchmark in common: {'; '.join(parts)}. Evaluate all models on the same ones.")
     return shared
 
 
 def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: list[str]) -> None:
-    """What scored and what was read must be the same as far as it is known; other places are noted."""
+    """Scoring code and data must be equal where known; different data locations are noted."""
     first = stored[0]
     ours = _benchmark_facts(first, title)
     for one in stored[1:]:
@@ -152,8 +152,8 @@ def _check_version(label: str, one: tuple[Stored, Facts], other: tuple[Stored, F
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
             raise ValueError(
-                f"{label}: {key} {facts[key]} in {model.folder}, {others[key]} in {other_model.folder}: items are not "
-                "scored alike. Evaluate both with the same hfcomp on the same data, or leave it out with "
+                f"{label}: {key} {facts[key]} in {model.folder}, {others[key]} in {other_model.folder}: items are "
+                "scored differently. Evaluate both with the same hfcomp on the same data, or exclude it with "
                 "--benchmarks."
             )
 
@@ -184,7 +184,7 @@ def _aligned(stored: Sequence[Stored], titles: Sequence[str], common: bool, note
     for one in stored:
         twice = one.table[ITEM[:-1]].duplicated()
         if twice.any():
-            raise ValueError(f"{one.file}: {_named(one.table[twice].iloc[0])} is there twice. Evaluate again.")
+            raise ValueError(f"{one.file}: {_named(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
     first = stored[0].table[ITEM]
     shared = first
     for one in stored[1:]:
@@ -195,10 +195,10 @@ def _aligned(stored: Sequence[Stored], titles: Sequence[str], common: bool, note
             raise ValueError(_difference(one, absent, stored, shared))
         for title, count in absent["benchmark"].value_counts(sort=False).items():
             left = int((shared["benchmark"] == title).sum())
-            notes.append(f"{title}: {count:,} of {one.name}'s outcomes dropped, {left:,} are common to all")
+            notes.append(f"{title}: {count:,} of {one.name}'s outcomes dropped, {left:,} in common")
     gone = [title for title in titles if not (shared["benchmark"] == title).any()]
     if gone:
-        raise ValueError(f"{listed(gone)}: no item is common to all. Leave it out with --benchmarks.")
+        raise ValueError(f"{listed(gone)}: no items in common. Exclude it with --benchmarks.")
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
     return [Outcomes(shared.merge(one.table, on=ITEM, how="left")) for one in stored]

@@ -1,4 +1,4 @@
-"""What tells images, texts and the rules of a processor from others, by content."""
+"""Content keys of images, texts and processor settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def distinct(keys: Iterable[bytes | None]) -> tuple[list[bytes], NDArray[np.int6
 
 
 def digest(content: Any) -> bytes:
-    """`KEY_BYTES` bytes that tell bytes from others."""
+    """A key of `KEY_BYTES` bytes for some bytes."""
     return hashlib.sha256(content).digest()[:KEY_BYTES]
 
 
@@ -56,7 +56,7 @@ def check_text(text: Any, row: int) -> str:
         TypeError: for what is not a text, with its row.
     """
     if not isinstance(text, str):
-        raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Leave such entries out.")
+        raise TypeError(f"texts, entry {row}: found {text!r}, expected a text. Remove such entries.")
     return text
 
 
@@ -75,7 +75,7 @@ def tokens_key(ids: Sequence[int]) -> bytes:
 
 
 def decoded(value: Any, where: str) -> Image.Image:
-    """The image of a cell, or the part of it that is meant, or all of it in a square."""
+    """The image of a cell, its crop, or all of it padded to a square."""
     if isinstance(value, Crop):
         return decode_image(value.cell, where=where).crop(value.box)
     if isinstance(value, Fitted):
@@ -86,7 +86,7 @@ def decoded(value: Any, where: str) -> Image.Image:
 
 
 def image_key(value: Any, where: str) -> bytes | None:
-    """What tells that two images are the same: the bytes of a file, else the pixels; of a part, its box too."""
+    """A key equal for equal images: of the file's bytes, else of the pixels; for a crop, of its box too."""
     if isinstance(value, Crop):
         return box_digest(image_key(value.cell, where), value.box)
     if isinstance(value, Fitted):

@@ -33,7 +33,7 @@ def parse_folders(entries: Sequence[str], *, option: str) -> dict[str, str]:
 def data_folders(
     own: Mapping[str, str | Path] | None = None, root: str | Path | None = None, *, option: str
 ) -> Folders:
-    """Where data lies on this machine.
+    """Local data folders.
 
     Args:
         own: folders by name of a benchmark or a set of images.
@@ -48,7 +48,7 @@ def data_folders(
         if not folder.is_dir():
             raise ValueError(f"{option}: found '{name}={folder}', expected NAME=DIR with a folder that exists.")
     if root is not None and not Path(root).is_dir():
-        raise ValueError(f"{root} is not a folder; it was given for the data of benchmarks.")
+        raise ValueError(f"{root} is not a folder; expected the folder with benchmark data.")
     return Folders(None if root is None else Path(root), found)
 
 
@@ -61,8 +61,8 @@ def check_used(folders: Folders, *, option: str) -> None:
     for name in folders.own:
         if name not in folders.asked:
             raise ValueError(
-                f"{option}: no benchmark that was asked for has data called {name!r}.{nearest(name, folders.asked)} "
-                f"They look for: {', '.join(sorted(folders.asked))}."
+                f"{option}: no requested benchmark has data named {name!r}.{nearest(name, folders.asked)} "
+                f"Their data: {', '.join(sorted(folders.asked))}."
             )
 
 

@@ -78,13 +78,13 @@ class Embedder:
     """Encodes images and texts with a model as its authors prepared them, each distinct one once.
 
     Args:
-        model: Hub id, folder or module. A module is left as it was: it runs where it lies, in eval mode while it
+        model: Hub id, folder or module. A module is left unchanged: it runs on its device, in eval mode while it
             encodes and in its own modes again afterwards. With another `device`, a copy made now runs there. Weights
             of an id or folder are not loaded before something has to be encoded.
         processor: the model's processor; loaded from `model`, or from where a module came from, when it is left out.
         batch_size: images or texts at a time.
         device: where to run; by default a module's own place, else a GPU when there is one.
-        cache: embeddings of before. By default each call encodes anew. For a module the cache has to be one without a
+        cache: stored embeddings. By default each call encodes again. For a module the cache has to be one without a
             folder, made after the last change of its weights.
         split: whether the processes of `torchrun` or `accelerate launch` share the work; all of them have to make the
             same calls then, and all get every embedding. Batches do not depend on the number of processes.
@@ -113,7 +113,7 @@ class Embedder:
         if isinstance(model, nn.Module):
             if cache is not None and cache.folder is not None:
                 raise ValueError(
-                    "cache: a module's weights may change, so that its embeddings cannot be kept on disk. Pass "
+                    "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
                     "EmbeddingCache() or no cache, or save the model and pass its folder."
                 )
             self._backbone, self.device = _placed(load_backbone(model), device)
@@ -141,7 +141,7 @@ class Embedder:
         if self._backbone is None:
             backbone = load_backbone(self._model, dtype=torch.float32).to(self.device)
             if self._fingerprints and identity(self._model) != self._fingerprints["images"]["weights"]:
-                raise ValueError(f"{self._model}: its files have changed since it was opened. Evaluate it again.")
+                raise ValueError(f"{self._model}: its files changed while it was in use. Evaluate it again.")
             self._backbone = backbone
         return self._backbone
 
@@ -179,7 +179,7 @@ class Embedder:
         """Embeddings of texts; those of equal tokens are encoded once, and have the same vector to the last bit.
 
         Raises:
-            TypeError: for one text instead of a list of them, or an entry that is no text.
+            TypeError: for a single text instead of a list, or an entry that is not a text.
         """
         found = self.index_texts(texts, progress=progress)
         return TextEmbeddings(found.take(slice(None)), found.flagged, found.merged)

@@ -113,7 +113,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     for name in reason[reason != ""]:
         left_out[name] = left_out.get(name, 0) + 1
     if not len(kept.rows):
-        raise ValueError(f"{benchmark.name}: {items.origin.place} has no item that can be scored: {left_out}.")
+        raise ValueError(f"{benchmark.name}: {items.origin.place} has no items to score: {left_out}.")
     texts_alone = int(((reason == "") & missing).sum())
     kept = replace(kept, left_out=left_out, unsolvable=_unsolvable(benchmark, kept.rows), texts_alone=texts_alone)
     _check_names(benchmark, kept)
@@ -296,7 +296,7 @@ def _cells(items: BenchmarkData, column: str) -> Sequence[Any]:
 
 
 def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
-    """Rows whose text, or all of whose texts, are empty or missing."""
+    """Rows without any nonempty text."""
 
     def empty(value: Any) -> bool:
         texts = [value] if isinstance(value, str) or value is None else value
@@ -333,7 +333,7 @@ def _named(items: BenchmarkData) -> BenchmarkData:
 
 
 def _photographs(cells: Sequence[Any]) -> list[str | None]:
-    """What tells the photograph of each cell: its file's name, or its bytes where files of one name differ."""
+    """A key of each cell's photograph: its file name, or its bytes where files of one name differ."""
     names, marks = [], []
     for cell in cells:
         cell = cell.cell if isinstance(cell, Crop | Fitted) else cell
@@ -356,5 +356,5 @@ def _check_names(benchmark: Benchmark, items: BenchmarkData) -> None:
         if first.setdefault(name, row) != row:
             raise ValueError(
                 f"{benchmark.name}: {items.origin.place} has the item {name!r} in rows {first[name]} and {row}. "
-                "Every item needs a name of its own; remove one of them."
+                "Item names must be unique; remove one of them."
             )

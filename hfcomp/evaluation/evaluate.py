@@ -103,7 +103,7 @@ def score_models(
     Args:
         encoders: by name of the model, each opened with `split` where there are several processes.
         benchmarks: of `choose_benchmarks`.
-        folders: where data lies on this machine.
+        folders: local data folders.
         log: receives what is done and noted.
         progress: whether to show bars.
 

@@ -65,7 +65,7 @@ def _newest(repo: str) -> str | None:
         return HfApi().dataset_info(repo).sha
     except GatedRepoError as error:
         raise Unavailable(_gated(repo), "") from error
-    except Exception:  # any failure of a request: load_dataset then says what it is, or reads its cache
+    except Exception:  # any failed request: load_dataset then reports it or reads its cache
         return None
 
 

@@ -1,4 +1,4 @@
-"""What tells a model's weights from others."""
+"""Hashes that identify a model's weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _own(place: str | Path, config: str, revision: str | None) -> str:
 
 
 def _settings(path: Path) -> str:
-    """Short hash of a configuration, without what only says where it came from."""
+    """Short hash of a configuration, without its origin."""
     settings = json.loads(path.read_text(encoding="utf-8"))
     kept = {name: value for name, value in settings.items() if name not in ORIGIN}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]

@@ -114,7 +114,7 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
     try:
         return Embedder(place, **settings)
     except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
-        where = "" if os.path.isdir(place) else "is no folder here, and as an id of the Hub: "
+        where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
         raise ValueError(f"{place} {where}{error}") from error
 
 

@@ -11,16 +11,14 @@
 | `benchmarks` | name to `{"title", "version", "data", "items", "left_out"}`, see below |
 | `tie_rule` | what a tie counts: `wrong`, `half` or `win`; `items.parquet` holds them as wrong, whatever the rule |
 | `skipped` | benchmarks that were asked for and not scored: list of `{"benchmark", "reason", "how_to_fix"}` |
-| `missing_averages` | averages left out for want of a subset: list of `{"benchmark", "metric", "average", "absent"}` |
-| `reference` | the model that differences refer to, where it is one |
-| `seconds` | what scoring took: model to benchmark to seconds |
-| `config` | what the recipe and the command line set |
-| `stages` | cost of each training run |
-| `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted |
-| `notes` | what a reader of the numbers has to know |
-| `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
-| `results` | the lines, see `hfcomp.evaluation.statistics.summarize`; `average` tells means over subsets |
-| `general_average` | of a recipe's run the mean of its lines of general abilities, as `mean_of_lines` makes it |
+| `missing_averages` | averages omitted because a subset is missing: list of `{"benchmark", "metric", "average",
+"absent"}` | | `reference` | the model that differences refer to, where it is one | | `seconds` | what scoring took:
+model to benchmark to seconds | | `config` | what the recipe and the command line set | | `stages` | cost of each
+training run | | `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted | |
+`notes` | what a reader of the numbers has to know | | `checksum` | sha256 of all other content: `read_results` refuses
+a file that was changed since | | `results` | the lines, see `hfcomp.evaluation.statistics.summarize`; `average` marks
+means over subsets | | `general_average` | of a recipe's run the mean of its lines of general abilities, as
+`mean_of_lines` makes it |
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
@@ -30,7 +28,7 @@ Of a recipe's run one line has `primary`, the name of its primary endpoint, and 
 
 Of version 5 are the columns of `hfcomp.evaluation.statistics.Outcomes` in `items.parquet`, whose `arm` was `model`. Of
 version 4 are the mid-p of few images, bounds that agree with p, the formula of `smallest`, averages in runs of
-recipes, and `primary`. `hfcomp compare` reads earlier versions too: it computes all numbers anew from the items.
+recipes, and `primary`. `hfcomp compare` reads earlier versions too: it recomputes all numbers from the items.
 
 A number that does not exist (no interval with one image, no chance level) is `null`.
 """
@@ -89,7 +87,7 @@ def weights_hash(place: str | Path) -> str:
     if not files:
         raise ValueError(
             f"{place}: found no *.safetensors. Give the folder that save_pretrained wrote; for a model of the Hub, "
-            "the revision says which weights it has."
+            "the revision identifies its weights."
         )
     digest = hashlib.sha256()
     for file in files:
@@ -114,7 +112,7 @@ def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     write_json(path, _for_json(whole))
 
 
-def read_results(path: Path, how_to_fix: str = "Evaluate again, or put the file back from a copy.") -> Any:
+def read_results(path: Path, how_to_fix: str = "Evaluate again, or restore the file from a copy.") -> Any:
     """What `write_results` wrote, without the checksum.
 
     Args:
@@ -122,7 +120,7 @@ def read_results(path: Path, how_to_fix: str = "Evaluate again, or put the file 
         how_to_fix: a sentence for errors.
 
     Raises:
-        ValueError: naming the file, where it is no JSON or was changed since.
+        ValueError: naming the file, if it is not JSON or was modified.
     """
     return read_checked(path, how_to_fix)
 

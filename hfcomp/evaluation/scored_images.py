@@ -29,7 +29,7 @@ def benchmark_images(
 
     Args:
         benchmarks: names as on the command line.
-        folders: where data lies on this machine: one folder with a sub-folder for each benchmark and set of images,
+        folders: local data: one folder with a sub-folder for each benchmark and set of images,
             or a folder for each by name. What is not there comes from the Hub.
 
     Raises:
@@ -47,7 +47,7 @@ def scored_images(benchmark: Benchmark, items: BenchmarkData) -> list[ScoredImag
     """The columns of images that a benchmark scores; of a part of an image, the whole.
 
     Args:
-        benchmark: says the columns.
+        benchmark: gives the columns.
         items: of `hfcomp.evaluation.engine.validate`.
     """
     found = []
@@ -55,7 +55,7 @@ def scored_images(benchmark: Benchmark, items: BenchmarkData) -> list[ScoredImag
         cells: Sequence[Any] = items.images[column] if column in items.images else items.rows[column]
         ids = items.rows["image_id"][:] if column == "image" else None
         sources = items.rows["source"][:] if "source" in items.rows.column_names else None
-        if items.texts_alone:  # rows whose image is missing show none
+        if items.texts_alone:  # rows without their image
             there = [row for row in range(len(cells)) if not is_missing(cells[row])]
             cells = PooledImages(cells, np.array(there, dtype=np.int64))
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
@@ -73,7 +73,7 @@ def _of_coco(benchmark: Benchmark, ids: Sequence[str]) -> list[str | None] | Non
 
 
 class WholeImages(Sequence[Any]):
-    """Cells with the whole image in the place of a part."""
+    """Cells with the whole image instead of a crop."""
 
     def __init__(self, cells: Sequence[Any]) -> None:
         self._cells = cells

@@ -20,8 +20,8 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
     """A benchmark's items, from its folder if there is one, else from the Hub or its authors' repository.
 
     Args:
-        benchmark: says which forms of its data exist.
-        folders: where data lies on this machine.
+        benchmark: gives the forms of its data.
+        folders: local data folders.
 
     Raises:
         Unavailable: when the data is missing, with the reason and how to get it.
@@ -37,7 +37,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             items = form.local(folder, folders)
             if items is not None:
                 return items
-        raise ValueError(f"{benchmark.name}: {folder} does not hold its data. Expected {forms}. {benchmark.obtain}")
+        raise ValueError(f"{benchmark.name}: {folder} does not contain its data. Expected {forms}. {benchmark.obtain}")
     reasons, ways = [], [benchmark.obtain]
     for form in benchmark.data:
         try:
@@ -47,7 +47,7 @@ def load_items(benchmark: Benchmark, folders: Folders | None = None) -> Benchmar
             ways.append(error.how_to_fix)
     ways.append(f"Or pass --data {benchmark.folder or benchmark.name}=DIR, a folder with {forms}.")
     said = " ".join(dict.fromkeys(filter(None, reasons)))
-    raise Unavailable(said or "Not on the Hub in a form that can be read.", " ".join(filter(None, ways)))
+    raise Unavailable(said or "Not on the Hub in a readable form.", " ".join(filter(None, ways)))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Pool:
 
         Args:
             names: of files.
-            folders: where data lies.
+            folders: local data folders.
             beside: a benchmark's own folder, which may hold the images' folder.
 
         Raises:
@@ -117,9 +117,9 @@ class HubData:
         repo: id.
         columns: contract name to the data set's own.
         subsets: subset to what `load_dataset` takes to load it: `name`, `split`, and `data_files` by split where the
-            files of the others are not to be fetched or files of another kind lie beside.
+            files of the others should not be fetched or files of another kind are in the folder.
         reshape: what remains to be done with the renamed rows of one subset.
-        pool: where images lie, when not in the rows; `columns` then maps `image` to the column of file names.
+        pool: where images are, if not in the rows; `columns` then maps `image` to the column of file names.
         revision: a commit, where one could be confirmed.
         train: what `load_dataset` takes for the rows that a probe is fitted on.
         files: which files a folder in that layout holds; "*.tar" for WebDataset.
@@ -207,10 +207,10 @@ class RawFiles:
     """A benchmark's own files as its authors give them.
 
     Attributes:
-        required_files: files or folders, all of which have to be there.
+        required_files: files or folders that must all exist.
         read: a folder's rows, by the names of the column contract; an image is a file name of `pool`, else a path.
         layout: in words, for errors.
-        pool: where images lie.
+        pool: where images are.
         web: address of the folder that holds `required_files`, at a commit, where the authors' repository has them.
     """
 
@@ -244,11 +244,11 @@ class RawFiles:
 
 @dataclass(frozen=True)
 class Adapted:
-    """Another form of data, whose items are worked over before they are used.
+    """A form of data with its items transformed before use.
 
     Attributes:
         data: the form.
-        adapt: given its items, where data lies, and the benchmark's own folder if there is one, the items to use.
+        adapt: maps its items, the local data folders and the benchmark's own folder (if any) to the items to use.
     """
 
     data: Data
@@ -270,7 +270,7 @@ class Adapted:
 
 
 def with_images(items: BenchmarkData, pool: Pool | None, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items whose column `image` names files of a pool, with those files' cells in its place."""
+    """Items whose column `image` names files of a pool, with that column replaced by the files' cells."""
     if pool is None:
         return items
     cells, pooled = pool.cells(items.rows["image"][:], folders, beside)
@@ -293,5 +293,5 @@ def require(rows: Dataset, columns: Any, place: str) -> None:
         raise ValueError(
             f"{place}: has no column {', '.join(map(repr, absent))}; it has "
             f"{', '.join(map(repr, rows.column_names))}. Its layout may have changed: pass a folder with the layout "
-            "that docs/benchmarks.md shows."
+            "in docs/benchmarks.md."
         )

@@ -44,7 +44,8 @@ class Origin:
 
     Attributes:
         place: a folder, or the id of a data set on the Hub.
-        commit: the Hub's commit hash; `None` for a folder, whose rows `items` in the results tell apart.
+        commit: the Hub's commit hash; `None` for a folder, identified by the hash of its rows (`items` in the
+            results).
         pools: the same of what images were joined from.
     """
 
@@ -63,10 +64,10 @@ class BenchmarkData:
             the row's number, "all", and the image's own file name, else a hash of its bytes, else the item. A
             column `left_out` says of a row why it is not scored, and is empty or `None` where it is.
         origin: what was read.
-        images: cells of image columns that lie elsewhere than in `rows`, as `decode_image` takes them.
+        images: cells of image columns outside `rows`, as `decode_image` takes them.
         left_out: rows that are not scored, by reason.
         unsolvable: rows with a negative that reads as the caption does, which no scorer can get right.
-        texts_alone: rows without an image of which only the texts are scored.
+        texts_alone: rows without an image, for which only texts are scored.
         classes: names for zero-shot classification and probes, by label.
         templates: prompts with `{c}` for the class.
         prompts: for classification by several attributes: attribute to class to its prompts.
@@ -88,7 +89,7 @@ class BenchmarkData:
 
 @dataclass(frozen=True)
 class Folders:
-    """Where data lies on this machine.
+    """Local data folders.
 
     Attributes:
         root: a folder with a sub-folder for each benchmark or set of images, by its name.
@@ -110,7 +111,7 @@ class Folders:
 
 
 class Data(Protocol):
-    """A form in which a benchmark's data exists.
+    """A form of a benchmark's data.
 
     Attributes:
         layout: in words, for errors.
@@ -119,7 +120,7 @@ class Data(Protocol):
     layout: str
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds this form, else `None`; images may lie in other `folders`.
+        """The items, when the folder holds this form, else `None`; images may be in other `folders`.
 
         Raises:
             ValueError: when the folder holds this form and something in it is wrong.
@@ -213,15 +214,15 @@ class Benchmark:
             own.
         suite: `COMPOSITIONAL` or `GENERAL`.
         protocol: how an item is scored.
-        data: forms of the data, in the order in which they are looked for.
+        data: forms of the data, in order of preference.
         paper: who made it, with an arXiv id or venue.
-        licence: of the data, as far as it could be found out.
+        licence: of the data, if known.
         obtain: how to get it, for whoever lacks it.
         averages: means over subsets that are in use.
         gated: whether the Hub asks for consent first.
         folder: name of a folder of data that it shares with other benchmarks; one of its own name goes before it.
         in_suites: whether a suite has it; what fetches hundreds of GB or computes for a day runs when it is named.
-        synthetic: whether its images are drawn, so that it says nothing of photographs.
+        synthetic: whether its images are synthetic, so that results do not transfer to photographs.
         version: raised with any change that changes a number.
     """
 

@@ -79,7 +79,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
     places = Counter((one.folder.resolve(), one.model) for one in found)
     for (folder, model), count in places.items():
         if count > 1:
-            raise ValueError(f"{folder}: model {model!r} is asked for {count} times. Name each model once.")
+            raise ValueError(f"{folder}: model {model!r} is given {count} times. Name each model once.")
     if len(found) < FEWEST:
         raise ValueError(
             f"{found[0].file}: found one model, {found[0].model!r}. Give a second folder to compare it with."
@@ -95,12 +95,12 @@ def _split(argument: str) -> tuple[Path, str | None]:
         if Path(argument[:at]).is_dir():
             return Path(argument[:at]), argument[at + 1 :]
     raise ValueError(
-        f"{argument}: found no such folder. Give a folder that hfcomp evaluate or a recipe wrote, or folder:model."
+        f"{argument}: found no such folder. Pass an output folder of hfcomp evaluate or a recipe, or folder:model."
     )
 
 
 def _with_unique_names(found: Sequence[Stored]) -> list[Stored]:
-    """Models of one name are told apart by the names of their folders, or where these are the same by their paths."""
+    """Models with equal names are distinguished by their folders' names, or if these are equal by their paths."""
     names = [one.name for one in found]
     for place in (lambda one: one.folder.resolve().name, lambda one: str(one.folder.resolve())):
         count = Counter(names)
@@ -126,16 +126,16 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
     for name in (ITEMS_FILE, RESULTS_FILE):
         if not (folder / name).is_file():
             raise ValueError(
-                f"{folder}: found no {name}. Give a folder that hfcomp evaluate or a recipe wrote; for a model, run "
+                f"{folder}: found no {name}. Pass an output folder of hfcomp evaluate or a recipe; for a model, run "
                 f"hfcomp evaluate {folder} --output_dir FOLDER first."
             )
     results = read_results(folder / RESULTS_FILE)
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
-        raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a file of hfcomp's results.")
+        raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a results file of hfcomp.")
     if version > RESULTS_SCHEMA_VERSION:
         raise ValueError(
-            f"{folder / RESULTS_FILE}: found schema_version {version}, this hfcomp reads up to "
+            f"{folder / RESULTS_FILE}: found schema_version {version}, this version of hfcomp reads up to "
             f"{RESULTS_SCHEMA_VERSION}. Upgrade hfcomp, or evaluate again with this one."
         )
     table, _ = read_table(folder / ITEMS_FILE, stated_items(results))

@@ -1,6 +1,6 @@
 """Classification sets as CLIP_benchmark packs them: tar archives of images and labels, class names, prompts.
 
-The archives are read where they lie. `datasets` could load them too, but it copies all images, takes the columns from
+Archives are read in place. `datasets` could load them too, but it copies all images, takes the columns from
 the first five samples of the last split, and fetches every split: ImageNet's training images for its test.
 """
 
@@ -92,8 +92,8 @@ class WebDatasetData:
             for key, label, (start, size) in _samples(shard):
                 if not 0 <= label < classes:
                     raise ValueError(
-                        f"{shard}: the sample {key!r} has the label {label}, expected 0 to {classes - 1}, a line of "
-                        f"{CLASSES} each."
+                        f"{shard}: the sample {key!r} has the label {label}, expected 0 to {classes - 1}, one line "
+                        f"of {CLASSES} each."
                     )
                 samples.key.append(key)
                 samples.label.append(label if self.bins is None else label * self.bins // classes)
@@ -111,7 +111,7 @@ class _Samples:
 
 
 class TarImages(Sequence[Any]):
-    """Encoded images inside uncompressed tar archives, read when they are asked for; `None` where there is none.
+    """Encoded images inside uncompressed tar archives, read on demand; `None` for a missing one.
 
     Args:
         archives: paths.
@@ -163,7 +163,7 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
         raise ValueError(not_whole(shard, error)) from error
     for key in dict.fromkeys((*images, *labels)):
         if not labels.get(key, "").isdigit():
-            raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected the number of a class.")
+            raise ValueError(f"{shard}: {key}.cls holds {labels.get(key)!r}, expected a class index.")
         yield key, int(labels[key]), images.get(key, (-1, 0))
 
 
@@ -187,7 +187,7 @@ def _templates(folder: Path) -> tuple[str, ...]:
 def _text(path: Path, line: str) -> str:
     if not path.is_file():
         raise ValueError(
-            f"{path} is missing: expected {line} in each line. Take the file of that name from the data set's "
-            "repository under https://huggingface.co/clip-benchmark, or write it."
+            f"{path} is missing: expected {line} in each line. Copy it from the data set's repository at "
+            "https://huggingface.co/clip-benchmark, or create it."
         )
     return path.read_text(encoding="utf-8")

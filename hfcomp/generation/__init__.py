@@ -1,4 +1,4 @@
-"""Making data sets: stages over batches of columns, run shard by shard so that a killed build goes on where it was.
+"""Making data sets: stages over batches of columns, run shard by shard so that an interrupted build can resume.
 
 * `runner`: stages over a data set, into a folder of Parquet files with a manifest.
 * `build`: the sets of `hfcomp build` from typed options: hard negatives, noun phrases, nearest images.

@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 def build_set(options: BuildOptions, *, tell: Tell = print, progress: bool = False) -> Build:
     """Builds a set of hard negatives, concepts or neighbours, by the class of its options.
 
-    Killed at any moment, the same call goes on; see `hfcomp.generation.runner.run_stages`.
+    After an interruption the same call resumes; see `hfcomp.generation.runner.run_stages`.
 
     Args:
         options: `NegativeOptions`, `ConceptOptions` or `NeighbourOptions`.
@@ -97,4 +97,4 @@ def verify_set(folder: Path, tell: Tell = print) -> None:
         tell(f"ok  {shard['file']}  {shard['rows']:,} rows")
     check_set_aside(folder, manifest)
     tell(f"ok  {SET_ASIDE_FILE}")
-    tell(f"{manifest['rows']:,} rows in {len(manifest['shards']):,} files are as they were built")
+    tell(f"{manifest['rows']:,} rows in {len(manifest['shards']):,} files are intact")

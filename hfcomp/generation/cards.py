@@ -37,10 +37,10 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
     "negatives": (
         "Hard negative captions",
         "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
-        "Nobody has checked them one by one: some are true all the same, and some are no good English.",
+        "They were not reviewed individually: some are true all the same, and some are not fluent English.",
         {
             "`caption`": "the true caption",
-            "`negative_captions`": "false ones, as many in every row; an empty string stands for none",
+            "`negative_captions`": "false captions, the same number in every row; an empty string means none",
             "`negative_kinds`, `negative_categories`": "the kind of change; `attribute`, `object` or `relation`",
             "`negative_keywords`": "what was changed",
             "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
@@ -54,7 +54,7 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
             "`caption`": "the caption",
             "`concepts`": "its noun phrases, from left to right, none twice; an empty list where it names no thing, "
             "which training reads as the caption itself",
-            "`concept_spans`": "for each of them where it lies, a list of `[start, end)` in characters of `caption`: "
+            "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
             "several where phrases share a noun",
         },
     ),

@@ -22,7 +22,7 @@ def concept_rows(options: ConceptOptions, tell: Tell) -> Dataset:
         tell: receives a line about what was read and left behind.
 
     Raises:
-        ValueError: for columns that are not there, or a `caption` that is no text.
+        ValueError: for missing columns, or a `caption` that is not a text.
     """
     return read_captioned_rows(options, tell, is_old=CONCEPT_FEATURES.__contains__)
 

@@ -31,7 +31,7 @@ def check_local_files(
     Args:
         dataset: the source.
         columns: those that are written.
-        source: its name: a file, a folder or a Hub id, whose files lie in its own folders of the caches of the Hub and
+        source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
             `datasets`.
         allow_outside: whether files elsewhere are copied too.
         tell: receives a line about the files.
@@ -60,19 +60,20 @@ def check_local_files(
             f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
         )
     if urls:
-        tell(f"{urls:,} images that {source} names by URL are copied into the set, as far as they may be fetched")
+        tell(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
     if outside and not allow_outside and everything:
         raise ValueError(
-            f"{source} names {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and lies in "
-            f"{everything[0]}, which holds private files too. A built set holds copies of them, which are published "
-            "with it. Move the file beside its images, into a folder with nothing else, or, if all of them are meant, "
-            "pass --allow_outside_files."
+            f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "
+            f"{everything[0]}, which also has private files. The built set embeds copies of them, which would be "
+            "published with it. Move the file and its images to a folder of their own, or, if all of them are "
+            "intended, pass --allow_outside_files."
         )
     if outside and not allow_outside:
         raise ValueError(
-            f"{source} names {len(outside):,} image files outside of its own folder, such as "
-            f"{', '.join(outside[:_SHOWN])}. A built set holds copies of them, which are published with it. Remove "
-            "the rows, put the files beside the source or, if all of them are meant, pass --allow_outside_files."
+            f"{source} references {len(outside):,} image files outside its own folder, such as "
+            f"{', '.join(outside[:_SHOWN])}. The built set embeds copies of them, which would be published with it. "
+            "Remove the rows, move the files to the source's folder or, if all of them are intended, pass "
+            "--allow_outside_files."
         )
 
 

@@ -1,4 +1,4 @@
-"""What a build says of itself, and what it leaves on disk so that it can go on after it was killed.
+"""A build's manifest, and its records on disk for resuming.
 
 | in the folder | what | when |
 |---|---|---|
@@ -76,7 +76,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         )
     for place in (folder, folder / DATA, folder / STATE):
         remove_unfinished(place)
-    write_json(folder / STATE / PLAN, plan, sort_keys=True)  # before anything else: it says whose the folder is
+    write_json(folder / STATE / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
     (folder / DATA).mkdir(exist_ok=True)
     records = _records_of_manifest(folder, manifest) if manifest else {}
     records |= {index: one for index in range(shards) if (one := _read_record(record_file(folder, index)))}
@@ -84,12 +84,12 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     for index, record in whole.items():
         write_record(folder, index, record)
     if len(whole) < shards:
-        (folder / MANIFEST).unlink(missing_ok=True)  # it says that the build is complete
+        (folder / MANIFEST).unlink(missing_ok=True)  # it marks the build as complete
     return whole
 
 
 def record_file(folder: Path, index: int) -> Path:
-    """Where the record of a shard lies while the build is unfinished."""
+    """Path of a shard's record while the build is unfinished."""
     return folder / STATE / f"{index:05d}.json"
 
 
@@ -154,19 +154,20 @@ def _check_free(folder: Path) -> None:
     if (folder / SET_ASIDE_FILE).is_file():
         raise ValueError(lost_manifest(folder))
     if (folder / STATE).is_dir() and any((folder / STATE).glob("[0-9]*.json")):
-        raise ValueError(f"{folder / STATE / PLAN} is missing: whose records lie beside it is unknown. {BUILD_ANEW}")
+        raise ValueError(
+            f"{folder / STATE / PLAN} is missing: the records next to it cannot be identified. {BUILD_ANEW}"
+        )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / STATE).iterdir()] if there == [STATE] else there
     other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
     if other:
         raise ValueError(
-            f"{folder} holds files of something else ({', '.join(other[:3])}). Choose another output folder, or empty "
-            "this one."
+            f"{folder} contains other files ({', '.join(other[:3])}). Choose another output folder, or empty this one."
         )
 
 
 def _records_of_manifest(folder: Path, manifest: Record) -> dict[int, Record]:
-    """A shard whose rows set aside are no longer all listed has no record: it is made again."""
+    """A shard with missing entries of rows set aside loses its record: it is built again."""
     path = folder / SET_ASIDE_FILE
     whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if whole else []
@@ -185,7 +186,7 @@ def _is_whole(folder: Path, index: int, shards: int, record: Record) -> bool:
 
 
 def _read(path: Path) -> Any:
-    """The content of a JSON file, or None where there is none.
+    """The content of a JSON file, or None if missing.
 
     Raises:
         ValueError: where it is damaged.
@@ -194,7 +195,7 @@ def _read(path: Path) -> Any:
 
 
 def _read_record(path: Path) -> Record | None:
-    """A shard's record; one that is damaged is none, and the shard is made again."""
+    """A shard's record; None if damaged, so that the shard is built again."""
     try:
         return _read(path)
     except ValueError:

@@ -42,7 +42,7 @@ def negative_rows(options: NegativeOptions, tell: Tell) -> Dataset:
         tell: receives a line about what was read and left behind.
 
     Raises:
-        ValueError: for columns that are not there, or a `caption` that is no text.
+        ValueError: for missing columns, or a `caption` that is not a text.
     """
     needed = ("image",) if options.false_negative_model else ()
     return read_captioned_rows(options, tell, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
@@ -75,7 +75,7 @@ def negative_stages(options: NegativeOptions) -> list[Stage]:
 
 
 def _model_facts(options: NegativeOptions) -> dict[str, Any]:
-    """What tells the files and models that are used from others."""
+    """The identity of the files and models that are used."""
     facts: dict[str, Any] = {}
     if options.keyword_table:
         table = Path(options.keyword_table)
@@ -124,7 +124,7 @@ def make_checked_negatives(
 
 
 def make_image_check() -> Callable[[Batch], Batch]:
-    """The stage that sets rows aside whose image a model could not be shown."""
+    """The stage that sets rows aside whose image cannot be decoded."""
 
     def images(batch: Batch) -> Batch:
         return batch | {SET_ASIDE: [_objection(image) for image in batch["image"]]}

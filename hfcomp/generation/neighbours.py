@@ -36,15 +36,15 @@ def with_neighbours(
 ) -> Dataset:
     """Adds `neighbour_ids`, and `image_id` where the set has none: the first row that holds the same image.
 
-    Copies of one file are no neighbours of each other under whatever ids, nor by captions are images of one caption.
+    Copies of one file are never neighbours, whatever their ids; nor, by captions, images with equal captions.
     Every process gets the same columns; with a cache on disk the second one reads what the first one computed.
 
     Args:
         dataset: in the column contract.
-        place: Hub id or folder of the model whose embeddings are compared.
+        place: Hub id or folder of the embedding model.
         number: neighbours of each image; NegCLIP has 3.
         tell: receives a line about what was compared, and how.
-        by: `image`, or `caption` for images whose captions are alike.
+        by: `image`, or `caption` for images with similar captions.
         cache: of embeddings and neighbours.
         device: of the model; by default a GPU when there is one.
 
@@ -62,7 +62,7 @@ def with_neighbours(
         found = embedder.index_texts(dataset["caption"][:], progress=True)
     if (found.index < 0).any():
         row = int(np.argmax(found.index < 0))
-        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Leave such rows out.")
+        raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Remove such rows.")
     near = _stored(cache, found.take(slice(None)), found.index, ids, number)
     embedder.release()
     for note in cache.notes if cache else ():
@@ -71,7 +71,7 @@ def with_neighbours(
     tell(f"{images:,} images, each with the {number} nearest by {by} ({place}, {_how(images)})")
     columns = {"neighbour_ids": near} if has_ids else {"image_id": ids, "neighbour_ids": near}
     if "neighbour_ids" in dataset.column_names:
-        tell("they take the place of the data set's own neighbour_ids")
+        tell("they replace the data set's own neighbour_ids")
         dataset = dataset.remove_columns("neighbour_ids")
     for name, values in columns.items():
         dataset = dataset.add_column(name, values, feature=FEATURES[name])
@@ -118,7 +118,7 @@ def _stored(
 
 
 def _read(path: Path) -> list[list[str]] | None:
-    """Stored neighbours; `None` where there are none or the file is not what was written."""
+    """Stored neighbours; `None` if missing or damaged."""
     try:
         checksum, _, text = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeError):
@@ -133,8 +133,8 @@ def _checksum(text: str) -> str:
 def neighbour_rows(options: NeighbourOptions, tell: Tell) -> Dataset:
     """The source with its columns `image_id` and `neighbour_ids`.
 
-    All images are compared with all, so this is no work of a stage. Embeddings and neighbours are kept in the cache of
-    `hfcomp evaluate`, from which a killed build goes on.
+    All images are compared with all, so this is not a stage. Embeddings and neighbours are kept in the cache of
+    `hfcomp evaluate`, from which an interrupted build resumes.
 
     Args:
         options: of the build.
@@ -160,7 +160,7 @@ def neighbour_rows(options: NeighbourOptions, tell: Tell) -> Dataset:
 
 
 def neighbour_stages(options: NeighbourOptions) -> list[Stage]:
-    """One stage that changes nothing; it says whose neighbours the column holds."""
+    """A stage that changes nothing but records the source of the neighbours."""
     facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
     return [Stage("neighbours", make_unchanged, {}, facts)]
 

@@ -27,7 +27,7 @@ class BuildOptions:
         split: of the source.
         config: the source's configuration.
         column_names: hfcomp's name=its name, as `caption=text`; or JSON.
-        columns: of the source, to keep beside those needed, with commas between; None keeps all.
+        columns: of the source, to keep besides those needed, comma-separated; None keeps all.
         limit: read the first rows only.
         captions: where a row has a list of captions, `longest` or `all`.
         captions_file: captions to join by key: JSON, CSV or Parquet.
@@ -127,7 +127,7 @@ class NeighbourOptions(BuildOptions):
     """What a build of nearest images is asked for.
 
     Attributes:
-        model: Hub id or folder whose embeddings are compared.
+        model: Hub id or folder of the embedding model.
         number: neighbours of an image.
         by: what is compared, one of `NEIGHBOURS_OF`.
     """

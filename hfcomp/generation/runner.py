@@ -1,4 +1,4 @@
-"""Runs stages over a data set, shard by shard, so that a build that was killed goes on and gives the same bytes."""
+"""Runs stages over a data set, shard by shard, so that an interrupted build resumes and gives the same bytes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run_stages(
     """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
 
     A shard is `rows_per_shard` rows of the source. Its file is put in its place whole, then recorded. After a kill at
-    any moment, the same call keeps the finished shards whose bytes are as recorded, removes what is half-written and
+    any moment, the same call keeps the finished shards that match their record, removes partial files and
     makes the rest: the folder ends up with the same bytes as without the kill. What is in the folder is described in
     `hfcomp.generation.manifest`.
 
@@ -123,7 +123,7 @@ def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
 
     Args:
         dataset: its images undecoded.
-        columns: whose content counts; names that the source does not have are those that stages make.
+        columns: whose content counts; names that the source lacks are made by stages.
     """
     digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
     images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}
@@ -137,7 +137,7 @@ def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
 
 def _image_facts(images: pa.ChunkedArray) -> list[Any]:
     contents, paths = pc.struct_field(images, "bytes"), pc.struct_field(images, "path").to_pylist()
-    buffers = [content.as_buffer() for content in contents]  # None where there are no bytes
+    buffers = [content.as_buffer() for content in contents]  # None without bytes
     facts = [
         _file_size(path) if buffer is None else hashlib.sha256(buffer).hexdigest()
         for buffer, path in zip(buffers, paths, strict=True)
@@ -147,7 +147,7 @@ def _image_facts(images: pa.ChunkedArray) -> list[Any]:
 
 
 def _file_size(path: str | None) -> int | None:
-    """None where there is no such file on this machine, as for a URL."""
+    """None if there is no local file, as for a URL."""
     try:
         return None if path is None else os.path.getsize(path)
     except (OSError, ValueError):  # a name with a zero byte is a ValueError
@@ -173,7 +173,7 @@ def _check(
         raise ValueError("no stages are given; expected at least one.")
     taken = [name for name in (*dataset.column_names, *features) if name in RESERVED]
     if taken:
-        raise ValueError(f"the column {taken[0]!r} has a name that builds use themselves. Rename or drop it.")
+        raise ValueError(f"the column {taken[0]!r} is reserved for builds. Rename or drop it.")
     missing = [name for name in reads if name not in dataset.column_names]
     if missing:
         raise ValueError(f"the source has no column {missing[0]!r}; it has: {', '.join(dataset.column_names)}.")
@@ -210,8 +210,8 @@ def _made_by_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iter
                 yield futures[future], future.result()
     except BrokenProcessPool as error:
         raise StageError(
-            "a worker process ended unexpectedly, as when memory runs out. What is done is kept: the same call with "
-            "fewer workers or smaller shards goes on."
+            "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
+            "call with fewer workers or smaller shards to resume."
         ) from error
     except Exception:
         pool.shutdown(cancel_futures=True)  # shards under way are finished and recorded
@@ -252,8 +252,8 @@ def _check_stages_travel(stages: Sequence[Stage]) -> None:
             ForkingPickler.dumps(stage)
         except Exception as error:  # what pickling raises depends on the object
             raise ValueError(
-                f"stage {stage.name!r} cannot be sent to other processes: {error}. Its `make` has to be a function at "
-                "the top level of a module, and its settings plain values; or set num_workers=1."
+                f"stage {stage.name!r} cannot be sent to other processes: {error}. `make` must be a top-level "
+                "function of a module and its settings plain values; or set num_workers=1."
             ) from error
 
 

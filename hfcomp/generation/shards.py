@@ -46,17 +46,17 @@ class Stage:
 
     A batch is a dictionary of lists of equal length. Besides the columns it holds `_row`, the number of each row in
     the source: a stage that leaves rows out or makes several of one keeps it aligned. Two more columns may come back
-    and are taken out again: `_set_aside`, a reason for each row that is to be left out or None (what follows `: ` is a
+    and are taken out again: `_set_aside`, a reason for each row to exclude, or None (what follows `: ` is a
     detail that is not counted by), and `_counts`, a dictionary of name to number for each row, added up over the set.
 
-    What a stage makes of a row may depend on nothing else, so that neither shards nor processes change it.
+    A row's output may depend on that row only, so that neither shards nor processes change it.
 
     Attributes:
         name: for messages and the manifest.
         make: called with `settings` in each process that runs the stage; returns the function. It has to be at the top
             level of a module, so that other processes find it.
         settings: for `make`.
-        identity: what is written into the manifest, and has to be equal for a build to go on: JSON values, without
+        identity: what is written into the manifest, and must be equal to resume a build: JSON values, without
             paths of this machine. By default the settings.
     """
 
@@ -211,7 +211,7 @@ class ShardMaker:
             kind = schema.field(name).type
             if name not in batch and name not in source.column_names:
                 where = self._where(self.job.stages[-1], index)
-                raise StageError(f"{where}: no column {name!r} came back; has: {', '.join(batch)}.")
+                raise StageError(f"{where}: no column {name!r} was returned; it has: {', '.join(batch)}.")
             if name not in batch:
                 columns.append(source.column(name).cast(kind))
                 continue
@@ -221,7 +221,7 @@ class ShardMaker:
                 columns.append(pa.array(values, type=kind))
             except (pa.ArrowException, TypeError, ValueError) as error:
                 where = self._where(self.job.stages[-1], index)
-                raise StageError(f"{where}: column {name!r} is no {kind}: {error}") from error
+                raise StageError(f"{where}: column {name!r} is not {kind}: {error}") from error
         return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -271,7 +271,7 @@ def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[
 
 
 def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
-    """A file's bytes. A set may name any file of this machine, so what is no image does not come in."""
+    """A file's bytes. A set may reference any local file, so anything but an image is refused."""
     name = shown(path).replace("\\", "/").rpartition("/")[2]
     if is_url(path) and (urls is None or not urls.allows(path)):
         return None, f"{name!r} is a URL, which is not fetched without --allow_urls"
@@ -288,8 +288,10 @@ def _read_image(path: str, urls: UrlAccess | None) -> tuple[bytes | None, str]:
 
 def _check_batch(batch: Batch, where: str) -> None:
     if ROW not in batch:
-        raise StageError(f"{where}: the batch that came back has no column {ROW!r}; expected it to be handed on.")
+        raise StageError(f"{where}: the returned batch has no column {ROW!r}; a stage must pass it on.")
     lengths = {name: len(values) for name, values in batch.items()}
     other = {name: length for name, length in lengths.items() if length != lengths[ROW]}
     if other:
-        raise StageError(f"{where}: columns of unequal length came back: {json.dumps({ROW: lengths[ROW], **other})}.")
+        raise StageError(
+            f"{where}: columns of unequal length were returned: {json.dumps({ROW: lengths[ROW], **other})}."
+        )

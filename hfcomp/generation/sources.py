@@ -50,8 +50,8 @@ def read_rows(options: BuildOptions, tell: Tell) -> Dataset:
     kept = kept_columns(dataset, options.columns)
     if "image" in kept and dataset.features["image"] in (Value("string"), Value("large_string")):
         raise ValueError(
-            f"column 'image' of {options.source} holds texts, expected images. In a JSON-lines or CSV file the column "
-            "of file names has to be called image there; or build without it: --columns caption."
+            f"column 'image' of {options.source} holds texts, expected images. In a JSON-lines or CSV file the "
+            "column of file names must be named image; or build without it: --columns caption."
         )
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
 
@@ -74,7 +74,7 @@ def read_captioned_rows(
     needed: Sequence[str] = (),
     needed_by: str = "",
 ) -> Dataset:
-    """The rows whose captions something is made for, without what was made for them before.
+    """The rows to build from, without earlier columns of the same kind.
 
     Args:
         options: of the build.
@@ -84,13 +84,13 @@ def read_captioned_rows(
         needed_by: what asks for these.
 
     Raises:
-        ValueError: for columns that are not there, or a `caption` that is no text.
+        ValueError: for missing columns, or a `caption` that is not a text.
     """
     dataset = read_rows(options, tell)
     _check_captions(options, dataset)
     left = [name for name in dataset.column_names if is_old(name)]
     if left and options.columns is None:
-        tell(f"the source's own {', '.join(left)} are left out: they speak of other {options.what}")
+        tell(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     require_columns(dataset, needed, needed_by=needed_by)
     kept = [name for name in kept_columns(dataset, options.columns) if name not in left]
     if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
@@ -110,8 +110,8 @@ def _check_captions(options: BuildOptions, dataset: Dataset) -> None:
     if "caption" not in dataset.column_names:
         near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
         raise ValueError(
-            f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. Name the one that "
-            f"holds the texts: --column_names caption={near[0] if near else '...'}"
+            f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. Name the text "
+            f"column: --column_names caption={near[0] if near else '...'}"
         )
     kind = dataset.features["caption"]
     texts = (Value("string"), Value("large_string"))
@@ -130,7 +130,7 @@ def column_names(text: str) -> dict[str, str]:
         try:
             names = parse_json(text)
         except ValueError as error:
-            raise ValueError(f"--column_names: {text!r} is no JSON ({error}); {expected}") from error
+            raise ValueError(f"--column_names: {text!r} is not JSON ({error}); {expected}") from error
         if not all(isinstance(own, str) and own for own in names.values()):
             raise ValueError(f"--column_names: found {text!r}, {expected}")
         return names
@@ -151,7 +151,7 @@ def kept_columns(dataset: Dataset, asked: str | None) -> list[str]:
 
 
 def shown_features(dataset: Dataset) -> Features:
-    """The features of a set whose images are decoded when they are read."""
+    """The features of a set with images decoded on access."""
     return Features({name: Image() if isinstance(one, Image) else one for name, one in dataset.features.items()})
 
 
@@ -161,8 +161,10 @@ def output_features(dataset: Dataset, made: Mapping[str, Any]) -> Features:
 
 
 def model_facts(place: str) -> str:
-    """A model's name and what tells its weights from others."""
+    """A model's name and the hash of its weights."""
     try:
         return f"{without_local_paths(place)} ({identity(place)})"
     except OSError as error:
-        raise OSError(f"the model {place!r} is no folder and could not be had: {error} Pass a folder.") from error
+        raise OSError(
+            f"the model {place!r} is not a folder and could not be downloaded: {error} Pass a folder."
+        ) from error

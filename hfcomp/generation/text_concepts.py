@@ -36,7 +36,7 @@ def make_concepts(*, parser: str | None = None, max_concepts: int | None = None)
 
 
 def _on_first_row(counts: ConceptCounts) -> list[Counter[str]]:
-    """Counts of a batch as a column of which the sum is taken."""
+    """Counts of a batch as a column to be summed."""
     named = Counter({WITHOUT: counts.without_phrase, WRITTEN: counts.concepts, CUT: counts.cut})
     named[UNUSABLE] = counts.unusable
     named.update({f"{LEFT_OUT}{reason}": number for reason, number in counts.left_out.items()})

@@ -82,21 +82,21 @@ def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None
 
     Args:
         kinds: `keyword`, `swap` or `mask`, or a part of one, as `keyword:color`.
-        table: whose concepts are the parts of `keyword`.
+        table: its concepts are the parts of `keyword`.
 
     Raises:
-        ValueError: for a name that is not known, or given twice, or if there is none.
+        ValueError: for an unknown or duplicate name, or if there is none.
     """
     if isinstance(kinds, str) or not kinds:
         raise ValueError(f"kinds is {kinds!r}; expected some of {', '.join(GENERATORS)}.")
     for kind in kinds:
         generator, _, part = kind.partition(":")
         if generator not in GENERATORS:
-            raise ValueError(f"{kind!r} is no kind.{nearest(generator, GENERATORS)} Known: {', '.join(GENERATORS)}.")
+            raise ValueError(f"unknown kind {kind!r}.{nearest(generator, GENERATORS)} Known: {', '.join(GENERATORS)}.")
         parts = _parts(generator, table)
         if ":" in kind and part not in parts:
             raise ValueError(
-                f"{kind!r}: {part!r} is no part of {generator!r}.{nearest(part, parts)} Known: {', '.join(parts)}."
+                f"{kind!r}: {part!r} is not a part of {generator!r}.{nearest(part, parts)} Known: {', '.join(parts)}."
             )
         if kinds.count(kind) > 1:
             raise ValueError(f"kind {kind!r} is given twice.")
@@ -183,7 +183,7 @@ class TextNegatives:
         while open_rows:
             open_rows = self._go_on(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
-        if counts:  # a generator says in sum what it threw away
+        if counts:  # a generator reports only totals of what it dropped
             counts[0].update({f"{FILLS}{name}": n for name, n in (self._rejected() - before).items()})
         found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
         if self._only_with_negative:
@@ -219,7 +219,7 @@ class TextNegatives:
         return list(undecided)
 
     def _verdicts(self, batch: Batch, pairs: Sequence[tuple[int, str]]) -> list[str | None]:
-        """Why each text is dropped; cheap filters first, and only what passed goes on to the next."""
+        """Why each text is dropped; cheap filters first, and only what passes reaches the next."""
         reasons: list[str | None] = [None] * len(pairs)
         for check in self._checks:
             left = [index for index, reason in enumerate(reasons) if reason is None]

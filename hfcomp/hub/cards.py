@@ -1,4 +1,4 @@
-"""What a published model says about itself: the card with its table, its results as metadata, and how it was made."""
+"""Model cards: the table, results as metadata, and how the model was trained."""
 
 from __future__ import annotations
 

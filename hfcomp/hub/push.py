@@ -52,7 +52,7 @@ def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -
         )
     except _ERRORS as error:
         raise ValueError(
-            f"Space {space} was not pushed: {TOKEN.sub('TOKEN', str(error))} Log in by `hf auth login` with a token "
-            "that may write to the namespace, and run the command again."
+            f"Space {space} was not pushed: {TOKEN.sub('TOKEN', str(error))} Log in with `hf auth login` and a token "
+            "with write access to the namespace, then repeat the command."
         ) from None  # the error itself may hold the token
     return str(address)

@@ -1,4 +1,4 @@
-"""AHNPL as its authors' code computes it, which is not what their paper says; `hfcomp.losses.ahnpl` is the paper's.
+"""AHNPL as in its authors' code, which differs from the paper; `hfcomp.losses.ahnpl` follows the paper.
 
 All functions follow nynu-BDAI/AHNPL at 6f35f47 on one GPU, whose branch for several GPUs does not run; here any number
 of processes is exact. The losses differ from it in one point: that code lets captions that could not be made (its
@@ -43,7 +43,7 @@ def shifted_image(image: Tensor, text: Tensor, negative_text: Tensor) -> Tensor:
     Source:
         The released code in place of Eqs. 1-3 of AHNPL (Huang et al. 2025, arXiv 2505.15576), where a pretrained CLIP
         gives the texts and S divides by the length. Here the model being trained gives them and a product of two such
-        vectors is no cosine, so that a longer one weighs more: the reason why the paper's form is the default.
+        vectors is not a cosine, so longer ones weigh more; hence the paper's form is the default.
     """
     check_negatives(negative_text, None, *check_pairs(image, text))
     return image.unsqueeze(1) + (negative_text - text.unsqueeze(1)).detach()
@@ -58,7 +58,7 @@ def negative_target_loss(
     negative_mask: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute the cross-entropy of each anchor against the negatives of all samples, whose target is one of them.
+    """Compute the cross-entropy of each anchor against the negatives of all samples, with one of these as the target.
 
     The N*K negatives stand in one list, sample by sample. The target of anchor i is entry i: negative i mod K of
     sample i // K, which is another sample for all i but 0 if K is above 1. Lowering the loss draws the anchor to that
@@ -133,7 +133,7 @@ def logit_margin_loss(
     Source:
         The released code in place of Eq. 9 of AHNPL (arXiv 2505.15576), which is in cosine and sums over a sample's
         negatives: this is logit_scale / K times `negative_margin_loss` at threshold / logit_scale. Its weight grows
-        with the logit scale, which the loss can lower by itself. Hence the paper's form is the default.
+        with the logit scale, which alone can lower the loss. Hence the paper's form is the default.
     """
     scale = check_scalar("logit_scale", logit_scale)
     margin, metrics = negative_margin_loss(
@@ -185,7 +185,7 @@ def logit_threshold(
     """
     scale = check_scalar("logit_scale", logit_scale)
     with torch.no_grad():
-        # against texts of zeros a lead is minus the negative's similarity; NaN stands for an absent kind
+        # against zero texts a lead is minus the negative's similarity; NaN marks an absent kind
         opposite = adaptive_threshold(
             image,
             torch.zeros_like(text),
@@ -224,7 +224,7 @@ def ahnpl_released_loss(
         negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         threshold: [kinds], logits; `logit_threshold` of the step before, between 0 and 10 in the release.
-        negative_kind: [N, K] long, positions in threshold; values live on the device and are not checked. Ignored
+        negative_kind: [N, K] long, positions in threshold; values live on the device and are not validated. Ignored
             where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.
         image_id: [N] long or None, as in `info_nce_loss`, for the contrastive part; the keys of the others

@@ -49,10 +49,10 @@ def cement_loss(
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are. Row i' is an anchor only if its image and its
             text are both valid; a valid one whose other half is missing stays a key.
-        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
-            nor negative of each other: text j is no key of image i, and image j no key of text i.
-            That concerns originals only: negative texts are false of the image in all of its rows, and negative
-            images are pictures of their own; both stay keys.
+        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
+            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. That concerns
+            originals only: negative texts are false of the image in all of its rows, and negative images are pictures
+            of their own; both stay keys.
         rows: this process's slice of N, which selects i and i' together; None is the whole loss. Given a slice, only
             its anchors are summed, over the global count of anchors, N + count(both valid), so that the slices of a
             partition add up to the whole in value and gradient.
@@ -70,7 +70,8 @@ def cement_loss(
         anchors and directions. Together they are the magnitude on the positive, 1 - p_ii.
         `margin`: logits, mean over rows with a valid negative image or text.
         NaN without any: `margin`, `gradient_hard_negative`, and an accuracy of anchors with a valid counterpart.
-        `same_image_pairs`: with image_id, how many original texts of other rows are no keys of an original image.
+        `same_image_pairs`: with image_id, number of original texts of other rows excluded as keys of an original
+        image.
 
     Raises:
         ValueError: if a shape or a type does not fit.

@@ -36,9 +36,9 @@ def dcl_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_text: [N, K, D], L2-normalised, K at least 1.
         negative_mask: [N, K] bool, True = valid; None means all are.
-        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
-            nor negative of each other: text j is no key of image i, and image j no key of text i.
-            Negative texts stay keys of every image: they are false of their own row's image in all of its rows.
+        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
+            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. Negative
+            texts stay keys of every image: they are false of their own row's image in all of its rows.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count of anchors, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -47,7 +47,8 @@ def dcl_loss(
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); with negative_text also `hard_negative_accuracy` (0 to 1:
         the own text scores strictly above the image's own negatives, among images that have one); with image_id also
-        `same_image_pairs` (how many texts of other rows are no keys of an image). NaN where no anchor is counted.
+        `same_image_pairs` (number of texts of other rows excluded as keys of an image). NaN where no anchor is
+        counted.
 
     Raises:
         ValueError: if a shape or a type does not fit.

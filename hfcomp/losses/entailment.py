@@ -38,8 +38,9 @@ def radial_entailment_loss(
     """Compute the weighted sum of three terms over chains of texts, each text more specific than the one before it.
 
     The exterior angle at a text e towards another one is that between e - root and the way from e to the other: 0 if
-    the other lies straight behind e as seen from the root. A triplet is a text of a chain, the next one, which entails
-    it, and its negative, which contradicts it; its term is the angle towards the next less that towards the negative.
+    the other continues straight from e as seen from the root. A triplet is a text of a chain, the next one, which
+    entails it, and its negative, which contradicts it; its term is the angle towards the next less that towards the
+    negative.
 
     Entailment: the mean of all triplets' terms. Hardest: the term of the triplet with the largest angle towards the
     next text plus that of the one with the smallest angle towards the negative, of the global batch; of angles that
@@ -64,7 +65,7 @@ def radial_entailment_loss(
         negative_mask: [N, L] bool, likewise of the negatives.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its chains are summed, over the
             global counts, so that the slices of a partition add up to the whole in value and gradient. The hardest
-            triplets are those of all chains, and count where they lie.
+            triplets are those of all chains, counted on the process that holds them.
 
     Returns:
         The loss ([], radians, the pullback without unit) and detached metrics, which add up over a partition as the
@@ -78,7 +79,7 @@ def radial_entailment_loss(
     Source:
         Alper and Averbuch-Elor 2024 (arXiv 2407.08521). The paper's text was not at hand: the difference of two angles
         is the loss that the authors' project page shows; the terms of the hardest triplets and of the pullback, the
-        weights, which text is whose negative and the gradient of the root are the released code's
+        weights, the assignment of negatives and the gradient of the root follow the released code
         (TAU-VAILab/hierarcaps at ba22b89, code/train.py). Masks are ours; there, equal texts give NaN.
     """
     mask, negative_mask = _check(text, negative_text, root, start_text, start_negative_text, mask, negative_mask)
@@ -129,7 +130,7 @@ def angles(text: Tensor, negative_text: Tensor, root: Tensor, *, mask: Tensor, n
 
 
 def _has_direction(vectors: Tensor) -> Tensor:
-    """Tell which differences of unit vectors [..., D] keep at least half of their type's digits."""
+    """Return which differences of unit vectors [..., D] keep at least half of their type's digits."""
     return vectors.detach().square().sum(-1) > torch.finfo(vectors.dtype).eps
 
 
@@ -182,7 +183,7 @@ def _check(
     mask: Tensor | None,
     negative_mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return both masks [N, L], all True where there is none."""
+    """Return both masks [N, L], all True if not given."""
     check_shape("text", text, N=None, L=None, D=None)
     size, levels, width = text.shape
     if not size or levels < 2 or not width:

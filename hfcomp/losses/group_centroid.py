@@ -25,9 +25,9 @@ def centroid_group_loss(
 
     A group has two centroids, the mean of its images and the mean of its texts, and all similarities are cosines.
     Outer: InfoNCE at temperature between the image centroids and the text centroids, the mean over groups and over the
-    two directions. Inner: each image is to be told by its cosine with the image centroids of all groups, each text by
+    two directions. Inner: each image is classified by its cosine with the image centroids of all groups, each text by
     that with the text centroids: cross-entropy at inner_temperature, the mean over all valid images and texts. A group
-    without a valid pair is no group; without any the loss is 0 with a zero gradient.
+    without a valid pair does not count; without any the loss is 0 with a zero gradient.
 
     Args:
         image: [G, N, D], L2-normalised.

@@ -27,9 +27,9 @@ def pairwise_group_loss(
     Outer: an image's positives are all texts of its group, its negatives those of all other groups, and the mirror:
     -log(sum_own exp(cosine / temperature) / sum_all exp(cosine / temperature)), the mean over all valid images and
     texts. Inner: the joint vectors of a group are the elementwise products of each of its n_g images with each of its
-    texts, its centroid is their mean, and each joint vector is to be told by its cosine with the G centroids:
+    texts, its centroid is their mean, and each joint vector is classified by its cosine with the G centroids:
     cross-entropy at inner_temperature, the mean over all joint vectors, sum_g n_g^2. So a large group weighs more than
-    a small one in both. A group without a valid pair is no group; without any the loss is 0 with a zero gradient.
+    a small one in both. A group without a valid pair does not count; without any the loss is 0 with a zero gradient.
 
     Args:
         image: [G, N, D], L2-normalised.
@@ -39,7 +39,7 @@ def pairwise_group_loss(
         alpha: weight of the inner loss, 0 to 1.
         mask: [G, N] bool, True = a pair of the group; None means all are.
         image_id: [G, N] long, equal for members of one image; None = no two members are. Members of one image in
-            two groups are not contrasted: in the outer loss they are no keys of each other, in the inner loss a joint
+            two groups are not contrasted: in the outer loss they are not keys of each other, in the inner loss a joint
             vector does not meet the centroid of another group that has its image or its text's. Within a group all
             texts stay positives of all images.
         rows: this process's slice of G; None is the whole loss. Given a slice, only the anchors of its groups are

@@ -41,8 +41,8 @@ def released_pairwise_group_loss(
 
     Source:
         ai-lab-conf/CLEAR_GLASS at 6a6fdf1, in place of Eqs. 1 and 4 of CLEAR GLASS. Its outer loss takes exponentials
-        that may overflow and adds 1e-8 to a share before the logarithm, so that an anchor whose own group has a share
-        below that has hardly a gradient; here both are exact. Masks and several processes are ours.
+        that may overflow and adds 1e-8 to a share before the logarithm, so an anchor whose own group has a smaller
+        share gets almost no gradient; here both are exact. Masks and several processes are ours.
     """
     check_settings(temperature, inner_temperature, alpha)
     images, texts = check_groups(image, text, mask)

@@ -34,7 +34,7 @@ def negative_margin_loss(
         text: [N, D], L2-normalised; row i describes image i.
         negative_text: [N, K, D], L2-normalised, K at least 1; hard negatives of text i.
         threshold: [kinds], cosine; one for each kind of negative.
-        negative_kind: [N, K] long, positions in threshold; values live on the device and are not checked. Ignored
+        negative_kind: [N, K] long, positions in threshold; values live on the device and are not validated. Ignored
             where masked.
         negative_mask: [N, K] bool, True = valid; None means all are.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its images are summed, over the

@@ -1,4 +1,4 @@
-"""InfoNCE in which an image's own hard negative texts take the place of other texts in its row (HN1 to HN3)."""
+"""InfoNCE in which an image's own hard negative texts replace other texts in its row (HN1 to HN3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def replaced_negative_loss(
     image_id: Tensor | None = None,
     rows: slice | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Compute symmetric InfoNCE whose image-to-text rows hold own hard negatives in place of other rows' texts.
+    """Compute symmetric InfoNCE whose image-to-text rows have own hard negatives instead of other rows' texts.
 
     Image row i keeps its width N: in column slots[i, k] stands <image_i, negative_text_ik> instead of
     <image_i, text_slots[i,k]>, and no other image meets that negative. Text to image is plain. The loss is the mean of
@@ -41,10 +41,10 @@ def replaced_negative_loss(
         negative_text: [N, K, D], L2-normalised, K at least 1.
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         slots: [N, K] long, global columns from 0 to N - 1, -1 = masked. Distinct within a row and never i itself:
-            values live on the device and are not checked.
-        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
-            nor negative of each other: text j is no key of image i, and image j no key of text i.
-            An own negative stays, also in the column of such a text, which it then takes from nobody.
+            values live on the device and are not validated.
+        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
+            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. An own
+            negative stays, also in the column of such a text, which it then takes from nobody.
         rows: this process's slice of N; None is the whole loss. Given a slice, only its anchors are summed, over the
             global count N, so that the slices of a partition add up to the whole in value and gradient.
 
@@ -53,7 +53,7 @@ def replaced_negative_loss(
         `loss_image_to_text`, `loss_text_to_image` (nats); `accuracy_image_to_text`, `accuracy_text_to_image` (0 to 1:
         the own pair scores strictly above every other key); `hard_negative_accuracy` (0 to 1: the own text scores
         strictly above the image's own negatives, among images that have one); with image_id also `same_image_pairs`
-        (how many texts of other rows are no keys of an image).
+        (number of texts of other rows excluded as keys of an image).
 
     Raises:
         ValueError: if a shape does not fit, or slots or image_id is not of type long.

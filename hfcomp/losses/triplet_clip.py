@@ -52,10 +52,10 @@ def triplet_clip_loss(
         logit_scale: [] or [1], the multiplier (already exponentiated), above 0.
         negative_image_mask: [N] bool, True = valid; None means all are.
         negative_text_mask: [N] bool, True = valid; None means all are.
-        image_id: [N] long, equal for rows of one image; None = no two rows are. Rows of one image are neither positive
-            nor negative of each other: text j is no key of image i, and image j no key of text i.
-            That concerns the first half only: negative texts are false of the image in all of its rows, and negative
-            images are pictures of their own, of which the original texts are false.
+        image_id: [N] long, equal for rows of one image; None = all rows differ. Rows of one image are neither
+            positives nor negatives of each other: text j is not a key of image i, nor image j of text i. That concerns
+            the first half only: negative texts are false of the image in all of its rows, and negative images count as
+                distinct images, of which the original texts are false.
         rows: this process's slice of N, which selects rows of both halves; None is the whole loss. Given a slice, only
             its anchors are summed, over the global counts, so that the slices of a partition add up to the whole in
             value and gradient.

@@ -14,7 +14,7 @@ class AveragePrecision:
     """Average precision class by class.
 
     Attributes:
-        per_class: `[C]`, in [0, 1]; NaN for a class that is left out, for want of positives or of negatives.
+        per_class: `[C]`, in [0, 1]; NaN for a class without positives or without negatives.
         tied: `[C]`, share of a class's positives that score exactly as high as one of its negatives; NaN as above.
         chance: `[C]`, what a random order gets on average, a little above the share of positives; NaN as above.
     """
@@ -96,7 +96,7 @@ def map_influence(scores: NDArray[np.floating], labels: NDArray[np.bool_], *, ch
         positives: simulated against drawn images, the standard error is right within 5 % on average with 30 positives
         a class, 10 % too small with 10, and 15 to 20 % with 4. They ask for scores that seldom tie, too: a positive
         tied with one negative jumps from 0 where that negative is not drawn, which no derivative sees. Scores on a
-        coarse grid make the error much too small, those rounded to fp16 do not; `AveragePrecision.tied` tells.
+        coarse grid make the error much too small, those rounded to fp16 do not; `AveragePrecision.tied` shows it.
 
     Raises:
         ValueError: as [`average_precision`], and when no class has both positives and negatives.
@@ -194,4 +194,4 @@ def _check(scores: NDArray[np.floating], labels: NDArray[np.bool_]) -> None:
         raise ValueError(f"labels: found {labels.dtype}, expected bool: whether an image has a label.")
     bad = np.argwhere(np.isnan(scores))
     if len(bad):
-        raise ValueError(f"scores, image {bad[0][0]}, class {bad[0][1]}: found nan, which has no place in an order.")
+        raise ValueError(f"scores, image {bad[0][0]}, class {bad[0][1]}: found nan, which cannot be ranked.")

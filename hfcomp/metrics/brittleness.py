@@ -20,7 +20,7 @@ class BrittlenessOutcome:
     Attributes:
         original: the caption scores strictly higher than the hard negative.
         augmented: the caption and the hard positive both do.
-        brittle: the negative's score lies strictly between those of the caption and the hard positive, so that the
+        brittle: the negative's score is strictly between those of the caption and the hard positive, so that the
             wording decides. A tie here is an item that would be brittle if its equal scores were apart.
     """
 
@@ -35,7 +35,7 @@ def brittleness(
     """The counter-test to hard negatives (Kamath et al. 2024, "The Hard Positive Truth about Vision-Language ...").
 
     As in the authors' released script: all comparisons are strict, and items whose negative equals a caption are
-    neither right nor brittle. A scorer that is always wrong is not brittle either: read brittleness beside accuracy.
+    neither correct nor brittle. A scorer that is always wrong is not brittle either: report brittleness with accuracy.
 
     Args:
         caption: `[n]`, score of the image with its caption.

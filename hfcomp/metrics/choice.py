@@ -57,13 +57,13 @@ def credit(outcome: ChoiceOutcome, tie: TieRule = "wrong") -> NDArray[np.float64
 
 
 def all_higher(*pairs: tuple[NDArray[np.floating], NDArray[np.floating]]) -> ChoiceOutcome:
-    """Items of several comparisons: correct when all of them are strictly right.
+    """Items of several comparisons: correct if all of them are strictly right.
 
     Args:
         pairs: the scores `[n]` that have to be higher and those `[n]` that have to be lower, of each comparison.
 
     Returns:
-        Correct and tied items; NaN makes an item neither.
+        Correct and tied items; an item with NaN is neither.
 
     Raises:
         ValueError: for shapes that differ.

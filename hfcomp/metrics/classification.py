@@ -21,7 +21,7 @@ def class_scores(
     """Scores of images against one embedding a class, made a few rows at a time, for [`top_k`].
 
     Products are added up in float64 and rounded to fp32, so that the order in which a matrix product adds up does not
-    tell equal embeddings apart (but for about one score in 10^8, which lies next to a rounding edge).
+    separate equal embeddings (except about one score in 10^8, next to a rounding boundary).
 
     Args:
         image: `[n, D]`.
@@ -91,13 +91,13 @@ def _checked(labels: NDArray[np.integer]) -> NDArray[np.integer]:
 def _check_rows(part: NDArray[np.floating], own: NDArray[np.integer], start: int, k: int) -> None:
     if part.ndim != 2 or len(part) != len(own):
         raise ValueError(
-            f"scores have shape {part.shape} for the items {start} to {start + len(own)}, expected {len(own)} rows: a "
-            "row for every item, a column for every class."
+            f"scores have shape {part.shape} for the items {start} to {start + len(own)}, expected {len(own)} rows: "
+            "one row per item, one column per class."
         )
     classes = part.shape[1]
     if not 1 <= k < classes:
         raise ValueError(
-            f"k: found {k} for {classes} classes, expected 1 to {classes - 1}: the {classes} best are all."
+            f"k: found {k} for {classes} classes, expected 1 to {classes - 1}: the top {classes} are all classes."
         )
     if own.max() >= classes:
         row = int(own.argmax())

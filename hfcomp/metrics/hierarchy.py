@@ -82,7 +82,7 @@ def hierarchy(
         )
     identity = np.arange(rows * LEVELS).reshape(rows, LEVELS) if identity is None else identity
     if identity.shape != (rows, LEVELS):
-        raise ValueError(f"identity {identity.shape}: expected {(rows, LEVELS)}, a number for each text.")
+        raise ValueError(f"identity {identity.shape}: expected {(rows, LEVELS)}, one number per text.")
     radius = np.linalg.norm(text.astype(np.float64) - root.astype(np.float64), axis=-1)
     texts = _by_distance(text, radius, identity, thresholds)
     precision, recall, tie = np.zeros(rows), np.zeros(rows), np.zeros(rows, dtype=bool)

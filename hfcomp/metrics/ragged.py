@@ -19,7 +19,7 @@ def padded(rows: Sequence[Sequence[float] | NDArray[np.floating]]) -> tuple[NDAr
         Values `[n, K]`, 0 where nothing was, and the mask `[n, K]` of what was there. K is at least 1.
 
     Raises:
-        ValueError: for a row that is no flat list of numbers, or NaN.
+        ValueError: for a row that is not a flat list of numbers, or NaN.
     """
     lengths = np.array([len(row) for row in rows], dtype=np.intp)
     mask = np.arange(max(lengths.max(initial=0), 1)) < lengths[:, None]
@@ -41,5 +41,5 @@ def finite(scores: Any) -> NDArray[np.float64]:
     found = np.asarray(scores, dtype=np.float64)
     rows = np.argwhere(np.isnan(found))
     if len(rows):
-        raise ValueError(f"row {rows[0][0]}: the score is NaN. Look at the model that gave it.")
+        raise ValueError(f"row {rows[0][0]}: the score is NaN. Check the model that produced it.")
     return found

@@ -22,7 +22,7 @@ as a matrix product may add up the columns at its edge in another order; the las
 
 @dataclass(frozen=True)
 class RankBounds:
-    """Between which ranks each query's best positive lies, by how ties are broken.
+    """The best and worst rank of each query's best positive under tie-breaking.
 
     Attributes:
         worst: `[Q]` int, 1 + the number of other keys that score at least as high.
@@ -48,7 +48,7 @@ def rank_scores(
     """Ranks of each row's best positive among its other keys. Positives never stand in each other's way.
 
     Args:
-        scores: `[Q, M]`. A key whose score is NaN, and every key where the positive's is, stands before the positive.
+        scores: `[Q, M]`. A key whose score is NaN, and every key if the positive's is, ranks before the positive.
         positive: `[Q, M]`, which keys are right.
         mask: `[Q, M]`, which keys exist; by default all.
         margin: scores that differ by no more are tied; a number or `[Q, 1]`.
@@ -134,14 +134,14 @@ def retrieval_ranks(
 
 
 def _right(positive: Positive | None, start: int, stop: int, keys: int) -> NDArray[np.bool_]:
-    """The rows `start` to `stop` of `positive`, checked."""
+    """The rows `start` to `stop` of `positive`, validated."""
     if positive is None:
         return np.arange(start, stop)[:, None] == np.arange(keys)
     rows = positive(start, stop) if callable(positive) else positive[start:stop]
     if rows.shape != (stop - start, keys):
         raise ValueError(
-            f"positive has shape {rows.shape} for the queries {start} to {stop}, expected {(stop - start, keys)}: a "
-            "row for every query, a column for every key."
+            f"positive has shape {rows.shape} for the queries {start} to {stop}, expected {(stop - start, keys)}: "
+            "one row per query, one column per key."
         )
     _require_positive(rows, start)
     return rows
@@ -165,7 +165,7 @@ def recall_at_k(
     Args:
         queries: `[Q, D]`, L2-normalised.
         keys: `[M, D]`, L2-normalised.
-        positive: as in [`retrieval_ranks`], which says how ties count.
+        positive: as in [`retrieval_ranks`], which defines ties.
         k: at least 1.
     """
     return float((retrieval_ranks(queries, keys, positive) <= k).mean())

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 HEADLINE_METRIC = "group"
-"""The strictest metric, which stands for composition where a benchmark has it."""
+"""The strictest metric, used as the measure of composition where a benchmark has it."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hfcomp.modeling.weight_checks import COPY_AGAIN, check_same, damage_named, 
 logger = logging.get_logger(__name__)
 
 SUPPORTED_MODEL_TYPES = ("clip", "metaclip_2", "siglip")
-# First parts of the names of a dual encoder's weights. Others, as of a classifier's head, are no part of it.
+# First parts of the names of a dual encoder's weights. Others, such as a classifier's head, are not part of it.
 OWN_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
 
 
@@ -36,8 +36,8 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
     fixed = sorted({"ignore_mismatched_sizes", "trust_remote_code", "output_loading_info"} & set(kwargs))
     if fixed:
         raise ValueError(
-            f"load_backbone does not take {', '.join(fixed)}: every weight has to fit the model, and no code of a "
-            "repository is run. Leave the argument out."
+            f"load_backbone does not accept {', '.join(fixed)}: all weights must fit the model, and remote code is "
+            "never run. Remove the argument."
         )
     if isinstance(model, nn.parallel.DataParallel | nn.parallel.DistributedDataParallel):
         raise ValueError(
@@ -47,8 +47,8 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
     backbone = _from_pretrained(model, **kwargs) if isinstance(model, str | Path) else model
     if getattr(backbone, "_hf_peft_config_loaded", False):
         raise ValueError(
-            "the model carries an adapter inside itself (add_adapter, load_adapter, or AutoModel on an adapter's "
-            "folder), which it would save without its weights. Wrap it with peft.get_peft_model, or pass the folder."
+            "the model contains an injected adapter (add_adapter, load_adapter, or AutoModel on an adapter's "
+            "folder), which saving would lose. Wrap it with peft.get_peft_model, or pass the folder."
         )
     check_model_type(getattr(backbone, "config", None))
     return backbone
@@ -57,7 +57,7 @@ def load_backbone(model: str | Path | nn.Module, **kwargs: Any) -> nn.Module:
 def load_config(model: str | Path) -> Any:
     """The configuration of a dual encoder by Hub id or folder, of an adapter the base model's.
 
-    Names and shapes of its weights are checked, their values are not read.
+    Names and shapes of its weights are validated, values are not read.
 
     Raises:
         ValueError: as `load_backbone` does.
@@ -97,7 +97,7 @@ def check_model_type(config: Any) -> None:
     model_type = getattr(config, "model_type", None)
     if model_type == "siglip2":
         raise ValueError(
-            "model type 'siglip2' is the NaFlex kind of SigLIP 2 (variable resolution), which is not supported. "
+            "model type 'siglip2' is the NaFlex variant of SigLIP 2 (variable resolution), which is not supported. "
             "Use a fixed-resolution SigLIP 2 checkpoint such as google/siglip2-base-patch16-224."
         )
     if model_type not in SUPPORTED_MODEL_TYPES:
@@ -135,7 +135,7 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
 
 
 def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
-    """A model whose every weight was in its files; transformers only warns, and draws the others at random.
+    """A model whose every weight was in its files; transformers only warns, and initialises missing ones at random.
 
     Raises:
         ValueError: naming weights that are not there, not used or of another shape.
@@ -182,7 +182,7 @@ def _restore_unfrozen(backbone: nn.Module, model: str, hub: dict[str, Any]) -> N
 
 
 def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
-    """The processor that belongs to a model: of its id or folder, or of where a module was loaded from.
+    """The processor that belongs to a model: from its id or folder, or from a module's origin.
 
     An adapter may come without one; it then has that of the model that it is for.
 
@@ -191,14 +191,14 @@ def load_processor(model: str | Path | nn.Module, *, argument: str) -> Any:
         argument: what the caller's own parameter for a processor is called, for errors.
 
     Raises:
-        ValueError: for a module that does not say where it came from, or whose origin has no processor.
+        ValueError: for a module of unknown origin, or with an origin without a processor.
     """
     if isinstance(model, str | Path):
         return _processor_of(model)
     name = getattr(model, "name_or_path", "") or getattr(model.config, "_name_or_path", "")
     advice = f"Pass the model's own: {argument}=AutoProcessor.from_pretrained(...)."
     if not name:
-        raise ValueError(f"the module does not say where it was loaded from, so it has no processor. {advice}")
+        raise ValueError(f"the module has no name_or_path, so its processor is unknown. {advice}")
     try:
         return AutoProcessor.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A trained encoder on disk: a plain backbone or adapter, and the objective's state beside it."""
+"""A trained encoder on disk: a plain backbone or adapter, and the objective's state next to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hfcomp.writing import replacing
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
 ADAPTER_FILE = "adapter_model.safetensors"
-# Key of the adapter file's metadata: which parameters of the base model were trained beside the adapter.
+# Key of the adapter file's metadata: parameters of the base model that were trained with the adapter.
 UNFROZEN = "hfcomp_unfrozen"
 
 
@@ -44,7 +44,7 @@ def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, to
 
 
 def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **kwargs: Any) -> None:
-    """Writes the plain backbone (or its adapter) and, where there is one, the objective's state beside it."""
+    """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
     kwargs.pop("state_dict", None)
     backbone.save_pretrained(folder, **kwargs)
     state = extra_state(backbone, objective_state)
@@ -55,7 +55,7 @@ def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **
 
 
 def unfrozen_names(path: str | Path) -> set[str]:
-    """The parameters that the metadata of an adapter's file name as trained beside it; none without a record.
+    """The parameters that the metadata of an adapter's file name as trained with it; none without a record.
 
     Args:
         path: of its safetensors file.
@@ -68,7 +68,7 @@ def unfrozen_names(path: str | Path) -> set[str]:
 
 
 def _record_unfrozen(backbone: nn.Module, folder: Path, names: list[str]) -> None:
-    """Writes into the adapter's file what lies beside it, so that an adapter that was copied alone is noticed."""
+    """Records in the adapter's file what is saved next to it, to detect an adapter that was copied alone."""
     if not is_peft(backbone):
         return
     adapter = backbone.active_adapter
@@ -124,7 +124,7 @@ def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
         return {key: value for name in sorted(names) for key, value in read_tensors(folder / name).items()}
     path = folder / "model.safetensors"
     if not path.exists():
-        raise ValueError(f"{folder}: no model.safetensors here; expected a folder that a trainer of hfcomp saved.")
+        raise ValueError(f"{folder}: no model.safetensors; expected a folder saved by a trainer of hfcomp.")
     return read_tensors(path)
 
 

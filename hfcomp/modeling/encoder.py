@@ -55,7 +55,7 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         unknown = [name for name in self.required_features if name not in FIELDS]
         if unknown:
             raise ValueError(
-                f"required_features names {unknown}, which no forward computes; known: {', '.join(FIELDS)}."
+                f"required_features names {unknown}, which the model does not compute; known: {', '.join(FIELDS)}."
             )
         self.mini_batch_size = mini_batch_size
         # The Trainer edits `model.config` (use_cache, special tokens); the checkpoint must keep the author's.
@@ -136,7 +136,7 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         """
         unknown = [name for name in fields if name not in FIELDS or not FIELDS[name].in_batch]
         if unknown:
-            raise TypeError(f"forward() takes no {', '.join(unknown)}; see hfcomp.fields for what a batch may hold.")
+            raise TypeError(f"forward() takes no {', '.join(unknown)}; see hfcomp.fields for the keys of a batch.")
         output: dict[str, Any] = {
             name: value for name, value in fields.items() if name in self.required_features or FIELDS[name].always
         }
@@ -267,7 +267,7 @@ class DualEncoder(nn.Module, metaclass=OwnHelp):
         return frozen
 
     def save_pretrained(self, folder: str | Path, **kwargs: Any) -> None:
-        """Writes the plain backbone (or its adapter) and, where there is one, the objective's state beside it."""
+        """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
         checkpoints.save(self.backbone, self.objective_state, folder, **kwargs)
 
     def load_pretrained(self, folder: str | Path) -> None:

@@ -60,7 +60,8 @@ def encode_phrases(
 
     Source:
         C2LIP (arXiv 2603.25722), section 3.2: "pooling the representations of the text tokens". The mean, the layer
-        norm and the head are our choice: the paper says no more, and its released code encodes each phrase alone.
+        norm and the head are our choice: the paper does not specify them, and its released code encodes each phrase
+            alone.
     """
     output = backbone.get_text_features(input_ids=input_ids)
     states = output.last_hidden_state[: len(mask)]

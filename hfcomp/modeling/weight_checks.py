@@ -13,7 +13,7 @@ from transformers.modeling_utils import load_state_dict
 from transformers.utils import logging
 
 SHOWN = 3
-COPY_AGAIN = "Download or copy it again, or save the model anew with save_pretrained."
+COPY_AGAIN = "Download or copy it again, or save the model again with save_pretrained."
 
 
 def check_same(where: str | Path, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
@@ -58,7 +58,7 @@ def refuse(
     parts = [f"{verb} {_first(names)}" for verb, names in kinds.items() if names]
     if parts:
         raise ValueError(
-            f"{where}: the weights {' and '.join(parts)}, so that they are not those of this model. {COPY_AGAIN}"
+            f"{where}: the weights {' and '.join(parts)}, so they do not belong to this model. {COPY_AGAIN}"
         )
 
 
@@ -82,12 +82,12 @@ def damage_named(where: str | Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise ValueError(f"{where}: the weights are damaged or cut short ({error}). {COPY_AGAIN}") from error
+        raise ValueError(f"{where}: the weights are damaged or truncated ({error}). {COPY_AGAIN}") from error
     except Exception as error:  # a damaged pickled file has no type of error: half a dozen are raised, or any other
         path = _damaged_pickle(Path(where))
         if path is None:
             raise
-        raise ValueError(f"{path}: the weights are damaged or cut short. {COPY_AGAIN}") from error
+        raise ValueError(f"{path}: the weights are damaged or truncated. {COPY_AGAIN}") from error
 
 
 def _damaged_pickle(folder: Path) -> Path | None:
@@ -102,7 +102,7 @@ def _damaged_pickle(folder: Path) -> Path | None:
 
 @contextmanager
 def no_report() -> Iterator[None]:
-    """Keeps transformers' bar and report of a load from the terminal: an error or a line of hfcomp says it."""
+    """Keeps transformers' bar and report of a load from the terminal: hfcomp reports it itself."""
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

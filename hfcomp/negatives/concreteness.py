@@ -23,7 +23,7 @@ HOW_TO_GET = (
     "text; its licence (CC BY-NC-ND) does not allow this package to bring it along."
 )
 
-# The last word of "in front of" or "look up" is no head: its rating says nothing about the expression.
+# The last word of "in front of" or "look up" is not a head: its rating is unrelated to the expression.
 _NOT_A_HEAD = frozenset(
     {
         *("Adverb", "Article", "Conjunction", "Determiner", "Ex", "Interjection"),
@@ -118,9 +118,9 @@ class ConcretenessRatings:
             The ratings of all rows.
 
         Raises:
-            FileNotFoundError: No such file; says how to get it.
+            FileNotFoundError: No such file; explains how to get it.
             ValueError: The file is not text, lacks a column, or holds a row with the wrong number of columns, a rating
-                that is no number from 1 to 5, or an expression a second time. Names file, row and what was found.
+                that is not a number from 1 to 5, or an expression a second time. Names file, row and value.
         """
         ratings: dict[str, float] = {}
         parts: dict[str, str] = {}
@@ -136,7 +136,7 @@ class ConcretenessRatings:
         return len(self._ratings)
 
     def match(self, expression: str) -> RatingMatch | None:
-        """Looks an expression up and says how it was found.
+        """Looks up an expression and records how it was found.
 
         The first of these that is in the table, each lower-cased (the paper that weighs by these ratings, Concrete
         Jungle, does not say how it looks words up; the order is our choice):
@@ -166,7 +166,7 @@ class ConcretenessRatings:
         return None
 
     def lookup(self, expression: str) -> float | None:
-        """Rating of an expression, found as `match` says.
+        """Rating of an expression, found as in `match`.
 
         Args:
             expression: A word or several, separated by spaces.

@@ -26,7 +26,7 @@ def draw_by_sort(
 
     Args:
         candidates: Candidates of each sort; the order of both counts.
-        make: Builds a result of a sort and a candidate, or says with None that there is none.
+        make: Builds a result from a sort and a candidate, or returns None.
         number: How many results at most.
         rng: Source of randomness.
 

@@ -1,4 +1,4 @@
-"""Filters for negative captions: what is no negative by its text, or by the scores of a model under evaluation.
+"""Filters for negative captions: invalid by their text, or by the scores of a model under evaluation.
 
 `hfcomp.generation.text_negatives` applies them, makes up for what they drop and counts it by reason.
 """
@@ -30,7 +30,7 @@ def has_same_words(caption: str, text: str) -> bool:
     """Whether two texts hold the same words equally often, in any order; case and outer punctuation play no part.
 
     A flag rather than a fault: swaps have the same words on purpose, and only a model that knows the order of words
-    can tell them apart.
+    can distinguish them.
     """
     return _words(caption) == _words(text)
 

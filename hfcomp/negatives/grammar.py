@@ -1,4 +1,4 @@
-"""How likely a sentence is to a causal language model, to tell negatives that broke their caption's grammar."""
+"""Likelihood of a sentence under a causal language model, to detect ungrammatical negatives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GrammarFilter:
         tokens = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
         first = next((token for token in tokens if token is not None), None)
         if first is None:
-            raise ValueError(f"the tokenizer of {str(model)!r} has no token to begin a text with (bos or eos).")
+            raise ValueError(f"the tokenizer of {str(model)!r} has no start token (bos or eos).")
         self._first: int = first
         self._limit = position_limit(self._network, self._tokenizer)
         self._check_causal(model)
@@ -144,6 +144,6 @@ class GrammarFilter:
         )
         if (logits[0, :2] - logits[1, :2]).abs().max() > 1e-3:
             raise ValueError(
-                f"the predictions of {str(model)!r} depend on later tokens, so it is no causal language model. "
-                f"Name one such as {DEFAULT_MODEL}."
+                f"the predictions of {str(model)!r} depend on later tokens, so it is not a causal language model. "
+                f"Use one such as {DEFAULT_MODEL}."
             )

@@ -1,4 +1,4 @@
-"""Language models that judge or fill captions: loading them, and batches whose make-up changes no result.
+"""Language models that judge or fill captions: loading them, and results that do not depend on batching.
 
 Torch and transformers are imported inside functions: the package is otherwise text work.
 """
@@ -42,14 +42,14 @@ def load_language_model(
     except OSError as error:
         raise OSError(
             f"the language model {str(model)!r} could not be loaded: {error}\n"
-            "Pass a folder that holds config.json, model.safetensors and a tokenizer, or connect to the Hub once, so "
-            "that the model is in the cache."
+            "Pass a folder with config.json, model.safetensors and a tokenizer, or connect to the Hub once to cache "
+            "the model."
         ) from error
-    # transformers draws missing weights at random and only warns; random predictions are no predictions.
+    # transformers initialises missing weights at random and only warns; random predictions are useless.
     if loading["missing_keys"]:
         raise ValueError(
-            f"the checkpoint {str(model)!r} lacks {sorted(loading['missing_keys'])[:3]}, without which "
-            f"{auto_class} predicts at random. Name a checkpoint that was trained to predict tokens."
+            f"the checkpoint {str(model)!r} lacks {sorted(loading['missing_keys'])[:3]}, without which {auto_class} "
+            "predicts at random. Use a checkpoint trained to predict tokens."
         )
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     commit = getattr(network.config, "_commit_hash", None)

@@ -36,12 +36,12 @@ class Negative:
 
 
 def caption_rng(seed: int, caption: str, *purpose: str) -> random.Random:
-    """The random numbers of one caption: the same wherever and whenever it is read, whatever rows are beside it.
+    """The random numbers of one caption: independent of process, time and other rows.
 
     Args:
         seed: Any integer.
         caption: The caption that is changed.
-        purpose: Tells draws for different ends apart.
+        purpose: Separates random streams by purpose.
     """
     # hash() differs between processes; a digest does not.
     key = "\n".join((str(seed), *purpose, caption))

@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 
 def default_method(rows: int) -> str:
-    """The method that [`nearest_neighbours`] takes by itself: `faiss` for many rows where it is installed.
+    """The default method of [`nearest_neighbours`]: `faiss` for many rows where it is installed.
 
     Args:
         rows: Number of embeddings.
@@ -52,7 +52,7 @@ def nearest_neighbours(
     Args:
         embeddings: `[n, D]`, of any length but 0.
         number: Neighbours of each row, at least 1.
-        groups: `[n]`, equal for rows that are no neighbours of each other, such as the captions of one image.
+        groups: `[n]`, equal for rows that are not neighbours of each other, such as the captions of one image.
         method: `exact` or `faiss`; by default the one that [`default_method`] names.
         batch_size: Rows that are compared with all others at a time.
 
@@ -92,14 +92,14 @@ def neighbour_columns(
 ) -> dict[str, list[Any]]:
     """The columns `image_id` and `neighbour_ids` of a training set, from an embedding of each row.
 
-    Rows of one id are one image, which the mean direction of their embeddings stands for: of the image itself, or of
+    Rows of one id are one image, represented by the mean direction of their embeddings: of the image itself, or of
     its captions.
 
     Args:
         embeddings: `[n, D]`, one for each row.
         image_ids: `[n]`.
         number: Neighbours of each image.
-        groups: `[n]`, equal for rows that are no neighbours of each other though their ids differ, such as copies of
+        groups: `[n]`, equal for rows that are not neighbours of each other though their ids differ, such as copies of
             one file. The first row of an id decides.
         method: As in [`nearest_neighbours`].
 
@@ -136,8 +136,8 @@ def _directions(embeddings: ArrayLike) -> Floats:
     if len(wrong):
         what = "all 0" if largest[wrong[0], 0] == 0 else "NaN or infinite"
         raise ValueError(
-            f"embeddings, row {wrong[0]}: {what}, so that it is near nothing ({len(wrong)} such rows). Leave them "
-            "out, or fix what they were made of."
+            f"embeddings, row {wrong[0]}: {what}, so it has no neighbours ({len(wrong)} such rows). Remove them, or "
+            "fix their inputs."
         )
     vectors = vectors / largest
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -199,7 +199,7 @@ def _faiss_index(units: Floats) -> Any:
         import faiss
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'method="faiss" needs FAISS: pip install "hfcomp[neighbours]". Or leave method out, or take "exact".'
+            'method="faiss" needs FAISS: pip install "hfcomp[neighbours]". Or omit method, or use "exact".'
         ) from error
     index = faiss.IndexFlatIP(units.shape[1])
     index.add(_single(units))

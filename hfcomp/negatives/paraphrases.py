@@ -1,6 +1,6 @@
 """Words and phrases that say the same in a caption: the table of `hfcomp.negatives.rewordings`.
 
-A pair is here when a caption stays true with the other word, whatever else it says. Not here, though often given as
+A pair is listed if a caption stays true with the other word in any context. Not listed, though often given as
 synonyms: "on top of" and "on" (a picture on a wall), "near" and "next to" (how near), "person" and "man", "road" and
 "street", "stove" and "oven", "sitting" and "seated" (a vase is not seated), "in front of" and "before".
 """
@@ -14,7 +14,7 @@ from hfcomp.parsing.words import phrase_set, word_set
 
 @dataclass(frozen=True)
 class Synonym:
-    """A word or phrase and what can stand for it.
+    """A word or phrase and its paraphrase.
 
     Attributes:
         words: In small letters, as they follow each other in the caption.
@@ -22,7 +22,7 @@ class Synonym:
         classes: Word classes the first of them may have; empty for any.
         not_before: Words that must not come next.
         not_after: Words that must not come before.
-        before: Word classes of which the next word must have one; empty for any.
+        before: Allowed word classes of the next word; empty for any.
     """
 
     words: tuple[str, ...]
@@ -98,11 +98,11 @@ SYNONYMS: tuple[Synonym, ...] = (
 SYNONYMS_BY_FIRST_WORD = {
     word: tuple(one for one in SYNONYMS if one.words[0] == word) for word in {one.words[0] for one in SYNONYMS}
 }
-# Behind these only a plural may stand: "many food" is no English.
+# Only a plural may follow these: "many food" is ungrammatical.
 NEEDS_PLURAL = frozenset({"many", "multiple", "several"})
 
-# X R Y says the same as Y S X. Not here: "in front of" and "behind" (a man in front of a television need not have it
-# behind him), "on" and "under" (a lamp under a ceiling is not a ceiling on a lamp), "inside" and "around".
+# X R Y means the same as Y S X. Not listed: "in front of" and "behind" (a man in front of a television need not have
+# it behind him), "on" and "under" (a lamp under a ceiling is not a ceiling on a lamp), "inside" and "around".
 CONVERSES = {
     **{
         one: other

@@ -9,9 +9,9 @@ narrow: what does not surely keep the meaning is left out.
   that, so that the rest would change hands; "in front of" and "behind".
 * `prefix`: "A dog on a mat" -> "A photo of a dog on a mat"; "There is a dog on a mat" both ways. Left out: sentences
   with a finite verb, captions that speak of a picture.
-* `synonym`: "couch" -> "sofa", "next to" -> "beside". Left out: words whose sense hangs on their company, as the table
-  in `hfcomp.negatives.paraphrases` says.
-* `adjectives`: "a black and white cat" -> "a white and black cat". Left out: "black and white photo", adjectives under
+* `synonym`: "couch" -> "sofa", "next to" -> "beside". Left out: words with a context-dependent sense (see the table in
+`hfcomp.negatives.paraphrases`). * `adjectives`: "a black and white cat" -> "a white and black cat". Left out: "black
+and white photo", adjectives under
   an adverb or a shade.
 * `contraction`: "a dog that is lying" -> "a dog lying", "A dog is lying on a mat" -> "A dog lying on a mat". Left out:
   captions with more than one finite verb.
@@ -116,7 +116,7 @@ def _exchange(doc: Doc, first: Span, second: Span) -> Edit:
 
 
 def _first_word(doc: Doc) -> int:
-    """Index of the first token that is no space; the number of tokens if there is none."""
+    """Index of the first token that is not a space; the number of tokens if there is none."""
     return next((token.i for token in doc if token.pos_ != "SPACE"), len(doc))
 
 
@@ -153,7 +153,7 @@ def _coordination(doc: Doc) -> Iterator[Edit]:
 
 
 def _is_closed(doc: Doc, start: int, end: int) -> bool:
-    """Whether two coordinated phrases are no part of a longer list."""
+    """Whether two coordinated phrases are not part of a longer list."""
     before = doc[start - 1].lower_ if start else ""
     behind = doc[end].lower_ if end < len(doc) else ""
     return before not in (",", "and", "or") and behind not in (",", "and", "or")

@@ -61,7 +61,7 @@ def fit_article(before: str, text: str) -> str:
 
 
 def start_of_text(caption: str) -> int:
-    """Index of the first character that is no space; the length of the caption if there is none."""
+    """Index of the first character that is not a space; the length of the caption if there is none."""
     return len(caption) - len(caption.lstrip())
 
 
@@ -112,13 +112,14 @@ def rewrite(caption: str, spans: Sequence[Span], texts: Sequence[str]) -> str:
         The new caption.
 
     Raises:
-        ValueError: Spans overlap, are not in order or lie outside the caption, or there are more or fewer texts.
+        ValueError: Spans overlap, are out of order or outside the caption, or there are more or fewer texts.
     """
     written, place = "", 0
     for (start, end), text in zip(spans, texts, strict=True):
         if not place <= start <= end <= len(caption):
             raise ValueError(
-                f"spans {list(spans)} of caption {caption!r} overlap, are not in order or lie outside of it; expected "
+                f"spans {list(spans)} of caption {caption!r} overlap, are out of order or outside the caption; "
+                "expected "
                 "[start, end) in characters, from left to right."
             )
         written += caption[place:start]

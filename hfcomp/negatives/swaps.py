@@ -5,10 +5,11 @@ and what to do about it?", ICLR 2023, arXiv:2210.01936 (NegCLIP), whose negative
 to whom. What the authors' script and ours do differently:
 
 * **By place.** The script replaces text, so that every "man" of "woman" moves too; here two spans change places.
-* **Form.** The script writes phrases in small letters and puts spaces before full stops, by which a model can tell a
+* **Form.** The script writes phrases in small letters and puts spaces before full stops, by which a model can
+recognise a
   negative without reading it. Here all outside the two parts stays, but for "a" or "an" before them and for the
   capital at the start, which keeps its place.
-* **False negatives.** The script swaps any two of a sort. Here a swap has to change what the caption says; see below.
+* **False negatives.** The script swaps any two of a kind. Here a swap must change the caption's meaning; see below.
 * **Adverbs** are not swapped: few captions have two, and those that have rarely turn false.
 * **Phrases of any length**; the script asks for three words.
 
@@ -91,9 +92,9 @@ _COUNTING_DETERMINERS = word_set("a an another each every either neither one")
 # Parts change places with one of the next so many of their sort: pairs of all would grow with the square of a caption.
 _MOST_NEIGHBOURS = 64
 _PARTICIPLES = ("VBG", "VBN")
-# "that is also sitting right next to": what is longer is no symmetric relation, and need not be read on
+# "that is also sitting right next to": anything longer is not a symmetric relation and need not be scanned
 _MOST_WORDS_OF_A_RELATION = 10
-# Where a caption falls into pieces whose order says nothing.
+# Where a caption splits into pieces whose order is irrelevant.
 _BETWEEN_PIECES = re.compile(r"[,;.]|\b(?:and|or|next to|beside|near|alongside|with|as well as)\b")
 
 
@@ -185,14 +186,14 @@ def _telling(doc: Doc) -> list[int]:
 
 
 def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
-    """Whether "X ... Y" says something else than "Y ... X", by what stands between two noun phrases.
+    """Whether "X ... Y" differs in meaning from "Y ... X", judged by the words between two noun phrases.
 
     Other things between them do not count: in "a plate with an orange and a fork" only "with" does.
     """
     start = bisect_left(telling, first.end)
     between = telling[start : start + _MOST_WORDS_OF_A_RELATION]
     rest = [first.doc[place] for place in between if place < second.start]
-    # "a cat that is sitting right next to a dog" says of two things only that they are close
+    # "a cat that is sitting right next to a dog" only says that two things are close
     while rest and rest[0].pos_ in ("AUX", "ADV") and tuple(token.lower_ for token in rest) not in SYMMETRIC_RELATIONS:
         rest = rest[1:]
     if not rest:
@@ -204,14 +205,14 @@ def _order_matters(first: Part, second: Part, telling: Sequence[int]) -> bool:
 
 
 def _is_had_nearby(verb: Token, second: Part) -> bool:
-    """Whether "X has Y" goes on with no more than where Y is: "the laptop has a phone next to it"."""
+    """Whether "X has Y" continues only with where Y is: "the laptop has a phone next to it"."""
     behind = [token.lower_ for token in second.doc[second.end : second.end + 4]]
     own = next((place for place, word in enumerate(behind) if word in ("it", "him", "her", "them")), 0)
     return base_form(verb) == "have" and tuple(behind[:own]) in SYMMETRIC_RELATIONS
 
 
 def _is_mutual(verb: Token, relation: tuple[str, ...]) -> bool:
-    """Whether a verb and what follows say the same of both sides: "sits beside", "playing with", "kissing"."""
+    """Whether a verb and what follows are symmetric: "sits beside", "playing with", "kissing"."""
     name = base_form(verb)
     if not relation:
         return name in MUTUAL_VERBS or name in POSTURES
@@ -245,7 +246,7 @@ def _phrases_around(parts: Iterable[Part], phrases: Iterable[Part]) -> dict[Part
 
 
 def _rest_of_phrase(phrase: Part, part: Part) -> list[str]:
-    """What a phrase says besides a part of it: its words without determiners and loose quantities."""
+    """The content of a phrase besides a part of it: its words without determiners and loose quantities."""
     places = (place for place in range(phrase.start, phrase.end) if not part.start <= place < part.end)
     words = [phrase.doc[place] for place in places if phrase.doc[place].pos_ not in ("DET", "PRON")]
     telling = [word.lower_ for word in words if word.lower_ not in VAGUE_QUANTITIES]
@@ -304,7 +305,7 @@ def _fits_beside(old: Part, new: Part, noun: Token) -> bool:
     before = doc[old.start - 1] if old.start else None
     joined = any(token is not None and (token.pos_ == "CCONJ" or token.text == ",") for token in (before, after))
     if joined:
-        # "black and white cat": only another colour can stand for "black", and not "white"
+        # "black and white cat": only another colour can replace "black", not "white"
         is_there = any(token.lower_ == new.doc[new.head].lower_ for token in run)
         return not is_there and bool(others) and others == _class_of(doc[old.head].lower_)
     beside = [token for token in run if token.i >= old.end or _reaches(token, old)]
@@ -351,7 +352,7 @@ def _verb_pairs(doc: Doc) -> Iterable[Pair]:
             continue
         if frames[first] != frames[second] and {frames[first], frames[second]} != {"place", "nothing"}:
             continue
-        # "sitting at a table smiling": where one says nothing but itself, both are true of one subject in any order
+        # "sitting at a table smiling": if one is intransitive, both are true of one subject in any order
         joined = _any_between(joints, first, second)
         if "nothing" in (frames[first], frames[second]) and not (_has_own_subject(second) and joined):
             continue

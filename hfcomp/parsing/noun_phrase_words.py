@@ -23,7 +23,7 @@ LACKING = word_set("bare devoid empty free lack")
 
 @dataclass(frozen=True)
 class ExcludedWords:
-    """Nouns, as dictionary forms in small letters, whose phrases are no concepts; the field is the reason.
+    """Nouns, as dictionary forms in small letters, whose phrases are not concepts; the field is the reason.
 
     The paper names no such words. The prompt of the released code leaves out generic places ("home or street or
     school"). Change a field with `dataclasses.replace`; an empty set keeps all of its kind.
@@ -31,12 +31,12 @@ class ExcludedWords:
     Attributes:
         picture: The picture itself, not what it shows: "a photo" of "a photo of a dog", "the background". Several are
             things ("pictures on a wall"), unless "of" follows.
-        region: A part of the picture or of a thing, which says where: "the left side", "front", "a row".
+        region: A part of the picture or of a thing, a location: "the left side", "front", "a row".
             Kept as the last word of a compound: "a tank top", "a street corner", "a city scene".
-        place: A place that says next to nothing as it stands; kept with any word that tells it from others: "a snowy
+        place: A place that is uninformative alone; kept with any distinguishing word: "a snowy
             street", "a hotel room".
         time: "a sunny day": there is nothing one could point at.
-        empty: What stands for a thing named elsewhere or for nothing one could see: "others", "fun".
+        empty: A word for a thing named elsewhere or for nothing visible: "others", "fun".
     """
 
     picture: frozenset[str] = word_set(

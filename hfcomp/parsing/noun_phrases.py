@@ -1,17 +1,18 @@
 """Noun phrases of parsed captions: the concepts of C2LIP (section 4.1 of the paper), read off the dependency tree.
 
-A phrase is a noun with what stands before it and belongs to it: determiner, adjectives with their adverbs, numbers and
+A phrase is a noun with its preceding modifiers: determiner, adjectives with their adverbs, numbers and
 compounds ("a very large traffic light"). Clauses and prepositional phrases are left to nouns of their own: "a man with
-a hat riding a horse" gives "a man", "a hat" and "a horse". The paper says no more; where a choice is open:
+a hat riding a horse" gives "a man", "a hat" and "a horse". The paper leaves the rest open; our choices:
 
 * Of possessives the owner stays in the phrase ("the man's hat"), being its determiner, and has none of its own.
   Pronouns go ("his red hat" gives "red hat"): they speak of something outside the phrase.
-* Quantities stay with what they count ("a group of people", "two slices of pizza"): alone "a group" says nothing, and
+* Quantities stay with what they count ("a group of people", "two slices of pizza"): alone "a group" is uninformative,
+and
   "pizza" loses its number. Containers are things: "a bowl of fruit" gives "a bowl" and "fruit".
 * Nouns joined by "and" have a phrase each. Adjectives so joined make one ("a red and blue cup" is one cup), unless the
   second has its own determiner or number: "a red and a blue cup" gives "a red cup" and "a blue cup". Nouns that the
   tree puts under one noun make one as well ("salt and pepper shakers").
-* What a caption denies ("no furniture", "without a shirt") is no concept: it is not in the image.
+* What a caption negates ("no furniture", "without a shirt") is not a concept: it is not in the image.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class NounPhrase(NamedTuple):
         text: Its words as the caption has them, one space between; a plural noun that phrases share is put into the
             singular where one is meant ("one red cup" of "one red and two blue cups").
         spans: `[start, end)` in characters of the caption, from left to right; more than one where phrases share a
-            noun: "a red cup" of "a red and a blue cup" lies at "a red" and at "cup".
-        head: Dictionary form, in small letters, of the noun that says what it is: "people" of "a group of people".
+            noun: "a red cup" of "a red and a blue cup" is at "a red" and at "cup".
+        head: Dictionary form, in small letters, of the head noun: "people" of "a group of people".
     """
 
     text: str
@@ -63,7 +64,7 @@ class _Place(NamedTuple):
 
 
 def noun_phrases(doc: Doc, *, excluded: ExcludedWords = EXCLUDED_WORDS) -> list[NounPhrase]:
-    """The noun phrases of a caption, from left to right, equal ones once; the module says what makes one.
+    """The noun phrases of a caption, from left to right, without duplicates; defined in the module's docstring.
 
     Args:
         doc: A parsed caption, with word classes, Penn tags, lemmas and a tree labelled as spaCy's pipelines do.
@@ -129,7 +130,7 @@ def _place(tree: CaptionTree, noun: int) -> _Place:
 
 
 def _owns_what_is_excluded(tree: CaptionTree, noun: int, excluded: ExcludedWords) -> bool:
-    """Whether a noun's phrase is free because that of its possession is no concept: "the cow" of "the cow's side"."""
+    """Whether a noun's phrase counts because its possession's is not a concept: "the cow" of "the cow's side"."""
     if tree.labels[noun] != "poss" or tree.classes[noun] not in NOUNS:
         return False
     owned = tree.heads[noun]

@@ -27,7 +27,7 @@ _parser: _Worker | None = None
 
 
 def check_request(captions: Iterable[str], num_processes: int, batch_size: int) -> None:
-    """Raises what `Parser.parse` says that it raises."""
+    """Raises the errors documented in `Parser.parse`."""
     if isinstance(captions, str):
         raise TypeError(f"captions is the string {captions[:40]!r}; expected several captions, such as [caption].")
     if num_processes < 1 or batch_size < 1:
@@ -43,7 +43,7 @@ def _parse_batch(captions: list[str]) -> bytes:
     from spacy.tokens import DocBin
 
     if _parser is None:
-        raise RuntimeError("the worker process has no parser; it is started by parse_in_processes only.")
+        raise RuntimeError("the worker process has no parser; only parse_in_processes starts it.")
     docs = _parser.parse(captions, batch_size=len(captions))
     return bytes(DocBin(attrs=_ATTRIBUTES, docs=docs).to_bytes())
 
@@ -56,7 +56,7 @@ def parse_in_processes(
     Args:
         parser: Handed to each process once.
         vocab: Of the `Doc`s that come back.
-        captions: Read as far as the processes need them.
+        captions: Read as the processes need them.
         num_processes: At least 1.
         batch_size: Captions per message.
 

@@ -45,7 +45,7 @@ class Part:
         doc: The parsed caption.
         start: Index of the first token.
         end: Index after the last token.
-        head: Index of the token that says what it is: the noun of a phrase, the main verb of a group.
+        head: Index of the head token: the noun of a phrase, the main verb of a group.
     """
 
     doc: Doc
@@ -96,7 +96,7 @@ def _is_whole(doc: Doc, start: int, end: int) -> bool:
 
 
 def names_the_picture(token: Token) -> bool:
-    """Whether a word stands for the picture itself: "photo", "close-up", and "up" of "a close up"."""
+    """Whether a word refers to the picture itself: "photo", "close-up", and "up" of "a close up"."""
     return base_form(token) in PICTURE_NOUNS or (
         token.lower_ == "up" and token.i > 0 and token.nbor(-1).lower_ == "close"
     )
@@ -135,7 +135,7 @@ def nouns(doc: Doc) -> list[Part]:
     """The nouns of the things in a caption, compounds as one ("fire hydrant", "t-shirt", "hot dog").
 
     Left out are nouns that name no thing of their own (see `noun_phrases`), nouns with an "of" behind them ("group of
-    people": who belongs to whom is in the "of"), and nouns before "'s".
+    people": the "of" carries the relation), and nouns before "'s".
     """
     found = []
     start = 0
@@ -229,7 +229,7 @@ def _describes_a_noun(verb: Token) -> bool:
     doc = verb.doc
     before = doc[verb.i - 1].pos_ if verb.i else ""
     behind = doc[verb.i + 1].pos_ if verb.i + 1 < len(doc) else ""
-    # A caption may start with a participle: "Sitting cat", but also "Riding waves"; neither is safe to move.
+    # A caption may start with a participle: "Sitting cat", but also "Riding waves"; neither can be moved safely.
     return behind in (*NOUN_CLASSES, "ADJ", "VERB") and before in ("DET", "NUM", "ADJ", "ADP", "PRON", "")
 
 

@@ -218,7 +218,7 @@ class CaptionTree:
         )
 
     def is_denied(self, noun: int) -> bool:
-        """Whether a caption says that there is none: "no furniture", "without a hat", "is not wearing a hat"."""
+        """Whether a caption negates it: "no furniture", "without a hat", "is not wearing a hat"."""
         if not self._denies:
             return False
         if noun in self._denied:

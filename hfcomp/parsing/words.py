@@ -41,7 +41,7 @@ LOCATION_NOUNS = word_set(
 PICTURE_NOUNS = word_set(
     "angle close-up closeup drawing illustration image painting photo photograph picture portrait scene shot view"
 )
-# Words that stand for a thing named elsewhere, or for nothing one could see.
+# Words for a thing named elsewhere, or for nothing visible.
 EMPTY_NOUNS = word_set("one other another something someone thing stuff each many")
 
 # Nouns that take no "a"; only those that captions are full of.
@@ -59,7 +59,7 @@ COLORS = word_set(
 SHADES = word_set("bright dark deep light pale")
 SIZES = word_set("big enormous giant gigantic huge large little long medium short small tall tiny")
 
-# Adjectives that count, compare or point; "a same dog and two red balls" says nothing false.
+# Adjectives that count, compare or point; "a same dog and two red balls" is not false.
 NOT_DESCRIBING = word_set(
     "able adjacent adjoining available back bottom central certain close colored different eastern else entire far "
     "few first front full half last left main many middle more most much multiple near nearby nearest next numerous "
@@ -67,7 +67,7 @@ NOT_DESCRIBING = word_set(
     "third top total various very visible whole"
 )
 
-# How many, said so loosely that "a group of people beside bags" and "a group of bags beside people" hardly differ.
+# Quantities so loose that "a group of people beside bags" and "a group of bags beside people" hardly differ.
 VAGUE_QUANTITIES = word_set(
     "array assortment bunch couple few group lot lots many multiple number numerous plenty several some variety "
     "various"

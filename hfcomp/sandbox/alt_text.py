@@ -1,4 +1,4 @@
-"""Captions as the web has them, for pretraining: true, short, and mostly silent about what belongs to what.
+"""Web-like captions for pretraining: true, short, and mostly without attribute binding.
 
 A model that is trained on them knows the words and where things are, and has had little reason to bind: of two
 things, a list of tags or the mention of one is enough to tell an image from the others of a batch.
@@ -29,7 +29,7 @@ class AltText:
     Attributes:
         of_one: for images of one kind of thing.
         of_several: for images of several.
-        place_among_several: how often the mention of one of several says where it is.
+        place_among_several: how often the mention of one of several includes its place.
     """
 
     of_one: Mapping[str, float]
@@ -45,7 +45,7 @@ WORDS = AltText(
 )
 # Mostly "a circle at the left" of two or three things: without it no fine-tuning in minutes learns relations.
 PLACES = AltText(_OF_ONE, {"caption": 0.15, "shape": 0.51, "colour": 0.34}, place_among_several=1.0)
-# How often a lone thing's place is said. "A figure at the top left" says nothing else, and so teaches places.
+# How often a single thing's place is mentioned. "A figure at the top left" has no other cue, and so teaches places.
 PLACE = 0.7
 ADJECTIVE = 0.25
 BACKGROUND = 0.2

@@ -1,4 +1,4 @@
-"""The sandbox's base models, which come with the package: where they lie and what is in them."""
+"""The sandbox's bundled base models: their folders and contents."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def base_folder(architecture: str = "clip") -> Path:
     folder = Path(__file__).parent / "models" / architecture
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(
-            f"{folder} holds no model. Reinstall hfcomp, or make one with recipes/sandbox_base.py and pass --model."
+            f"{folder} has no model. Reinstall hfcomp, or train one with recipes/sandbox_base.py and pass --model."
         )
     return folder
 

@@ -27,7 +27,7 @@ _RELATION_OF = {phrase: relation for relation, phrases in RELATIONS.items() for 
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """What a caption says about a scene, without the words for the things themselves.
+    """The content of a caption, without the words for the objects themselves.
 
     Rendered on an edited scene, the same caption describes the edited scene in the same words otherwise.
 
@@ -36,8 +36,8 @@ class Caption:
         mentioned: indices into `Scene.things`, in the order of mention: one, two in either order, or three.
         links: for each mention after the first, how it is joined: one of `CONJUNCTIONS`, or a phrase of `RELATIONS`
             that says where the first mention is from it ("A left of B and above C").
-        sized: indices of the things whose size is said.
-        textured: indices of the things whose texture is said.
+        sized: indices of the things with their size mentioned.
+        textured: indices of the things with their texture mentioned.
         wording: 0 or 1, which of the two words for each size.
         says_place: of a single mention, whether its place in the image is said.
         background_phrase: one of `BACKGROUND_PHRASES`, or empty.

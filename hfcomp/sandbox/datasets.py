@@ -99,7 +99,7 @@ def training_set(
         num_negatives: entries of the negative lists; where a caption allows fewer kinds, the rest are empty strings.
         edit_noise: the chance that a counterfactual image does not show its change, for words of concreteness 3 or
             less; it falls to 0 at 5.
-        caption_noise: the chance that the caption says something false.
+        caption_noise: the probability that the caption has a false word.
         false_negatives: the chance that the first negative caption is true of the image.
 
     Returns:
@@ -125,7 +125,7 @@ def training_set(
 
 
 def choice_set(num_rows_per_kind: int, seed: int, *, kinds: Sequence[str] = KINDS, novel: bool = False) -> Dataset:
-    """The evaluation of composition: two images and two captions, of which each describes one.
+    """The evaluation of composition: two images and two captions, each describing one image.
 
     With its paraphrase in `positive_captions` a row is also a choice with two positives, as SugarCrepe++ asks it, and
     with `mask` an edited pair. The true caption of kinds that add is true of both images: their 2 x 2 match has no
@@ -204,7 +204,7 @@ def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
     Args:
         num_rows: number of rows, at least 1.
         seed: non-negative; the same seed gives the same rows.
-        novel: whether the objects combine shape and colour as no training image does; if not, none does.
+        novel: whether all objects have shape-colour combinations that no training image has, or none.
 
     Returns:
         Columns `image`, `image_id`, `shape`, `colour`, `size`, `texture`, `place` ("at the top left"), and `caption`,

@@ -66,7 +66,8 @@ TUNING = Style(
     },
     {"relation": 0.7, "size": 0.3, "texture": 0.25, "background": 0.3, "place": 0.3, "three": 0.7},
 )
-# Layouts in which to look for a kind that is rare or absent elsewhere: looking there would take most of the time.
+# Layouts in which to look for a kind that is rare or absent elsewhere: searching elsewhere would take most of the
+# time.
 _LAYOUTS_OF_KIND = {
     "swap_rel": {(3, False, True)},
     "replace_count": {(1, True, False)},
@@ -75,7 +76,7 @@ _LAYOUTS_OF_KIND = {
     "add_rel": {(2, False, False), (3, False, False)},
     "add_obj": {(1, False, False), (1, True, False), (2, False, False)},
 }
-# Captions of one object that name its shape and colour, and of two: what retrieval and zero-shot want.
+# Captions of one object that name its shape and colour, and of two: for retrieval and zero-shot.
 ONE_OBJECT = Style({(1, False, False): 1.0}, {})
 TWO_OBJECTS = Style({(2, False, False): 0.7, (3, False, False): 0.3}, TUNING.words | {"three": 0.0})
 
@@ -87,10 +88,10 @@ class DrawnRow:
     Attributes:
         scene: what the image shows.
         caption: of the scene.
-        said: the scene that the caption's words are of; `scene` unless `noise` says otherwise.
+        said: the scene that the caption describes; `scene` unless `noise` differs.
         positive: another wording of the caption, true of `scene`.
         negatives: one or more, of different kinds; the first has an image.
-        shown: what the negative image shows; the first negative's scene unless `noise` says otherwise.
+        shown: the negative image's scene; the first negative's unless `noise` differs.
         noise: what is wrong: `edit`, `caption`, `false_negative`.
     """
 

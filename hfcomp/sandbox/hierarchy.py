@@ -12,7 +12,7 @@ SHAPE_FAMILIES = {
 }
 OUTLINES = {"curved": ("round", "lobed"), "straight": ("cornered", "spiky")}
 COLOUR_FAMILIES = {"warm": ("red", "orange", "yellow", "pink"), "cool": ("green", "cyan", "blue", "purple")}
-# What a scene of several families is called.
+# Names of scenes with several families.
 MIXED_SHAPES, MIXED_COLOURS = "assorted", "motley"
 NUMBERS = {1: "one", 2: "two", 3: "three"}
 FIGURE_WORDS = (
@@ -53,7 +53,7 @@ def levels(scene: Scene) -> tuple[str, str, str, str]:
     shape = shapes.pop() if len(shapes) == 1 else MIXED_SHAPES
     outline = outlines.pop() if len(outlines) == 1 else MIXED_SHAPES
     colour = colours.pop() if len(colours) == 1 else MIXED_COLOURS
-    # Within one outline, assorted families are a node of their own beside the families.
+    # Within one outline, assorted families are a separate node.
     specific = f"{outline} {shape}" if shape == MIXED_SHAPES and outline != MIXED_SHAPES else shape
     return (
         _name(scene.objects, colour, specific),

@@ -1,4 +1,4 @@
-"""Exact hard negatives: a caption that is false of a scene by one edit, and the scene of which it is true."""
+"""Exact hard negatives: a caption that is false of a scene by one edit, and the scene for which it is true."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ def applicable_kinds(scene: Scene, caption: Caption) -> tuple[str, ...]:
 
 
 def _may_add_thing(scene: Scene, caption: Caption) -> bool:
-    """Where every thing is mentioned, in a list that can go on, and there is room for one more."""
+    """Allowed if every thing is mentioned in an extensible list with room for one more."""
     says_all = len(caption.mentioned) == len(scene.things) and not caption.relations and not caption.says_place
     return says_all and scene.objects < MOST_OBJECTS
 
@@ -215,7 +215,7 @@ def _replace_relation(generator: np.random.Generator, scene: Scene, caption: Cap
 
 
 def _add_relation(generator: np.random.Generator, scene: Scene, caption: Caption) -> Negative:
-    """Where the caption says "and", a relation that does not hold."""
+    """Replaces "and" by a false relation."""
     relation, other = _false_relation(generator, scene, *caption.mentioned)
     link = RELATIONS[relation][CONJUNCTIONS.index(caption.links[0])]
     return Negative(replace(caption, links=(link,)), other, "add_rel", _relation_keyword(link))

@@ -18,7 +18,7 @@ class Noise:
     Attributes:
         edit: that a counterfactual image does not show its change, for words of concreteness 3 or less. It falls in a
             straight line to 0 at 5: a generator draws another shape more reliably than another relation.
-        caption: that the caption says something false, as a word of noisy text does.
+        caption: that the caption has a false word, as in noisy text.
         false_negative: that the negative is another wording of the caption, and its image another shot of the scene.
     """
 
@@ -45,7 +45,7 @@ def with_noise(generator: np.random.Generator, row: DrawnRow, noise: Noise) -> D
         noise: the probabilities.
 
     Returns:
-        The row, in which `noise` names what is wrong. An image whose edit does not show has the same things drawn
+        The row, with its noise named in `noise`. An image whose edit does not show has the same things drawn
         once more, half a pixel aside, as an editor leaves them.
     """
     caption, false_negative, edit = generator.random(3).tolist()

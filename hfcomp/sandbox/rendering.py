@@ -74,7 +74,7 @@ def _looks(scene: Scene) -> list[tuple[tuple[int, ...], tuple[Cell, ...]]]:
 
 
 def changed_cells(scene: Scene, other: Scene) -> frozenset[Cell]:
-    """The grid cells in which two scenes of one background, noise and set of specks show something else."""
+    """The grid cells in which two scenes with equal background, noise and specks differ."""
     first, second = ({(cell, look) for look, cells in _looks(each) for cell in cells} for each in (scene, other))
     return frozenset(cell for cell, _ in first ^ second)
 

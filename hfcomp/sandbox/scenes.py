@@ -83,7 +83,7 @@ class Scene:
             row or a column, so that their relation has one name.
         background: one of `BACKGROUNDS`.
         specks: cells with a faint grey dot, a distractor that no caption mentions.
-        noise: which pixel noise lies over the image, 0 to `NOISES` - 1.
+        noise: which pixel noise is added to the image, 0 to `NOISES` - 1.
     """
 
     things: tuple[Thing, ...]
@@ -103,7 +103,7 @@ class Scene:
 
 
 class _Draws:
-    """Numbers in 0 to 1, read one by one from one call: thousands of scenes a second hang on it."""
+    """Numbers in 0 to 1, read one by one from one call: needed to draw thousands of scenes per second."""
 
     def __init__(self, generator: np.random.Generator, number: int) -> None:
         self._numbers = iter(generator.random(number).tolist())

@@ -35,7 +35,7 @@ class AHNPLConfig(CompositionalConfig):
     shift_source: str = field(
         default="frozen",
         metadata={
-            "help": "Whose text features shift the images: frozen (the model as it was before training, encoded once "
+            "help": "Whose text features shift the images: frozen (the initial model, encoded once "
             "for the whole set) or live (the model in training)."
         },
     )
@@ -67,7 +67,7 @@ class AHNPLConfig(CompositionalConfig):
         if not -1 <= self.margin_minimum <= 1:
             raise ValueError(f"margin_minimum={self.margin_minimum}: expected a cosine, -1 to 1.")
         if self.margin_start is not None and not math.isfinite(self.margin_start):
-            raise ValueError(f"margin_start={self.margin_start}: expected a number, or leave it out for a draw.")
+            raise ValueError(f"margin_start={self.margin_start}: expected a number, or omit it to sample one.")
 
 
 class AHNPLTrainer(ThresholdTrainer):
@@ -85,7 +85,7 @@ class AHNPLTrainer(ThresholdTrainer):
     floor for good; the log's `margin` is the value after the floor. Each kind of negative has a threshold of its own
     (Eq. 10), in cosine and without bounds: it starts at 0 (our choice, the paper is silent) and each batch sets it for
     the next from the similarities of the global batch, through epochs; a batch without a negative of that kind leaves
-    it. The log holds `threshold_<kind>` for the kinds of the line's last batch. Both are saved beside the model and
+    it. The log holds `threshold_<kind>` for the kinds of the line's last batch. Both are saved next to the model and
     resumed; evaluation leaves them as they are.
 
     Without its three weights the loss is twice InfoNCE on the same batch, as Eq. 4 adds both
@@ -140,8 +140,8 @@ class AHNPLTrainer(ThresholdTrainer):
         if self.reference is not None:
             if f.reference_text_embeds is None:
                 raise ValueError(
-                    "the batch has no 'reference_text'. With shift_source='frozen' take batches of "
-                    "get_train_dataloader() or get_eval_dataloader(), which add it, not the collator alone."
+                    "the batch has no 'reference_text'. With shift_source='frozen' use batches of "
+                    "get_train_dataloader() or get_eval_dataloader(), which add it."
                 )
             return f.reference_text_embeds, f.reference_negative_text_embeds
         if self.args.shift_gradient:
@@ -154,7 +154,7 @@ class AHNPLTrainer(ThresholdTrainer):
             self.reference.frozen.sign(folder)
 
     def after_load(self, folder: Path) -> None:
-        """Refuses to go on with another model than the one that the run began with."""
+        """Refuses to resume with another model than the initial one."""
         if self.reference is not None:
             self.reference.frozen.check(folder)
 
@@ -170,7 +170,7 @@ def start_of_margin(args: AHNPLConfig) -> float:
     if args.margin_start is not None:
         if args.margin_seed is not None:
             logger.warning(
-                f"margin_start={args.margin_start:g} is given: margin_seed={args.margin_seed} draws nothing."
+                f"margin_start={args.margin_start:g} is given: margin_seed={args.margin_seed} has no effect."
             )
         return args.margin_start
     seed = args.seed if args.margin_seed is None else args.margin_seed
@@ -180,7 +180,7 @@ def start_of_margin(args: AHNPLConfig) -> float:
 def _warn_of_floor(start: float, floor: float) -> None:
     share = NormalDist().cdf(floor)
     logger.warning(
-        f"The learned margin starts at {start:.3f}, at or below its floor (margin_minimum={floor:g}): there it has no "
-        f"gradient, and the margin is the constant {floor:g} throughout. So it is with {share:.0%} of all draws; set "
-        "margin_start, or another margin_seed, to train it."
+        f"The learned margin starts at {start:.3f}, at or below its floor (margin_minimum={floor:g}): there it has "
+        f"no gradient and stays constant at {floor:g}. This happens for {share:.0%} of samples; set margin_start, or "
+        "another margin_seed, to train it."
     )

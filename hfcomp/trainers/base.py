@@ -96,7 +96,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         align_special_tokens(encoder.config, processing_class.tokenizer)
         frozen = encoder.freeze_unused()
         if frozen:
-            logger.warning(f"{type(self).__name__} does not use these parameters; they are frozen: {frozen}")
+            logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
         super().__init__(
             model=encoder,
             args=args,
@@ -189,11 +189,11 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
     def _check_keys(self, inputs: dict[str, Any]) -> None:
         for key in inputs:
             if key in RESERVED_KEYS:
-                raise ValueError(f"the collator returned the key {key!r}, which is reserved. Name it otherwise.")
+                raise ValueError(f"the collator returned the key {key!r}, which is reserved. Rename it.")
             if key not in BATCH_KEYS and key not in self.extra_batch_keys:
                 raise ValueError(
                     f"the collator returned the key {key!r}, which nothing reads.{nearest(key, BATCH_KEYS)} "
-                    f"Name it in {type(self).__name__}.extra_batch_keys when compute_loss reads it itself."
+                    f"Name it in {type(self).__name__}.extra_batch_keys if compute_loss reads it itself."
                 )
         if "row" not in inputs:
             raise ValueError("the collator returned no 'row': a long tensor [B], each row's index in the data set.")
@@ -238,7 +238,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         # evaluate() and predict() may bring a data set of their own
         rows = self.read_rows(dataset, self.args)
         if isinstance(rows, StreamedRows) and not is_training:
-            raise TypeError("an evaluation set is read to its end: load it without streaming=True.")
+            raise TypeError("an evaluation set cannot be streamed: load it without streaming=True.")
         try:
             self.data_collator = self.collator_of(rows)
             if is_training:
@@ -253,13 +253,13 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
     # Logging
 
     def _wrap_model(self, model: nn.Module, training: bool = True, dataloader: Any = None) -> nn.Module:
-        """Unmarks the bare model, which an evaluation before marks as prepared: it would train unsynchronised."""
+        """Unmarks the bare model, which an earlier evaluation marks as prepared: it would train unsynchronised."""
         if training and model is self.model:
             model._is_accelerate_prepared = False
         return super()._wrap_model(model, training, dataloader)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the objective's metrics to a line of the log; stops a run whose loss is no longer finite."""
+        """Adds the objective's metrics to a log line; stops a run with a non-finite loss."""
         # "train_loss" is the last line of a run, which may end between two logging steps
         if "loss" in logs or "train_loss" in logs:
             self._stop_if_not_finite()
@@ -288,13 +288,13 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         )
 
     def _stop_if_weights_not_finite(self) -> None:
-        """A finite loss may have a gradient that is not, and the weights are lost before the next loss tells."""
+        """A finite loss may have a non-finite gradient, which damages the weights before the next loss shows it."""
         trained = [parameter.detach() for parameter in self.model.parameters() if parameter.requires_grad]
         if trained and not torch.isfinite(sum_over_processes(sum(weight.float().abs().sum() for weight in trained))):
             raise FloatingPointError(
                 f"the weights are no longer finite at step {self.state.global_step}, though the loss was: a gradient "
                 "was NaN or infinite. Nothing was saved: start a new run from the last checkpoint's folder with a "
-                "lower learning rate or bf16 instead of fp16, or look for a root or logarithm of 0 in the objective."
+                "lower learning rate or bf16 instead of fp16, or check the objective for a root or logarithm of 0."
             )
 
     # Optimiser, checkpoints

@@ -32,7 +32,7 @@ class C2LIPConfig(CompositionalConfig):
     """Arguments of [`C2LIPTrainer`]. Weights are the paper's (section 4.1), the temperature is the released code's.
 
     `max_concepts` is our choice: each of 1,500 captions of COCO had 1 to 7 noun phrases. With both weights 0 it
-    becomes 0, as no concept is read.
+    becomes 0, as concepts are not read.
     """
 
     max_concepts: int = field(default=8, metadata={"help": "Concepts read per image; further ones are counted."})
@@ -141,7 +141,7 @@ class C2LIPTrainer(CompositionalTrainer):
         key = {"phrase": "concept_input_ids", "tokens": "concept_token_mask"}[source]
         if "concept_embeds" in self.required_features and key not in inputs:
             raise ValueError(
-                f"the batch has no {key!r}, which concept_source={source!r} reads. Make the data_collator as "
+                f"the batch has no {key!r}, which concept_source={source!r} needs. Create the data_collator as "
                 f"CompositionalCollator(..., max_concepts={self.args.max_concepts}, "
                 f"concept_tokens={source == 'tokens'}), or leave it out."
             )

@@ -36,7 +36,7 @@ class CEClipTrainer(ThresholdTrainer):
     """Trains with the CE-CLIP loss (Zhang et al. 2024).
 
     Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. It starts at 0,
-    and each batch sets it for the next from the similarities of the global batch; it is saved beside the model,
+    and each batch sets it for the next from the similarities of the global batch; it is saved next to the model,
     resumed and, unlike in the released code, not reset between epochs. Evaluation leaves it as it is. The log holds
     `threshold_<kind>`, in cosine, for the kinds of the line's last batch.
     """

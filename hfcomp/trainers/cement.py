@@ -59,7 +59,7 @@ class CementTrainer(CompositionalTrainer):
         "No negative pair would be an anchor: of the doubled batch the negative captions alone would be left. Give "
         "rows a negative_image that their first negative caption describes; or choose an objective that reads "
         "captions only, as InfoNCETrainer with num_negatives=1 or CEClipTrainer do (recipes negclip, ceclip); or set "
-        "allow_missing_negative_images=True (--allow_missing_negative_images true) and say so beside the scores."
+        "allow_missing_negative_images=True (--allow_missing_negative_images true) and report it with the scores."
     )
     required_features = (
         "image_embeds",

@@ -1,4 +1,4 @@
-"""CLEAR GLASS: groups of pairs of one concept told from the groups that are easily taken for them."""
+"""CLEAR GLASS: groups of pairs of one concept, contrasted with easily confused groups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClearGlassTrainer(GroupedTrainer):
     """Trains with the group contrastive loss of CLEAR GLASS as the paper writes it (Suissa et al., section 3.2).
 
     A global batch is a group and `groups_per_batch - 1` of its hard negatives, `pairs_per_group` pairs each; see
-    [`GroupedTrainer`] for the columns. `grouping` says what is contrasted: all pairs of a group (`pairwise`) or its
+    [`GroupedTrainer`] for the columns. `grouping` sets what is contrasted: all pairs of a group (`pairwise`) or its
     mean image and mean text (`centroid`). `none` is plain fine-tuning on the same batches: InfoNCE of the pairs, with
     the model's own `logit_scale`. A row that is repeated to fill a small group up counts once in all of them.
 
@@ -99,7 +99,7 @@ class ClearGlassTrainer(GroupedTrainer):
 
 
 def _of_pairs(f: Features, is_pair: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """InfoNCE of the rows that are no repeats, which would be false negatives."""
+    """InfoNCE of the rows without repeats, which would be false negatives."""
     before, own = is_pair[: f.rows.start].sum().item(), is_pair[f.rows].sum().item()
     rows = slice(before, before + own)
     image_id = None if f.image_id is None else f.image_id[is_pair]

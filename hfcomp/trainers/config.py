@@ -29,7 +29,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         metadata={
             "help": "Images and texts encoded at a time, with their activations recomputed in backward: the same loss "
             "and gradient as the whole batch in a fraction of the memory. Gradient accumulation does not do "
-            "this: it makes several small contrastive batches."
+            "this: it uses several small contrastive batches."
         },
     )
     column_names: dict | str | None = field(
@@ -88,7 +88,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
                     "Check the driver and CUDA_VISIBLE_DEVICES (nvidia-smi lists the GPUs), or ask for the CPU: "
                     f"use_cpu=True (--use_cpu true), or {half[0]}=False (--{half[0]} false)."
                 )
-            # else accelerate takes each of several processes on a CPU for the only one
+            # else accelerate treats each of several processes on a CPU as the only one
             self.use_cpu = True
         super().__post_init__()
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
@@ -96,8 +96,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
         if self.accelerator_config.dispatch_batches or not self.accelerator_config.even_batches:
             raise ValueError(
-                "accelerator_config: dispatch_batches=True cuts batches whose negatives are a flat list, and "
-                "even_batches=False gives processes batches of unequal number. Leave both as they are."
+                "accelerator_config: dispatch_batches=True splits batches whose negatives are a flat list, and "
+                "even_batches=False gives processes unequal numbers of batches. Keep the defaults."
             )
         self.accelerator_config.dispatch_batches = False  # every process reads a stream
         UrlAccess(self.url_timeout)  # raises
@@ -110,7 +110,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             raise ValueError(f"max_logit_scale={self.max_logit_scale}: expected at least 1, or inf for no clamp.")
         if not self.decoupled_weight_decay and self.optim not in TORCH_ADAMW:
             raise ValueError(
-                f"decoupled_weight_decay=False makes Adam of AdamW, but optim is {str(self.optim.value)!r}. Set optim "
+                f"decoupled_weight_decay=False turns AdamW into Adam, but optim is {str(self.optim.value)!r}. Set "
+                "optim "
                 f"to {' or '.join(TORCH_ADAMW)}, or leave decoupled_weight_decay out."
             )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
@@ -120,7 +121,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
 
     def batch_notes(self) -> list[str]:
-        """What the line at the start of a training says of a batch beside its size."""
+        """Further facts about a batch for the line at the start of training."""
         notes = [] if self.mini_batch_size is None else [f"encoded {self.mini_batch_size} at a time"]
         if self.gradient_accumulation_steps > 1:
             notes.append(f"{self.gradient_accumulation_steps} such batches a step")

@@ -1,4 +1,4 @@
-"""Batches that are drawn: negatives anew in each epoch, and rows of hard images that other rows bring along."""
+"""Sampled batches: negatives per epoch, and additional rows of hard images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.get_logger(__name__)
 
 @dataclass
 class DrawnBatchConfig(CompositionalConfig):
-    """Arguments of every trainer whose batches can be drawn."""
+    """Arguments of trainers with sampled batches."""
 
     draw_negatives: bool = field(
         default=False,
@@ -41,7 +41,7 @@ class DrawnBatchConfig(CompositionalConfig):
         if self.num_neighbours < 0:
             raise ValueError(f"num_neighbours={self.num_neighbours}: expected 0 (none) or more.")
         if self.draw_negatives and not self.num_negatives:
-            raise ValueError("draw_negatives=True draws num_negatives of each row, which is 0. Set num_negatives.")
+            raise ValueError("draw_negatives=True samples from a row's num_negatives, which is 0. Set num_negatives.")
 
     def batch_notes(self) -> list[str]:
         """Also the rows that each row brings along."""
@@ -51,10 +51,10 @@ class DrawnBatchConfig(CompositionalConfig):
 
 
 class DrawnBatchTrainer(CompositionalTrainer):
-    """Base of objectives whose batches can be drawn.
+    """Base of objectives with sampled batches.
 
     With `num_neighbours` each row of the training set brings rows of hard images along (NegCLIP, Yuksekgonul et al.
-    2022), which needs the columns `neighbour_ids` and `image_id`; [`NeighbourOrder`] says which. The authors draw at
+    2022), which needs the columns `neighbour_ids` and `image_id`; see [`NeighbourOrder`]. The authors draw at
     each access, here a draw is of the epoch, so that it does not depend on processes or workers. Evaluation sets bring
     nothing along, and their negatives are the first ones.
     """
@@ -79,7 +79,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
         if drawn and args.train_sampling_strategy not in ("random", "sequential"):
             raise ValueError(
                 f"train_sampling_strategy={str(args.train_sampling_strategy)!r} is not supported with "
-                "num_neighbours or draw_negatives. Take 'random' or 'sequential'."
+                "num_neighbours or draw_negatives. Use 'random' or 'sequential'."
             )
         self.neighbours = None
         rows = self.read_rows(dataset, args, NEIGHBOUR_COLUMNS if args.num_neighbours else ())
@@ -91,7 +91,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
         return DrawnNegatives(rows, seed=seed_of_order(args)) if args.draw_negatives else rows
 
     def row_order(self, order: Sampler | None) -> Sampler | None:
-        """With the rows that each row brings along, and told of epochs for the draw of negatives."""
+        """Adds the sampled neighbour rows, and epochs for sampling negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
             return order
         if isinstance(order, RandomSampler):  # the order that accelerate makes of it where nothing is drawn
@@ -108,7 +108,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
         return batch_size * (1 + self.args.num_neighbours)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds which share of the rows that were brought along are no neighbours."""
+        """Adds the share of added rows that are not neighbours."""
         if self.neighbours is not None and "loss" in logs and self.neighbour_order.brought:
             logs["unrelated_neighbour_share"] = self.neighbour_order.unrelated / self.neighbour_order.brought
         super().log(logs, start_time)
@@ -118,7 +118,7 @@ def _warn_of_missing(neighbours: Neighbours) -> None:
     without, unknown = neighbours.without, neighbours.unknown
     if without:
         logger.warning(
-            f"{without} of {len(neighbours.image)} rows have no neighbour in the set; they bring any row along."
+            f"{without} of {len(neighbours.image)} rows have no neighbour in the data set; a random row is used."
         )
     if unknown:
-        logger.warning(f"{unknown} entries of neighbour_ids are no image_id of the training set; they are left out.")
+        logger.warning(f"{unknown} entries of neighbour_ids are not an image_id of the training set and are ignored.")

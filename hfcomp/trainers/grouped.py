@@ -1,4 +1,4 @@
-"""Batches of groups: what every trainer shares whose global batch is a group of pairs beside its hard negatives."""
+"""Group batches: shared by trainers whose global batch is a group of pairs with its hard-negative groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GroupedConfig(CompositionalConfig):
                 f"minimum_group_size={self.minimum_group_size}: expected at least 2, 1 and 1."
             )
         if self.auto_find_batch_size:
-            raise ValueError("auto_find_batch_size=True would cut groups. Set mini_batch_size instead.")
+            raise ValueError("auto_find_batch_size=True would split groups. Set mini_batch_size instead.")
         rows = rows_per_process(self.groups_per_batch, self.pairs_per_group, self.world_size)
         if self.per_device_train_batch_size not in (0, rows):
             whole = self.groups_per_batch * self.pairs_per_group
@@ -63,7 +63,7 @@ class GroupedTrainer(CompositionalTrainer):
     """Base of objectives on batches of groups, in the order of [`hfcomp.data.groups.GroupOrder`].
 
     Needs the columns `group` and `hard_negative_groups`. A process holds whole groups, so that `groups_per_batch` has
-    to be a multiple of the number of processes. At the start the log says what an epoch is made of, and warnings say
+    to be a multiple of the number of processes. At the start the log describes an epoch, and warnings say
     what is missing for it, and which captions are names of concepts (`level_1` to `level_4` are read for that alone).
     The draw depends on `data_seed` (unset: `seed`) and the epoch only.
 
@@ -80,8 +80,8 @@ class GroupedTrainer(CompositionalTrainer):
         """
         if args.train_sampling_strategy != "random":
             raise ValueError(
-                f"train_sampling_strategy={str(args.train_sampling_strategy)!r}: batches of groups have an order of "
-                "their own. Leave it at 'random'."
+                f"train_sampling_strategy={str(args.train_sampling_strategy)!r}: group batches define their own "
+                "order. Keep 'random'."
             )
         levels = level_columns(dataset, args.column_names)
         rows = self.read_rows(dataset, args, tuple(dict.fromkeys((*GROUP_COLUMNS, *levels))))

@@ -76,9 +76,9 @@ class HierarCapsConfig(CompositionalConfig):
 class ChainCollator(CompositionalCollator):
     """Turns rows into a batch of texts: `input_ids [W B, L]`, of each row the empty text, its chain and its negatives.
 
-    Of a chain of `C` columns, `W` is `1 + 2 C`. Texts that are not there are encoded as empty, and are no row's in
+    Of a chain of `C` columns, `W` is `1 + 2 C`. Missing texts are encoded as empty, and belong to no row in
     `concept_image_index [W B]`, which is -1 for them and the row's place in the batch for all others. Images are not
-    decoded. Beside it the batch holds `row [B]` and `truncated [B]`.
+    decoded. The batch also holds `row [B]` and `truncated [B]`.
 
     Args:
         args: as for `CompositionalCollator`.
@@ -86,7 +86,7 @@ class ChainCollator(CompositionalCollator):
         kwargs: likewise.
 
     Raises:
-        ValueError: when called, for an entry that is no text or negatives of another number, naming column and row.
+        ValueError: when called, for an entry that is not a text or a wrong number of negatives, naming column and row.
     """
 
     def __init__(self, *args: Any, chain_columns: Sequence[str], **kwargs: Any) -> None:
@@ -115,7 +115,7 @@ class ChainCollator(CompositionalCollator):
         if not isinstance(negatives, list) or len(negatives) > size:
             raise ValueError(
                 f"column {NEGATIVES!r}, row {name}: found {negatives!r}, expected a list of at most {size} texts, one "
-                f"for each of {', '.join(self.chain_columns)}; an empty text is none."
+                f"for each of {', '.join(self.chain_columns)}; empty means none."
             )
         negatives = [text_of(text, NEGATIVES, name) or None for text in negatives] + [None] * (size - len(negatives))
         links = chain_of([row.get(column) for column in self.chain_columns], self.chain_columns, name)
@@ -124,11 +124,11 @@ class ChainCollator(CompositionalCollator):
 
 
 def entailment_metrics(prediction: Any) -> dict[str, float]:
-    """How chains lie around the empty text, over the whole set.
+    """How well chains are ordered around the empty text, over the whole set.
 
     Args:
         prediction: `EvalPrediction` with the angles `[n, C - 1]` towards the next text of the chain and towards the
-            negative, in radians; NaN where there is no triplet.
+            negative, in radians; NaN without a triplet.
 
     Returns:
         `entailment_accuracy` (share of triplets whose first angle is strictly smaller), `angle_entailed` and
@@ -158,7 +158,7 @@ class HierarCapsTrainer(CompositionalTrainer):
     in its column, of those that follow from the same more general text if there are any.
 
     The columns of levels are what abstraction is tested on: a model that was trained by this on a set of names is no
-    test of unseen ones, and the log says so. To resume a run give the model that it began with again; another is
+    test of unseen ones, which is logged. To resume a run pass its initial model; another is
     refused.
     """
 
@@ -181,7 +181,7 @@ class HierarCapsTrainer(CompositionalTrainer):
         levels = [name for name in args.chain_columns if name.startswith("level_")]
         if rows is not None and levels:
             logger.warning(
-                f"Trains on the texts of {', '.join(levels)}: scores on these levels are not of unseen names."
+                f"Trains on the texts of {', '.join(levels)}: scores on these levels are not for unseen names."
             )
         return rows
 
@@ -192,7 +192,7 @@ class HierarCapsTrainer(CompositionalTrainer):
         )
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """Angles `[B, C - 1]` towards the next text and towards the negative; NaN where there is no triplet."""
+        """Angles `[B, C - 1]` towards the next text and towards the negative; NaN without a triplet."""
         chains = self._chains(local.text_embeds, inputs["concept_image_index"])
         root, (text, negative_text), (mask, negative_mask) = chains
         entailed, contradicted, valid = angles(text, negative_text, root, mask=mask, negative_mask=negative_mask)
@@ -253,7 +253,7 @@ class HierarCapsTrainer(CompositionalTrainer):
         self.start.sign(folder)
 
     def after_load(self, folder: Path) -> None:
-        """Refuses to go on with another model than the one that the run began with."""
+        """Refuses to resume with another model than the initial one."""
         self.start.to("cpu")
         self.start.check(folder)
 
@@ -267,7 +267,7 @@ def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> T
         seed: of the draw.
 
     Raises:
-        ValueError: for an entry that is no text, or when no row has two texts and a negative.
+        ValueError: for an entry that is not a text, or when no row has two texts and a negative.
     """
     texts = zip(*map(rows.column, columns), strict=True)
     chains = [chain_of(row, columns, index) for index, row in enumerate(texts)]
@@ -282,10 +282,10 @@ def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> T
     )
     if idle == len(chains):
         raise ValueError(
-            f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts, the first of which other "
-            "rows have otherwise. Choose other chain_columns, or a data set with more names."
+            f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts with a different "
+            "continuation in another row. Choose other chain_columns, or a data set with more names."
         )
     if idle:
-        logger.warning(f"{idle:,} of {len(chains):,} rows have no text with a next one and a negative.")
+        logger.warning(f"{idle:,} of {len(chains):,} rows have no text with both a next text and a negative.")
     dataset = rows.dataset.add_column(NEGATIVES, drawn.texts, feature=List(Value("string")))
     return TrainingRows(dataset, dataset.column_names)

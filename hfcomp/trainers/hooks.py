@@ -29,7 +29,7 @@ COUNTED_FEATURES = {"num_negatives": "negative_text_embeds", "max_concepts": "co
 
 
 class ObjectiveHooks:
-    """What a trainer says of its objective; each has a default that fits image-caption pairs.
+    """Hooks that define an objective; the defaults fit image-caption pairs.
 
     Attributes:
         config_class: of its arguments.
@@ -112,12 +112,12 @@ class ObjectiveHooks:
         return self.read_rows(dataset, args)
 
     def read_rows(self, dataset: Any, args: CompositionalConfig, further: tuple[str, ...] = ()) -> Any:
-        """The rows of a data set with the columns that the objective reads, renamed and checked.
+        """The rows of a data set with the columns that the objective reads, renamed and validated.
 
         Args:
             dataset: a `datasets.Dataset`, a stream, or rows that were read before, which come back as they are.
             args: the config.
-            further: required columns beside those of `required_features`.
+            further: required columns besides those of `required_features`.
 
         Returns:
             `TrainingRows`, or `StreamedRows` of a stream; `None` without a data set.
@@ -137,14 +137,14 @@ class ObjectiveHooks:
         require_columns(dataset, required, needed_by=type(self).__name__)
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
-            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; taken as empty.")
+            logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
         if not isinstance(dataset, IterableDataset):
             return TrainingRows(dataset, read)
         batch = args.per_device_train_batch_size * args.world_size
         return StreamedRows(dataset, read, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
 
     def row_order(self, order: Sampler | None) -> Sampler | None:
-        """The order of the training rows. One that is not transformers' is told by `set_epoch` which epoch begins.
+        """The order of the training rows. A custom one receives the epoch by `set_epoch`.
 
         Args:
             order: what transformers takes; `None` for a stream.
@@ -185,14 +185,14 @@ class ObjectiveHooks:
         """
 
     def after_load(self, folder: Path) -> None:
-        """Reads or checks what [`after_save`] wrote, when a run goes on.
+        """Reads or validates what [`after_save`] wrote, when resuming.
 
         Args:
             folder: of the checkpoint.
         """
 
     def check_epoch(self, batch: int) -> None:
-        """Tells which rows of the training set make no full global batch of `batch` rows in an epoch.
+        """Reports rows that do not fill a global batch of `batch` rows in an epoch.
 
         Raises:
             ValueError: for a set smaller than one batch.
@@ -205,4 +205,4 @@ class ObjectiveHooks:
                 "Lower per_device_train_batch_size."
             )
         if number % batch:
-            logger.warning(f"{number % batch} of {number} rows are left out of each epoch (not a full batch).")
+            logger.warning(f"{number % batch} of {number} rows are dropped from each epoch (not a full batch).")

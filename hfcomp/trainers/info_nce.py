@@ -44,7 +44,7 @@ class InfoNCETrainer(DrawnBatchTrainer):
         if self.sigmoid:
             if args.num_negatives:
                 raise ValueError(
-                    f"num_negatives={args.num_negatives}: the sigmoid loss reads no negative captions. Set "
+                    f"num_negatives={args.num_negatives}: the sigmoid loss does not use negative captions. Set "
                     "sigmoid=False for InfoNCE with them on this model, or leave num_negatives (and draw_negatives) "
                     "out."
                 )

@@ -26,9 +26,9 @@ class ReplacedNegativesConfig(CompositionalConfig):
 
 
 class ReplacedNegativesTrainer(CompositionalTrainer):
-    """Trains InfoNCE whose images meet their own hard negatives in place of randomly chosen other texts (section 3).
+    """Trains InfoNCE in which images see their own hard negatives instead of randomly chosen other texts (section 3).
 
-    Needs `negative_captions`. Which texts give way is drawn anew for every batch, from the seed, the step and the
+    Needs `negative_captions`. The replaced texts are sampled for every batch, from the seed, the step and the
     batch within the step, on all processes alike. The paper leaves open which ones and how images are chosen for a
     text: here any other text with the same probability, and text to image stays plain. A row's missing negatives
     replace nothing. Evaluation uses one draw for all batches, so that `eval_loss` can be had again.

@@ -62,17 +62,17 @@ class TextAlignmentConfig(CompositionalConfig):
         if "text" in (self.freeze_towers or []):
             raise ValueError("freeze_towers names 'text', the tower that textual alignment trains. Leave it out.")
         if self.allow_levels and self.leave_out_levels:
-            raise ValueError("allow_levels trains on the names of levels, leave_out_levels does not. Set one of them.")
+            raise ValueError("allow_levels and leave_out_levels exclude each other. Set only one.")
 
 
 class TextPairCollator(CompositionalCollator):
     """Turns rows into a batch of texts: `input_ids [2 B, L]`, each row's caption and behind it its generalised one.
 
-    Images are not decoded. Beside it the batch holds `row [B]`, `truncated [B]` and `concept_id [B]`, equal numbers
+    Images are not decoded. The batch also holds `row [B]`, `truncated [B]` and `concept_id [B]`, equal numbers
     for equal generalised captions.
 
     Raises:
-        ValueError: when called, for an entry that is no text, naming column and row.
+        ValueError: when called, for an entry that is not a text, naming column and row.
     """
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -150,8 +150,8 @@ class TextAlignmentTrainer(CompositionalTrainer):
             return rows
         if not level_columns(rows.dataset, None):
             logger.warning(
-                f"the data set has none of the columns {', '.join(LEVEL_COLUMNS)}: nothing tells whether a text is "
-                "the name of a concept that a test asks for."
+                f"the data set has none of the columns {', '.join(LEVEL_COLUMNS)}: training texts cannot be checked "
+                "for concept names of a test."
             )
         named = level_names(rows, PAIR)
         if not named or args.leave_out_levels:
@@ -159,9 +159,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
         row, said = next(iter(named.items()))
         raise ValueError(
             f"column {said.column!r}, row {row}: found {said.text!r}, a name of the column {said.level!r}; "
-            f"{len(named)} of {len(rows)} rows have one. A model that is trained on the names of levels cannot be "
-            "tested on them as unseen. Leave such rows out (--leave_out_levels true), or set allow_levels "
-            "(--allow_levels true), and say so beside the scores."
+            f"{len(named)} of {len(rows)} rows have one. A model trained on level names cannot be tested on them as "
+            "unseen. Exclude such rows (--leave_out_levels true), or set allow_levels (--allow_levels true) and "
+            "report it with the scores."
         )
 
     def evaluation_outputs(self, local: Features, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -196,9 +196,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
 def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:
     if not named:
         return rows
-    logger.warning(
-        f"{len(named):,} of {len(rows):,} rows say the name of a level and nothing else; they are left out."
-    )
+    logger.warning(f"{len(named):,} of {len(rows):,} rows are exactly the name of a level and are excluded.")
     kept = rows.dataset.select([row for row in range(len(rows)) if row not in named])
     return TrainingRows(kept, kept.column_names)
 

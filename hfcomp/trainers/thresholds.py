@@ -1,4 +1,4 @@
-"""What trainers share whose hinge has thresholds, one for each kind of negative, that follow the model."""
+"""Shared by trainers whose hinge has adaptive thresholds, one for each kind of negative."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ThresholdTrainer(CompositionalTrainer):
 
 
 def _with_present_kinds(features: Features) -> Features:
-    """Features whose learned `threshold` is NaN, which the log leaves out, for kinds of which there is no negative."""
+    """Features whose learned `threshold` is NaN, which the log omits, for kinds without negatives."""
     threshold = features.learned["threshold"]
     kinds = torch.arange(len(threshold), device=threshold.device)
     member = features.negative_kind.unsqueeze(-1) == kinds

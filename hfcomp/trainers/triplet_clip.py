@@ -15,18 +15,20 @@ from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 class TripletClipConfig(CompositionalConfig):
     """Arguments of [`TripletClipTrainer`]."""
 
-    num_negatives: int = field(default=1, metadata={"help": "Must be 1: one negative pair stands beside each row."})
+    num_negatives: int = field(default=1, metadata={"help": "Must be 1: each row has one negative pair."})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_negatives != 1:
-            raise ValueError(f"num_negatives={self.num_negatives}: TripletCLIP sets exactly 1 negative beside a row.")
+            raise ValueError(
+                f"num_negatives={self.num_negatives}: TripletCLIP pairs each row with exactly 1 negative."
+            )
 
 
 class TripletClipTrainer(CompositionalTrainer):
     """Trains with the TripletCLIP loss (Patel et al. 2024) on captions, images, and a hard negative pair for each.
 
-    Needs `negative_captions`, of which the first is read, and `negative_image`, which shows it. A row whose negative
+    Needs `negative_captions`, reads the first, and `negative_image`, which shows it. A row whose negative
     image is missing takes part with its negative caption only; a set in which no row has one is refused.
     """
 

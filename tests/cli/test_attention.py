@@ -102,7 +102,7 @@ def test_files_that_are_no_images_and_models_that_are_no_dual_encoders_are_refus
     (tmp_path / "text.png").write_text("no image")
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     for more, message in (
-        (["--image", str(tmp_path / "text.png")], "is in no image format"),
+        (["--image", str(tmp_path / "text.png")], "is not in a supported image format"),
         ([], "model type 'bert' is not a supported dual encoder"),
     ):
         with pytest.raises(SystemExit, match=message):

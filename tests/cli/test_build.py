@@ -307,7 +307,7 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
         (["--limit", "0"], "--limit: found 0"),
         (["--column_names", "text"], "--column_names: found 'text', expected hfcomp's name=the set's own"),
         (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected hfcomp's name=.*or JSON"),
-        (["--column_names", "{caption: text}"], "--column_names: .* is no JSON"),
+        (["--column_names", "{caption: text}"], "--column_names: .* is not JSON"),
         (["--column_names", "image_id=text"], "has no column 'caption'; it has: .*--column_names caption="),
         (["--column_names", "caption=photo_id"], "column 'caption' holds .*expected texts or lists of texts"),
         (["--columns", "nowhere"], "--columns needs the column 'nowhere'"),
@@ -378,7 +378,7 @@ def sources_of_others(tmp_path):
 def test_files_outside_of_the_source_are_refused_by_number_and_name(tmp_path, capsys):
     source = sources_of_others(tmp_path)
     given = ["concepts", "--source", source, "--column_names", "caption=text", "--parser", "rules"]
-    with pytest.raises(SystemExit, match="names 3 image files outside of its own folder.*passport.png.*row 1.*row 2"):
+    with pytest.raises(SystemExit, match="3 image files outside its own folder.*passport.png.*row 1.*row 2"):
         cli.main(["build", *given, "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
     cli.main(["build", *given, "--output", str(tmp_path / "out"), "--allow_outside_files"])

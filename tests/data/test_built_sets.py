@@ -107,7 +107,7 @@ def test_a_damaged_manifest_is_no_build_of_other_settings(folder):
 
 def test_a_manifest_of_something_else_is_none_of_ours(tmp_path):
     builds.source().remove_columns("image").to_parquet(tmp_path / "rows.parquet")
-    for content in ('{"name": "a page", "icons": []}', "no JSON"):
+    for content in ('{"name": "a page", "icons": []}', "not JSON"):
         (tmp_path / built_sets.MANIFEST).write_text(content)
         assert len(load_training_set(str(tmp_path))) == 10
         with pytest.raises(
@@ -139,7 +139,7 @@ def test_verify_prints_a_line_a_file_and_ends_with_1_at_a_damaged_one(folder, ca
     cli.main(["build", "verify", str(folder)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["ok  manifest.json", "ok  data/train-00000-of-00003.parquet  4 rows", f"ok  {SHARD}  3 rows"]
-    assert lines[-1] == "9 rows in 3 files are as they were built"
+    assert lines[-1] == "9 rows in 3 files"
     flipped(folder / SHARD, (folder / SHARD).read_bytes(), 77)
     with pytest.raises(SystemExit, match=f"^error: .*{SHARD} is damaged: .*Remove it and give the `hfcomp build`"):
         cli.main(["build", "verify", str(folder)])

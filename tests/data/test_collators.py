@@ -307,7 +307,7 @@ def test_a_caption_that_is_no_text_is_refused(clip, caption):
 
 @pytest.mark.parametrize("captions", [["a cube", "a ball"], ("a cube", "a ball")])
 def test_a_list_of_captions_is_refused_with_the_way_to_pick_one(clip, captions):
-    message = r"column 'caption', row 17: found a list of 2, expected one text\. Pick one, e\.g\. dataset\.map"
+    message = r"column 'caption', row 17: found a list of 2, expected one text\. Choose one, e\.g\. dataset\.map"
     with pytest.raises(ValueError, match=message):
         collator_for(clip)([row(3), row(17, caption=captions)])
 
@@ -370,7 +370,7 @@ def test_ratings_may_be_missing_and_come_as_arrays(clip):
         ),
         (
             {"negative_captions": ["a", "b"], "negative_kinds": ["other", "swap_attr"]},
-            r"column 'negative_kinds', row 17: 'swap_attr' is no kind .*Did you mean 'swap_att'\?",
+            r"column 'negative_kinds', row 17: 'swap_attr' is not a known kind .*Did you mean 'swap_att'\?",
         ),
     ],
 )

@@ -81,7 +81,7 @@ def test_slices_of_files_and_of_folders_of_save_to_disk(dataset, tmp_path):
     assert both["caption"][:] == [captions[0], *captions[:2]]
     with pytest.raises(ValueError, match=r"has no split 'test\[:1\]'; it has: train, validation"):
         load_training_set(str(tmp_path / "splits"), split="test[:1]")
-    with pytest.raises(ValueError, match="holds one split, and 'train\\+test' names 2"):
+    with pytest.raises(ValueError, match="has one split, but 'train\\+test' names 2"):
         load_training_set(str(tmp_path / "one"), split="train+test")
 
 
@@ -223,7 +223,7 @@ def test_batches_through_a_loader_with_two_workers_equal_those_without(dataset, 
 
 def test_an_unfinished_build_is_refused(tmp_path):
     (tmp_path / ".build").mkdir()
-    with pytest.raises(ValueError, match="is a build that was stopped: some of its rows are missing"):
+    with pytest.raises(ValueError, match="is an interrupted build: some of its rows are missing"):
         load_training_set(str(tmp_path))
 
 

@@ -122,7 +122,7 @@ def test_parts_of_several_processes_are_the_batch_of_one():
 
 def test_a_set_too_small_for_distinct_images_is_refused():
     assert len(list(order(ring(8), list(range(4))))) == 8
-    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 of a batch of 4 rows that bring 1 along"):
+    with pytest.raises(ValueError, match="has 7 images, fewer than the 8 of a batch of 4 rows with 1 neighbours each"):
         order(ring(7))
 
 

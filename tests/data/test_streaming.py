@@ -55,7 +55,7 @@ def test_fewer_rows_than_a_batch_are_refused():
 
 
 def test_a_stream_that_does_not_name_its_columns_is_refused():
-    with pytest.raises(ValueError, match="does not say which columns it has.*features="):
+    with pytest.raises(ValueError, match="does not declare its columns.*features="):
         check_names(tiny.pairs(4).to_iterable_dataset().map(lambda row: row))
     check_names(tiny.pairs(4))
 

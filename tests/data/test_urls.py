@@ -78,7 +78,7 @@ def server():
 
 @pytest.mark.parametrize("form", [str, lambda url: {"path": url, "bytes": None}])
 def test_a_url_is_not_fetched_unless_asked(server, form):
-    with pytest.raises(ValueError, match="column 'image', row 3 names the URL .*not fetched unless.*--allow_urls"):
+    with pytest.raises(ValueError, match="column 'image', row 3 names the URL .*not fetched by default.*--allow_urls"):
         decode_image(form(f"{server.place}/a.png"), where=WHERE)
     assert server.asked == []
 
@@ -201,7 +201,7 @@ def test_the_files_of_a_set_on_the_hub_are_its_own(hub, monkeypatch, url):
 @pytest.mark.parametrize("url", OTHERS)
 def test_files_of_others_still_have_to_be_allowed(hub, monkeypatch, url):
     load_her_set(monkeypatch)
-    with pytest.raises(ValueError, match="not fetched unless asked"):
+    with pytest.raises(ValueError, match="not fetched by default"):
         decode_image(url, where=WHERE)
     assert hub.tokens == []
 

@@ -403,7 +403,7 @@ def idle(clip, pairs, tmp_path_factory):
 @pytest.mark.parametrize(
     ("benchmarks", "scoring", "error", "message"),
     [
-        ("sugarcrepe", {}, TypeError, "found one, expected a list"),
+        ("sugarcrepe", {}, TypeError, "expected a list"),
         ([], {}, ValueError, "at least one"),
         (["sugarcrep"], {}, ValueError, "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
         (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], expected .* each name once"),
@@ -416,7 +416,7 @@ def idle(clip, pairs, tmp_path_factory):
         ),
         (["sugarcrepe"], {"processing_class": tiny}, ValueError, "expected a processor with a tokenizer"),
         ([own_benchmark("absent")], {}, Unavailable, "absent: Not on the Hub .* Draw them."),
-        ([own_benchmark(image="none.png")], {}, ValueError, "has no item that can be scored"),
+        ([own_benchmark(image="none.png")], {}, ValueError, "has no items to score"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_at_once(benchmarks, scoring, error, message, idle, root):
@@ -437,7 +437,7 @@ def test_a_name_of_a_group_stands_for_all_of_it(idle, root, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "scoring", "message"),
     [
-        ({}, {}, "no benchmark would ever be scored"),
+        ({}, {}, "would never be scored"),
         (
             {**EVERY_STEP, **CHOOSE, "metric_for_best_model": "sugarcrepe_choice"},
             {},
@@ -445,7 +445,7 @@ def test_a_name_of_a_group_stands_for_all_of_it(idle, root, monkeypatch):
         ),
         ({**EVERY_STEP, **CHOOSE, "metric_for_best_model": f"{KEY}/swap"}, {}, "details=True.* adds"),
         ({**CHOOSE, "save_strategy": "best", "metric_for_best_model": "loss"}, {"steps": 1}, "'loss' is none of the"),
-        ({**EVERY_STEP, **CHOOSE}, {"steps": 2}, "is looked for at every evaluation"),
+        ({**EVERY_STEP, **CHOOSE}, {"steps": 2}, "is read at every evaluation"),
     ],
 )
 def test_a_run_that_could_not_choose_stops_before_its_first_step(settings, scoring, message, trainer_of):
@@ -464,7 +464,7 @@ def test_a_part_can_be_chosen_by(trainer_of):
 
 def test_an_image_that_cannot_be_read_stops_the_run_before_its_first_step(trainer_of, root):
     trainer = trainer_of(benchmarks=[own_benchmark(image="sugarcrepe/add_att.json")], scoring={"steps": 1})
-    with pytest.raises(ValueError, match="column 'image', row 0 .* is in no image format"):
+    with pytest.raises(ValueError, match="column 'image', row 0 .* is not in a supported image format"):
         trainer.train()
     assert trainer.state.global_step == 0
 

@@ -309,7 +309,7 @@ def test_strengths_and_held_out_parts_that_do_not_fit_are_refused():
         fit_lbfgs(features, labels, classes=3, held_out=labels)
     with pytest.raises(ValueError, match="found 0 of 30 images held out"):
         fit_lbfgs(features, labels, classes=3, held_out=np.zeros(30, dtype=bool))
-    with pytest.raises(ValueError, match="left to fit on have one class only"):
+    with pytest.raises(ValueError, match="remaining images have only one class"):
         fit_adamw10(features, labels, classes=3, held_out=labels > 0, weight_decay=adamw10.DECAYS)
-    with pytest.raises(ValueError, match="no class has both examples and counterexamples there"):
+    with pytest.raises(ValueError, match="no class has both positives and negatives there"):
         fit_lbfgs(*many_labels(30, 2, seed=1), classes=2, held_out=np.arange(30) == 3)

@@ -144,7 +144,7 @@ def test_a_sample_without_a_number_for_its_class_is_refused(tmp_path, label):
     write_set(tmp_path, LABELS)
     members = {"s3.png": encoded(2, 3)} | ({} if label is None else {"s3.cls": label})
     write_tar(tmp_path / "test" / "1.tar", members)
-    with pytest.raises(ValueError, match=r"1.tar: s3.cls holds .*, expected the number of a class"):
+    with pytest.raises(ValueError, match=r"1.tar: s3.cls holds .*, expected a class index"):
         read(tmp_path)
 
 

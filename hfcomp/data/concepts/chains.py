@@ -22,7 +22,7 @@ class DrawnNegatives:
     """Negatives of the texts of a set of chains.
 
     Attributes:
-        texts: of each row, one for each column of the chain; empty where there is none.
+        texts: per row, one for each column of the chain; empty if missing.
         siblings: number of them that follow from the same more general text.
         others: number of them that are only of the same level.
         missing: number of texts that got none, because all rows say the same at their level.
@@ -44,7 +44,7 @@ class DrawnNegatives:
 def chain_of(texts: Sequence[Any], columns: Sequence[str], row: int) -> list[Link]:
     """The chain of a row: its texts, without those that are empty or repeat the one before.
 
-    A text that says what the one before it says is no step of a chain: there is no angle between the two.
+    A text equal to the previous one is not a step of a chain: there is no angle between the two.
 
     Args:
         texts: entries of each column, from general to specific; see `text_of`.
@@ -52,7 +52,7 @@ def chain_of(texts: Sequence[Any], columns: Sequence[str], row: int) -> list[Lin
         row: index of the row, for the error.
 
     Raises:
-        ValueError: for an entry that is no text, naming column and row.
+        ValueError: for an entry that is not a text, naming column and row.
     """
     links: list[Link] = []
     for place, value in enumerate(texts):
@@ -68,8 +68,7 @@ def draw_negatives(
     """Draws for each text of each chain one that another row has in its place: a sibling where there is one.
 
     Siblings follow from the same text as it does (both "dog" and "cat" from "animal"). A text of the same level that
-    follows from another one is second choice. What the row's own chain says is neither,
-    nor what that of another row of its image says.
+    follows from another one is second choice. Texts in the row's own chain or in a chain of its image are excluded.
 
     Args:
         chains: of all rows, as `chain_of` returns them.
@@ -106,7 +105,7 @@ def draw_negatives(
 
 
 def text_of(value: Any, column: str, row: int) -> str:
-    """An entry of a column as a text, without white space around it; empty where there is none.
+    """An entry of a column as a text, stripped; empty if missing.
 
     Args:
         value: a text, a list with one, or nothing.
@@ -137,6 +136,6 @@ def _with_parents(chain: Sequence[Link]) -> Iterable[tuple[Link, str]]:
 
 
 def _one_of(candidates: list[tuple[str, str]], own: set[str], draw: random.Random) -> str:
-    """One that the row does not say itself; of one more than it says, one at least is not its own."""
+    """One that the row itself does not have."""
     some = draw.sample(candidates, min(len(candidates), len(own) + 1))
     return next((text for key, text in some if key not in own), "")

@@ -49,7 +49,7 @@ class ConceptCounts:
             read; their list is empty too.
         concepts: Phrases in the columns.
         cut: Phrases over `max_concepts`.
-        left_out: Phrases that are no concepts, by reason: `repeated` inside a caption, and those of the extractor.
+        left_out: Phrases that are not concepts, by reason: `repeated` inside a caption, and those of the extractor.
     """
 
     captions: int = 0
@@ -113,7 +113,7 @@ def concept_columns(
 
     Raises:
         TypeError: `captions` is one string.
-        ValueError: `max_concepts` is below 1, or a phrase is blank or lies outside its caption, or `extract` gave
+        ValueError: `max_concepts` is below 1, or a phrase is blank or outside its caption, or `extract` gave
             another number of results than captions.
     """
     if isinstance(captions, str):

@@ -12,7 +12,7 @@ LEVEL_COLUMNS = ("group", "level_1", "level_2", "level_3", "level_4")
 """Columns that name concepts; a group's name is that of its concept."""
 
 AROUND = string.punctuation + " \u2018\u2019\u201c\u201d"
-"""Stops and quotation marks, which a text may have around a name."""
+"""Full stops and quotation marks that may surround a name."""
 
 
 class LevelName(NamedTuple):
@@ -28,7 +28,7 @@ def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[
 
     Args:
         dataset: with `column_names`, else it has none.
-        column_names: the data set's own names of columns, hfcomp's name first.
+        column_names: column name mapping, hfcomp's name first.
     """
     renamed = column_names or {}
     found = {*(getattr(dataset, "column_names", None) or ())} - {*renamed.values()} | {*renamed}
@@ -36,7 +36,7 @@ def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[
 
 
 def level_names(rows: TrainingRows, columns: Sequence[str]) -> dict[int, LevelName]:
-    """The rows of which a text is the name of any row's concept, but for upper case, white space and stops around it.
+    """The rows with a text equal to any row's concept name, ignoring case, white space and full stops around it.
 
     Args:
         rows: with `columns`, and those of `LEVEL_COLUMNS` that there are.

@@ -1,4 +1,4 @@
-"""Where the concepts of a caption lie in the text that a tokenizer makes of it."""
+"""Concept spans in a tokenizer's normalised text."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def canonical_spans(caption: str, spans: Sequence[Sequence[int]], canonical: str
         canonical: The text as the tokenizer sees it, as by `SiglipTokenizer.canonicalize_text(caption)`.
 
     Returns:
-        `[start, end)` in characters of `canonical` for each span, without white space at the ends. A span of which
-        nothing is left is empty, `start == end`. A character that becomes several ("İ", "ﬁ") takes all along; an
+        `[start, end)` in characters of `canonical` for each span, without white space at the ends. A span without
+        remaining characters is empty, `start == end`. A character that becomes several ("İ", "ﬁ") takes all along; an
         accent goes with its letter.
 
     Raises:
-        ValueError: A span lies outside the caption, or `canonical` has characters that the caption cannot give.
+        ValueError: A span is outside the caption, or `canonical` has characters that the caption lacks.
     """
     starts, ends = _places(caption, canonical)
     mapped = []
     for start, end in spans:
         if not 0 <= start <= end <= len(caption):
             raise ValueError(
-                f"the span [{start}, {end}) lies outside {caption[:60]!r}, which has {len(caption)} characters."
+                f"the span [{start}, {end}) is outside {caption[:60]!r}, which has {len(caption)} characters."
             )
         first, last = (starts[start], ends[end - 1]) if start < end else (starts[start], starts[start])
         part = canonical[first:last]
@@ -57,7 +57,8 @@ def _places(caption: str, canonical: str) -> tuple[list[int], list[int]]:
             length = 0
     if place != len(canonical):
         raise ValueError(
-            f"{canonical[:60]!r} is not what a tokenizer makes of {caption[:60]!r}: found nothing in the caption for "
+            f"{canonical[:60]!r} is not a tokenizer's normalisation of {caption[:60]!r}: found nothing in the "
+            "caption for "
             f"{canonical[place : place + 20]!r}. Expected its characters in the same order, lower case or not, less "
             "those taken out."
         )

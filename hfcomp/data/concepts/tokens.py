@@ -33,7 +33,7 @@ class TokenPlaces(NamedTuple):
     Attributes:
         text: the text, of the same length as it was given.
         canonical: the text as the tokenizer reads it, lower-cased or without punctuation.
-        tokens: `[start, end)` in `canonical` of each token; empty for one that stands for no character.
+        tokens: `[start, end)` in `canonical` of each token; empty for one without characters.
         reach: the characters of `canonical` that truncation left; of what is behind, tokens were cut off.
     """
 
@@ -53,7 +53,7 @@ def with_spans(named: Sequence[str | None], spans: Any, *, caption: str, row: in
         row: its index in the data set, for errors.
 
     Raises:
-        ValueError: when the spans are of another form or number, or lie outside the caption, naming the row.
+        ValueError: for spans of another form or number, or outside the caption, naming the row.
     """
     where = f"column 'concept_spans', row {row}"
     spans = _plain(spans)
@@ -144,7 +144,7 @@ def word_places(tokenizer: Any, text: str, max_length: int) -> TokenPlaces:
     """
     if not hasattr(tokenizer, "canonicalize_text"):
         raise TypeError(
-            f"{type(tokenizer).__name__} does not tell where its tokens stand (no offsets). Use the model's fast "
+            f"{type(tokenizer).__name__} gives no token offsets. Use the model's fast "
             "tokenizer, or set concept_source='phrase'."
         )
     text = text.replace(_SPACE, " ")

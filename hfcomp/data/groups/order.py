@@ -1,4 +1,4 @@
-"""Batches of groups (CLEAR GLASS): a group of pairs of one concept beside groups that are easily taken for it."""
+"""Batches of groups (CLEAR GLASS): a group of pairs of one concept with easily confused groups."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Groups:
         Rows of one group may name different hard negatives: the group has all of them. Its own name is left out.
 
         Args:
-            group: the name of each row's group; nothing or an empty text is no group.
+            group: the name of each row's group; missing or empty means no group.
             hard_negative_groups: of each row, names of other groups; entries without a name are passed over.
             minimum_size: rows that a group needs, at least 1. The paper has no such bound: one pair shows nothing of
                 what a group has in common.
@@ -123,7 +123,7 @@ def _name(value: Any, column: str, row: int) -> str:
 
 
 class GroupOrder(torch.utils.data.Sampler[int]):
-    """An order of rows whose global batches are groups, one behind the other: a group, then hard negatives of it.
+    """An order of rows in which global batches consist of groups: a group, then its hard-negative groups.
 
     Position `p` of a batch belongs to its group `p // pairs_per_group`. The first is the anchor group, the others are
     drawn from its hard-negative groups without replacement; where it has too few, from all other groups. No group is
@@ -155,7 +155,7 @@ class GroupOrder(torch.utils.data.Sampler[int]):
         if groups_per_batch < 2 or pairs_per_group < 1:
             raise ValueError(
                 f"groups_per_batch={groups_per_batch}, pairs_per_group={pairs_per_group}: expected at least 2 groups "
-                "(one alone has nothing to be told from) of at least 1 pair."
+                "(one alone has no contrast) of at least 1 pair."
             )
         if len(groups.names) < groups_per_batch:
             raise ValueError(
@@ -221,7 +221,7 @@ class GroupOrder(torch.utils.data.Sampler[int]):
 
 
 def rows_per_process(groups_per_batch: int, pairs_per_group: int, processes: int) -> int:
-    """The batch size of each process with which every process holds whole groups of the global batch.
+    """The per-process batch size at which every process holds whole groups of the global batch.
 
     Args:
         groups_per_batch: of the global batch.
@@ -234,8 +234,8 @@ def rows_per_process(groups_per_batch: int, pairs_per_group: int, processes: int
     if groups_per_batch % processes:
         multiple = math.ceil(groups_per_batch / processes) * processes
         raise ValueError(
-            f"groups_per_batch={groups_per_batch} cannot be shared out evenly to {processes} processes, and a group "
-            f"stays whole. Set it to a multiple of {processes}, such as {multiple}, or start fewer processes."
+            f"groups_per_batch={groups_per_batch} cannot be divided over {processes} processes, as each holds whole "
+            f"groups. Set it to a multiple of {processes}, such as {multiple}, or start fewer processes."
         )
     return groups_per_batch // processes * pairs_per_group
 

@@ -23,7 +23,7 @@ class GroupReport:
         without_group: number of rows that name no group; they are left out.
         too_small: number of rows by name of the groups that are left out, as anchors and as hard negatives.
         unknown: names in `hard_negative_groups` that no row's `group` is.
-        without_negatives: names of the groups of which no hard-negative group is left.
+        without_negatives: names of the groups without any hard-negative group left.
         short_of_negatives: names of those that have some, but fewer than a batch takes.
         random_places: places of hard-negative groups in an epoch that random other groups take.
         repeated: names of the groups that have fewer rows than positions.
@@ -70,7 +70,7 @@ class GroupReport:
             ),
             (
                 self.unknown,
-                f"{len(self.unknown):,} names in hard_negative_groups are no group of the training set "
+                f"{len(self.unknown):,} names in hard_negative_groups are not a group of the training set "
                 f"({_first(self.unknown)}); they are left out.",
             ),
             (

@@ -1,4 +1,4 @@
-"""Negative captions drawn anew in every epoch, in place of the first ones of a row."""
+"""Negative captions sampled in every epoch, instead of the first ones of a row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNED = ("negative_captions", "negative_kinds", "negative_concreteness")
 
 
 class EpochOrder(torch.utils.data.Sampler[tuple[int, int]]):
-    """An order of rows that says of each row in which epoch it is read, so that workers know as well.
+    """An order of rows with the epoch in each index, so that workers know it too.
 
     Args:
         order: of the rows, with `set_epoch` if epochs differ.
@@ -40,12 +40,12 @@ class EpochOrder(torch.utils.data.Sampler[tuple[int, int]]):
 
 
 class DrawnNegatives(TrainingRows):
-    """Training rows whose negatives stand in an order that is drawn for each row and epoch, masked ones last.
+    """Training rows with their negatives shuffled per row and epoch, masked ones last.
 
     Whoever reads the first `K` reads `K` drawn from all. A draw depends on `seed`, epoch and row only.
 
     Args:
-        rows: whose negatives are drawn.
+        rows: the training rows.
         seed: of the draws.
     """
 

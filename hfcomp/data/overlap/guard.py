@@ -6,9 +6,9 @@ An image of one side is the same as one of the other, by the first of these that
    other images, and nothing has to be read. Equal names of any other kind say nothing for sure.
 2. **file**: the bytes are equal (of URLs and members of archives: the names).
 3. **pixels**: the decoded pixels are equal.
-4. **look**: the same photograph saved, resized or cropped a little anew (`image_hashes`). Scored images that look like
+4. **look**: the same photograph re-saved, resized or slightly cropped (`image_hashes`). Scored images that look like
    another one of their column are not compared so, nor are scenes of the sandbox. Where more rows than `MOST_BY_LOOK`
-   would go by look alone, images of this kind look alike or the set holds many copies, which nothing here can tell:
+   would match by look alone, images of this kind look alike or the set has many copies, which cannot be distinguished:
    these rows are `unsure`.
 
 Nothing finds a photograph that was mirrored, or cropped by a tenth and more, and has another name.
@@ -58,7 +58,7 @@ class Overlap:
     Attributes:
         total: rows of the training set.
         rows: `[k]`, those that do, in order.
-        scored: images that are scored, each once as far as names, files' paths and ids tell.
+        scored: scored images, deduplicated by names, paths and ids.
         shown: how many of these the rows show.
         ways: rows by how they were found, each by the first of `WAYS`.
         examples: the first rows, in words.
@@ -100,12 +100,13 @@ class Overlap:
         if not len(self.unsure):
             return None
         return (
-            f"{len(self.unsure):,} of {self.total:,} training rows look like a scored image, too many to tell copies "
+            f"{len(self.unsure):,} of {self.total:,} training rows look like a scored image, too many to distinguish "
+            "copies "
             f"from images that are all alike ({'; '.join(self.unsure_examples)})"
         )
 
     def remark(self) -> str | None:
-        """What could not be checked, if anything."""
+        """What could not be compared, if anything."""
         said = []
         if self.unreadable:
             count = f"{len(self.unreadable):,} images cannot be read and were not compared"
@@ -113,7 +114,7 @@ class Overlap:
         if self.alike:
             said.append(
                 f"{self.alike:,} scored images look like another scored one and were compared by name, file and "
-                "pixels alone"
+                "pixels only"
             )
         return "; ".join(said) or None
 
@@ -232,7 +233,7 @@ class _Hashes:
 
 
 class _Hashing:
-    """Hashes of the images of some columns whose names are of one kind, computed when they are asked for."""
+    """Hashes of the images of some columns whose names are of one kind, computed on demand."""
 
     def __init__(self, folder: Path, looks: bool, progress: bool) -> None:
         self.images, self.files = HashStore(folder), HashStore(folder, FILE)
@@ -313,7 +314,7 @@ def without_known_images(
     columns: Sequence[str] = COLUMNS,
     refuse: bool = False,
 ) -> IterableDataset:
-    """A streamed training set without the rows whose image is scored and can be known as they are read.
+    """A streamed training set without the rows whose image can be identified as scored while reading.
 
     That is by name and by file: other copies of a photograph are not found. Rows that are left out are counted in the
     column `left_out_rows`.
@@ -334,14 +335,14 @@ def without_known_images(
 
 
 def known_names(scored: Sequence[ScoredImages]) -> frozenset[Name]:
-    """The names of images that are scored, as far as they have one."""
+    """The names of scored images that have one."""
     return frozenset(name for column in scored_columns(scored) for name in column.names if name is not None)
 
 
 def _key(cell: Any) -> bytes | None:
     try:
         return file_key(cell) if cell is not None else None
-    except (OSError, TypeError):  # whoever decodes it says what is wrong with it
+    except (OSError, TypeError):  # decoding reports the problem
         return None
 
 

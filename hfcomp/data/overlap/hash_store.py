@@ -47,7 +47,7 @@ def stored_files(*, older_than: float | None = None) -> list[Path]:
 
 
 def digest(content: Any) -> bytes:
-    """`KEY_BYTES` bytes that tell bytes from others."""
+    """A key of `KEY_BYTES` bytes for some bytes."""
     return hashlib.sha256(content).digest()[:KEY_BYTES]
 
 
@@ -86,7 +86,7 @@ class HashStore:
                 self._write()
 
     def flush(self) -> None:
-        """Writes what is new; on a full or read-only disk that is reported, and work goes on without."""
+        """Writes new hashes; a full or read-only disk is reported and ignored."""
         with self._lock:
             self._write()
 
@@ -98,7 +98,7 @@ class HashStore:
         try:
             write_bytes(self.folder / f"{digest(content.tobytes()).hex()}.npy", content.tobytes())
         except OSError as error:
-            logger.warning(f"hashes of images cannot be kept for later runs: {error}")
+            logger.warning(f"image hashes cannot be stored for later runs: {error}")
             self.folder = None
         self._pending = []
 
@@ -113,10 +113,10 @@ def _read(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        logger.warning(f"{path} cannot be read, its images are hashed again: {error}")
+        logger.warning(f"{path} cannot be read; its images are hashed again: {error}")
         return np.zeros(0, dtype=dtype)
     if digest(content).hex() != path.stem:
-        logger.warning(f"{path} is damaged, its images are hashed again")
+        logger.warning(f"{path} is damaged; its images are hashed again")
         path.unlink(missing_ok=True)
         return np.zeros(0, dtype=dtype)
     return np.frombuffer(content, dtype=dtype)

@@ -27,7 +27,7 @@ from hfcomp.data.overlap.hash_store import FILE, GRID, RECORD, SIDE, HashStore, 
 from hfcomp.data.urls import is_url
 
 MOST_BITS = 56
-"""Of 256. On 449 photographs: saved or resized anew 28 at most, 4 % cropped 49 in 99 %; two different ones 90 or more.
+"""Of 256. On 449 photographs: re-saved or resized 28 at most, 4 % cropped 49 in 99 %; two different ones 90 or more.
 """
 MOST_LEVELS = 16.0
 """Of 255, on average over the thumbnail's points. The same: 4 % cropped 15.5 at most."""
@@ -41,7 +41,7 @@ PAIRS = 1 << 16
 
 
 def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
-    """A key of the file of an image, without fetching anything; `None` for a cell that is no file.
+    """A key of the file of an image, without fetching anything; `None` for a cell that is not a file.
 
     That is a digest of its bytes; of a member of an archive a digest of its name and the archive's size and time of
     change; of a URL a digest of the URL.
@@ -158,7 +158,7 @@ def hash_images(
 
 
 class _Hasher:
-    """The hashes of an image, `None` where there is none, or what is wrong with it; each path is read once."""
+    """The hashes of an image, `None` without an image, or an error message; each path is read once."""
 
     def __init__(self, store: HashStore, name: str, files: HashStore | None, decode: bool) -> None:
         self.store, self.name, self.files, self.decode = store, name, files, decode
@@ -264,7 +264,7 @@ def _has_contrast(records: NDArray[Any]) -> NDArray[np.bool_]:
 def close_pairs(
     hashes: NDArray[np.uint64], others: NDArray[np.uint64], most: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of hashes of which at most so many bits differ.
+    """Pairs of hashes that differ in at most so many bits.
 
     Args:
         hashes: `[n, w]`, 64 bits each.

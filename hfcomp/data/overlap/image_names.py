@@ -17,7 +17,7 @@ _NUMBERED_FILE = re.compile(r"(?:^|[/\\:])0{6}(\d{6})(?:\.\w+)?(?:$|::)")
 def photograph_name(image_id: Any = None, source: Any = None, path: Any = None) -> Name | None:
     """The source of an image and its name there, where these are sure: another name is then another image.
 
-    A bare number is sure only beside a source that says COCO: other sets have names of twelve digits too, and each
+    A bare number counts only if the source is COCO: other sets have names of twelve digits too, and each
     split may number its rows from 0.
 
     Args:

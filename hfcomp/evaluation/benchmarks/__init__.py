@@ -21,7 +21,7 @@ def benchmarks() -> dict[str, Benchmark]:
         for value in vars(import_module(f"{__name__}.{module.name}")).values():
             for benchmark in value if isinstance(value, tuple) else (value,):
                 if isinstance(benchmark, Benchmark) and found.setdefault(benchmark.name, benchmark) is not benchmark:
-                    raise ValueError(f"{module.name}: another benchmark is called {benchmark.name!r} already.")
+                    raise ValueError(f"{module.name}: another benchmark already has the name {benchmark.name!r}.")
     return {one.name: one for one in sorted(found.values(), key=lambda one: (SUITES.index(one.suite), one.name))}
 
 
@@ -61,8 +61,8 @@ def _found(name: str) -> list[Benchmark]:
     if is_place(name):
         return [own_benchmark(name)]
     raise ValueError(
-        f"benchmarks: {name!r} is none.{nearest(name, known)} `hfcomp evaluate --list` names them all; yours is "
-        "package.module:NAME, or a file or folder of your own data."
+        f"unknown benchmark {name!r}.{nearest(name, known)} `hfcomp evaluate --list` lists them; your own is "
+        "package.module:NAME, or a file or folder with your data."
     )
 
 

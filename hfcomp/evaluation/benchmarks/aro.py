@@ -54,7 +54,7 @@ def rows(folder: Path, *, file: str, subset: str) -> list[dict[str, Any]]:
 def boxed(
     items: BenchmarkData, folders: Folders, beside: Path | None, *, left_out: Callable[[list[str]], list[str]]
 ) -> BenchmarkData:
-    """Items whose images are cut to the boxes that hold both things, as the authors do; the files hold whole ones."""
+    """Items with images cropped to the box around both objects, as the authors do; the files have whole images."""
     boxes = [tuple(int(box[side]) for side in "xywh") for box in items.rows["box"]]
     subsets = [value if isinstance(value, str) else "_".join(value) for value in items.rows["subset"]]
     reasons = zip(boxes, left_out(subsets), strict=True)
@@ -97,7 +97,7 @@ def _benchmark(
         data=tuple(Adapted(form, partial(boxed, left_out=left_out)) for form in forms),
         averages=(Average(macro), Average("micro", pooled=True)),
         paper=PAPER,
-        licence="MIT as MTEB's copy says; images of Visual Genome, CC BY 4.0",
+        licence="MIT according to MTEB's copy; images of Visual Genome, CC BY 4.0",
         obtain=f"It comes from the Hub (mteb/ARO-Visual-{part.capitalize()}).",
     )
 

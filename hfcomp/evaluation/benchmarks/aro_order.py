@@ -1,4 +1,4 @@
-"""ARO's two sets of word order (Yuksekgonul et al. 2023): is a caption told from four shuffles of its words?"""
+"""ARO's two sets of word order (Yuksekgonul et al. 2023): a caption against four shuffles of its words."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ ARO_ORDER = (
         "ARO COCO-Order",
         "mteb/ARO-COCO-order",
         "53c20afc02a87fed8c0245dde2e00f054da4b861",
-        "MIT as MTEB's copy says; captions of COCO, CC BY 4.0",
+        "MIT according to MTEB's copy; captions of COCO, CC BY 4.0",
     ),
     _benchmark(
         "aro_flickr_order",
         "ARO Flickr-Order",
         "mteb/ARO-Flickr-Order",
         "e5d7f3502345b2c398a6645b4d09b44e650287bf",
-        "MIT as MTEB's copy says; images of Flickr30k, research and education only",
+        "MIT according to MTEB's copy; images of Flickr30k, research and education only",
     ),
 )

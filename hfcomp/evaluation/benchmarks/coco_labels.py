@@ -42,7 +42,7 @@ class InstanceFiles:
     )
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
-        """The items, when the folder holds both files, in `annotations` or beside it."""
+        """The items, when the folder holds both files, in `annotations` or next to it."""
         place = folder / "annotations" if (folder / "annotations").is_dir() else folder
         files = [place / f"instances_{name}.json" for name in (COCO_VAL2017.name, COCO_TRAIN2017.name)]
         if not all(path.is_file() for path in files):
@@ -68,7 +68,7 @@ def _labelled(path: Path, folder: Path) -> BenchmarkData:
     from datasets import Dataset
 
     content = read_json(path)
-    # the 80 ids lie in 1 to 90; labels count them in that order, as the Hub's copy does
+    # the 80 ids are within 1 to 90; labels count them in that order, as the Hub's copy does
     label = {number: at for at, number in enumerate(sorted(one["id"] for one in content["categories"]))}
     of_image: dict[int, set[int]] = {}
     for one in content["annotations"]:
@@ -102,7 +102,8 @@ COCO_LABELS = tuple(
         paper="Lin et al. 2014, arXiv:1405.0312",
         licence="annotations CC BY 4.0; images by their own Flickr licences",
         obtain=(
-            "It comes by itself from the Hub; or pass a folder with COCO's annotations/, val2017/ and train2017/ as "
+            "Downloaded automatically from the Hub; or pass a folder with COCO's annotations/, val2017/ and "
+            "train2017/ as "
             "--data coco_labels=FOLDER."
         ),
         folder="coco_labels",

@@ -95,6 +95,6 @@ DOCCI = Benchmark(
     ),
     paper="Onoe et al. 2024, arXiv:2404.19753",
     licence="CC BY 4.0",
-    obtain="It comes by itself from the Hub, in a copy; the authors' files are at https://google.github.io/docci.",
+    obtain="A copy is downloaded automatically from the Hub; the authors' files are at https://google.github.io/docci.",
     version=2,
 )

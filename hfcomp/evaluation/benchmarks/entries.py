@@ -42,7 +42,7 @@ def _parsed(content: bytes, where: str) -> Any:
     try:
         return parse_json(content, object_pairs_hook=_unique)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}. Get the file anew from its authors.") from error
+        raise ValueError(f"{where}: {error}. Download the file again.") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"duplicate key {twice!r}")
     return found
 
 

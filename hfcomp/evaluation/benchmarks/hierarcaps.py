@@ -89,7 +89,7 @@ HIERARCAPS = Benchmark(
     ),
     paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
     licence="not stated; images of COCO",
-    obtain="It comes by itself, with COCO val2017 from the Hub.",
+    obtain="Downloaded automatically, with COCO val2017 from the Hub.",
     version=2,
 )
 

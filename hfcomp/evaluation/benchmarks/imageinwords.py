@@ -18,7 +18,7 @@ FIELDS = {
     "IIW-400": ("image/key", "docci_aar/{}.jpg"),
     "DCI_Test": ("image", "dci/{}"),
 }
-"""By part: the field that names the image, and where the image lies."""
+"""By part: the field with the image's name, and the image's folder."""
 ANNOTATIONS = "test_annotations.json"
 
 

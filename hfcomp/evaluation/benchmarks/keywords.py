@@ -1,4 +1,4 @@
-"""Keyword ranking (Rösch et al. 2024): is an object, color, place or size told from all others that could be named?"""
+"""Keyword ranking (Rösch et al. 2024): the true object, color, place or size against all alternatives."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class KeywordItems:
     def __call__(
         self, pairs: BenchmarkData, folders: Folders | None = None, folder: Path | None = None
     ) -> BenchmarkData:
-        """One row per caption and concept of which it holds a keyword, with the images of `pairs`.
+        """One row per caption and concept with a keyword in it, with the images of `pairs`.
 
         Raises:
             NoKeyword: when no caption holds one.
@@ -177,7 +177,7 @@ class KeywordItems:
         if self.limit is None or len(captions) <= self.limit:
             return captions, 0
 
-        # a digest of its own for each item: the draw is the same in every form of the data and with other rows beside
+        # a digest per item: the sample does not depend on the form of the data or on other rows
         def place(one: _Caption) -> bytes:
             return hashlib.blake2b(f"{self.seed}\n{one.item}".encode(), digest_size=16).digest()
 
@@ -237,7 +237,7 @@ KEYWORDS_COCO = keyword_benchmark(
     COCO2017_CAPTIONS,
     title="Keywords, COCO",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
-    obtain="It comes by itself from the Hub.",
+    obtain="Downloaded automatically from the Hub.",
 )
 KEYWORDS_FLICKR30K = keyword_benchmark(
     "keywords_flickr30k",
@@ -252,7 +252,7 @@ KEYWORDS_FLICKR30K = keyword_benchmark(
     ),
     title="Keywords, Flickr30k",
     licence="not stated on the Hub; Flickr30k is for research and teaching only",
-    obtain="It comes by itself from the Hub (4.4 GB).",
+    obtain="Downloaded automatically from the Hub (4.4 GB).",
 )
 KEYWORDS_SBU = keyword_benchmark(
     "keywords_sbu",
@@ -278,8 +278,8 @@ KEYWORDS_FASHION200K = keyword_benchmark(
         reshape=by_product,
     ),
     title="Keywords, Fashion200K",
-    licence="Apache 2.0 on the Hub, by somebody who says not to own it",
-    obtain="It comes by itself from the Hub (3.5 GB).",
+    licence="Apache 2.0 on the Hub, by an uploader who does not own it",
+    obtain="Downloaded automatically from the Hub (3.5 GB).",
     concepts=("object", "color"),
 )
 KEYWORDS_NASA = keyword_benchmark(
@@ -287,7 +287,7 @@ KEYWORDS_NASA = keyword_benchmark(
     HubData("nkasmanoff/nasa_earth_instagram", {"image": "image", "caption": "text"}, {"all": {"split": "train"}}),
     title="Keywords, NASA Earth",
     licence="not stated; images and texts are NASA's",
-    obtain="It comes by itself from the Hub (54 MB).",
+    obtain="Downloaded automatically from the Hub (54 MB).",
     concepts=("color",),
 )
 KEYWORDS_OLDBOOK = keyword_benchmark(
@@ -295,6 +295,6 @@ KEYWORDS_OLDBOOK = keyword_benchmark(
     HubData("gigant/oldbookillustrations", {"image": "1600px", "caption": "info_alt"}, {"all": {"split": "train"}}),
     title="Keywords, Old Book Illustrations",
     licence="CC BY-NC 4.0",
-    obtain="It comes by itself from the Hub (5 GB, raw scans included).",
+    obtain="Downloaded automatically from the Hub (5 GB, raw scans included).",
     concepts=("object", "location", "size"),
 )

@@ -21,7 +21,7 @@ IMAGENET_PROBES = tuple(
         paper=IMAGENET_PAPER,
         licence=IMAGENET_LICENCE,
         obtain=(
-            "It comes by itself from the Hub, with all 1.28 million training images; or pass a copy of "
+            "Downloaded automatically from the Hub, with all 1.28 million training images; or pass a copy of "
             "clip-benchmark/wds_imagenet1k as --data wds_imagenet1k=FOLDER."
         ),
         folder="wds_imagenet1k",

@@ -19,7 +19,7 @@ FILES = (".parquet", ".jsonl", ".json", ".csv")
 
 
 def is_place(name: str) -> bool:
-    """Whether a text is a file or folder that exists, or could only be meant as one or as an id of the Hub."""
+    """Whether a text is an existing file or folder, or can only be a path or a Hub id."""
     return Path(name).exists() or name.endswith(FILES) or "/" in name
 
 
@@ -143,7 +143,7 @@ class OwnData:
             splits = (
                 json.loads(saved.read_text())["splits"] if saved.is_file() else get_dataset_split_names(self.source)
             )
-        except Exception:  # loading says what is wrong
+        except Exception:  # loading reports the problem
             splits = []
         return splits[0] if len(splits) == 1 else "test"
 

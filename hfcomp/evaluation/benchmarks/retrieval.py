@@ -70,7 +70,7 @@ def _forms(pool: Pool, karpathy_file: str, list_file: str, repo: str) -> tuple[R
     archives = HubData(
         repo,
         {"item": "__key__", "image": "jpg", "captions": "txt"},
-        # nshards.txt lies beside the archives
+        # nshards.txt is next to the archives
         {"all": {"split": "test", "data_files": {"test": "test/*.tar"}}},
         reshape=lines,
         files="*.tar",
@@ -86,7 +86,7 @@ FLICKR8K = Benchmark(
     data=_forms(FLICKR8K_IMAGES, "dataset_flickr8k.json", "flickr8k_test.json", "clip-benchmark/wds_flickr8k"),
     paper="Hodosh et al. 2013, JAIR 47; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
     licence="not stated on the Hub; Flickr8k is for research and teaching only",
-    obtain="It comes by itself from the Hub.",
+    obtain="Downloaded automatically from the Hub.",
 )
 FLICKR30K = Benchmark(
     name="flickr30k",
@@ -96,7 +96,7 @@ FLICKR30K = Benchmark(
     data=_forms(FLICKR30K_IMAGES, "dataset_flickr30k.json", "flickr30k_test.json", "clip-benchmark/wds_flickr30k"),
     paper="Young et al. 2014, TACL 2; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
     licence="not stated on the Hub; Flickr30k is for research and teaching only",
-    obtain="It comes by itself from the Hub.",
+    obtain="Downloaded automatically from the Hub.",
     version=2,
 )
 COCO_RETRIEVAL = Benchmark(
@@ -107,7 +107,7 @@ COCO_RETRIEVAL = Benchmark(
     data=_forms(COCO_VAL2014, "dataset_coco.json", "coco_karpathy_test.json", "clip-benchmark/wds_mscoco_captions"),
     paper="Chen et al. 2015, arXiv:1504.00325; split of Karpathy and Fei-Fei 2015, arXiv:1412.2306",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
-    obtain="It comes by itself from the Hub.",
+    obtain="Downloaded automatically from the Hub.",
     version=2,
 )
 COCO2017_RETRIEVAL = Benchmark(
@@ -119,6 +119,6 @@ COCO2017_RETRIEVAL = Benchmark(
     data=COCO2017_CAPTIONS,
     paper="Chen et al. 2015, arXiv:1504.00325; on val2017: Rösch et al. 2024, arXiv:2403.02875, section 5.1",
     licence="captions CC BY 4.0; images of Flickr, a licence each",
-    obtain="It comes by itself from the Hub.",
+    obtain="Downloaded automatically from the Hub.",
     version=2,
 )

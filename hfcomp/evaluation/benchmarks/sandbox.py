@@ -123,7 +123,7 @@ def keyword_benchmarks(
     """A caption that holds a keyword among all its permutations (sections 5.1 and 5.3), each concept a subset.
 
     "sandbox keywords" asks about the scenes of retrieval; the scenes of "sandbox lone objects" and "sandbox novel
-    objects" are other data, of which the second combines shape and colour as no training image does.
+    objects" are other data, the second with shape-colour combinations that no training image has.
 
     Args:
         concepts: of the table.

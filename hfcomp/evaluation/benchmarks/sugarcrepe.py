@@ -1,4 +1,4 @@
-"""SugarCrepe (Hsieh et al. 2023): is a COCO caption told from a fluent false one?"""
+"""SugarCrepe (Hsieh et al. 2023): a COCO caption against a fluent false one."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ SUGARCREPE = Benchmark(
     ),
     paper="Hsieh et al. 2023, arXiv:2306.14610",
     licence="MIT; captions of COCO, CC BY 4.0",
-    obtain="It comes by itself, with COCO val2017 from the Hub.",
+    obtain="Downloaded automatically, with COCO val2017 from the Hub.",
 )

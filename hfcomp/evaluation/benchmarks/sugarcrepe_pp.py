@@ -62,6 +62,6 @@ SUGARCREPE_PP = Benchmark(
     ),
     paper="Dumpala et al. 2024, arXiv:2406.11171",
     licence="CC BY 4.0",
-    obtain="It comes by itself, with COCO val2017 from the Hub; its text task needs no images.",
+    obtain="Downloaded automatically, with COCO val2017 from the Hub; its text task needs no images.",
     version=2,
 )

@@ -1,4 +1,4 @@
-"""VALSE (Parcalabescu et al. 2022): is a caption told from one with a phenomenon of language turned around?"""
+"""VALSE (Parcalabescu et al. 2022): a caption against a foil that alters one linguistic phenomenon."""
 
 from __future__ import annotations
 

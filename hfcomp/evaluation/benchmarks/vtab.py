@@ -85,7 +85,7 @@ def _as_part(name: str, thousand: bool, items: BenchmarkData, folders: Folders, 
         if len(train.rows) < VTAB_IMAGES:
             raise ValueError(
                 f"vtab1k_{name}: {items.origin.place} has {len(train.rows):,} training images, expected at least "
-                f"{VTAB_IMAGES:,}. Use vtab_{name}, which takes all there are."
+                f"{VTAB_IMAGES:,}. Use vtab_{name}, which uses all of them."
             )
         chosen, _ = vtab_1k(len(train.rows))
         images = {column: PooledImages(cells, chosen) for column, cells in train.images.items()}
@@ -105,7 +105,8 @@ def _tasks(prefix: str, title: str, fit: Fit, thousand: bool) -> tuple[Benchmark
             paper="Zhai et al. 2020, arXiv:1910.04867",
             licence="not stated for the copies; that of each task's own data",
             obtain=(
-                "It comes by itself from the Hub where the copy there has training images; or pass a folder in that "
+                "Downloaded automatically from the Hub if the copy there has training images; or pass a folder in "
+                "that "
                 f"layout as --data {folder}=FOLDER."
             ),
             folder=folder,

@@ -34,7 +34,7 @@ def as_lists(rows: Dataset) -> Dataset:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of `examples.jsonl`, whose images are in a folder or an archive beside it."""
+    """The items of `examples.jsonl`, whose images are in a folder or an archive next to it."""
     places = _places(folder)
     found = []
     for _, entry in line_entries(folder / EXAMPLES, tuple(COLUMNS.values())):

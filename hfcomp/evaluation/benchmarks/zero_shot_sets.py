@@ -1,4 +1,4 @@
-"""Sets of images in classes, told by the names of the classes alone (as Radford et al. 2021 and CLIP_benchmark)."""
+"""Zero-shot classification sets (as in Radford et al. 2021 and CLIP_benchmark)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ZERO_SHOT = tuple(
         paper=paper,
         licence=licence,
         obtain=(
-            f"It comes by itself from the Hub; or pass a copy of clip-benchmark/wds_{repo} as "
+            f"Downloaded automatically from the Hub; or pass a copy of clip-benchmark/wds_{repo} as "
             f"--data wds_{repo}=FOLDER."
         ),
         folder=f"wds_{repo}",

@@ -65,7 +65,7 @@ def fit_adamw10(
             `DECAYS`.
         held_out: `[n]` bool, which images to choose on; by default a seeded fifth of each class.
         allow_missing: whether classes may lack examples, or counterexamples; such a class is never right.
-        batch_size: another one makes another protocol: say so with the result.
+        batch_size: changing it changes the protocol; report it with the result.
         device: where to train.
 
     Raises:

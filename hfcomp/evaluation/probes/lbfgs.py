@@ -57,7 +57,7 @@ def fit_lbfgs(
     the tolerance). Labels `[n, C]` are C regressions of one class against the rest, with one strength for all, chosen
     by mAP. Two classes are one regression, as in scikit-learn.
 
-    A solver run that does not converge is used as it is, counted in `unconverged`, and told in the log. Time and
+    A solver run that does not converge is used as is, counted in `unconverged` and logged. Time and
     memory grow with `n`, `C` and `D` (float64): 50,000 images of 512 numbers and 100 classes took 110 s of one
     core and 1.1 GB. ImageNet's 1.28 million of 1,000 classes are 256 times that: take `adamw10` there.
 

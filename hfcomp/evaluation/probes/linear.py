@@ -13,7 +13,7 @@ from hfcomp.metrics.average_precision import average_precision
 from hfcomp.metrics.classification import top_k
 
 Labels: TypeAlias = NDArray[np.integer] | NDArray[np.bool_]
-"""`[n]` whole numbers: each image's one class, told apart by a softmax. `[n, C]` bool: each image's labels, C
+"""`[n]` whole numbers: each image's class, for a softmax. `[n, C]` bool: each image's labels, C
 independent sigmoids."""
 
 HELD_OUT = 5
@@ -89,7 +89,8 @@ def unit_rows(features: NDArray[np.floating], first: int = 0) -> NDArray[np.floa
     if len(bad):
         raise ValueError(
             f"features, row {first + bad[0]}: found length {length[bad[0], 0]:g}, expected a finite number above 0. "
-            "Features with NaN, infinity or nothing but zeros mean that encoding went wrong; half precision overflows."
+            "Features with NaN, infinity or nothing but zeros mean that encoding failed, for example by overflow in "
+            "half precision."
         )
     return wide / length
 
@@ -105,7 +106,7 @@ def check_training(features: NDArray[np.floating], labels: Labels, classes: int,
 
     Raises:
         ValueError: for shapes or lengths that do not fit, features that are not finite, labels out of range, or a
-            class that training lacks; says which and where.
+            class that training lacks, named in the message.
     """
     if features.ndim != 2 or labels.ndim not in (1, 2) or len(features) != len(labels):
         raise ValueError(
@@ -148,7 +149,7 @@ def _check_single(labels: Labels, classes: int, allow_missing: bool) -> None:
     counts = np.bincount(labels, minlength=classes)
     present = np.flatnonzero(counts)
     if len(present) < 2:
-        raise ValueError(f"labels: found the class {present.tolist()} only, expected at least two to tell apart.")
+        raise ValueError(f"labels: found the class {present.tolist()} only, expected at least two.")
     if len(present) < classes and not allow_missing:
         _refuse_missing(np.flatnonzero(counts == 0), classes, "example")
 
@@ -158,7 +159,7 @@ def _check_many(labels: Labels, classes: int, allow_missing: bool) -> None:
         raise ValueError(f"labels: found {labels.dtype} {labels.shape}, expected bool [n, {classes}].")
     usable = labels.any(axis=0) & ~labels.all(axis=0)
     if not usable.any():
-        raise ValueError(f"labels: none of the {classes} classes has both examples and counterexamples.")
+        raise ValueError(f"labels: none of the {classes} classes has both positives and negatives.")
     if not (usable.all() or allow_missing):
         _refuse_missing(np.flatnonzero(~usable), classes, "example or no counterexample")
 
@@ -168,7 +169,7 @@ def _refuse_missing(missing: NDArray[np.intp], classes: int, what: str) -> None:
     more = "" if len(missing) <= 5 else f" and {len(missing) - 5} more"
     raise ValueError(
         f"labels: {len(missing)} of {classes} classes have no {what} in training: {shown}{more}. Number the classes "
-        "without gaps, or pass allow_missing=True: such a class is then never right."
+        "without gaps, or pass allow_missing=True: such a class is then never predicted."
     )
 
 
@@ -229,9 +230,7 @@ def hold_out(labels: Labels, seed: int, given: NDArray[np.bool_] | None = None) 
             "both sides. Pass a single strength, or held_out=[n]."
         )
     if labels.ndim == 1 and len(np.unique(labels[~given])) < 2:
-        raise ValueError(
-            "held_out: the images that are left to fit on have one class only. Pass another held_out=[n]."
-        )
+        raise ValueError("held_out: the remaining images have only one class. Pass another held_out=[n].")
     return given
 
 
@@ -249,7 +248,7 @@ def held_out_score(scores: NDArray[np.float32], labels: Labels) -> float:
         return top_k(scores, labels).accuracy
     found = average_precision(scores, labels)
     if np.isnan(found.mean):
-        raise ValueError("held_out: no class has both examples and counterexamples there. Pass held_out=[n].")
+        raise ValueError("held_out: no class has both positives and negatives there. Pass held_out=[n].")
     return found.mean
 
 

@@ -21,7 +21,7 @@ class AttributeZeroShot(ScoringProtocol):
         return [text for classes in items.prompts.values() for texts in classes.values() for text in texts]
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metric "accuracy", each attribute a subset: the mean of a class's prompts stands for it."""
+        """The metric "accuracy", with a subset per attribute; a class is the mean of its prompts."""
         image, vectors = embedded.image("image", slice(None)), embedded.prompts
         for attribute, prompts in embedded.items.prompts.items():
             index = np.repeat(np.arange(len(prompts)), [len(texts) for texts in prompts.values()])

@@ -20,7 +20,7 @@ def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Se
         scores: `[n, C]`, or a function that gives some of its rows.
         label: `[n]`, 0 to C - 1.
         classes: C.
-        top: of top-k accuracy; a k of C or more says nothing and is left out.
+        top: of top-k accuracy; any k of C or more is dropped.
     """
     for k in top:
         if k < classes:

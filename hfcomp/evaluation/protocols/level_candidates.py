@@ -1,4 +1,4 @@
-"""Which images may stand beside an anchor whose concept is named, and which of them do (CLEAR GLASS)."""
+"""Candidate distractors of an anchor by its concept's name, and their sampling (CLEAR GLASS)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Candidates:
 
     @property
     def excluded(self) -> NDArray[np.intp]:
-        """`[n]`, how many images beside the anchor's bear its name, and are no candidates."""
+        """`[n]`, how many other images share the anchor's name and are excluded."""
         return np.array([len(images) for images in self.under], dtype=np.intp)[self.concept] - 1
 
     @property
@@ -73,10 +73,10 @@ class Candidates:
         return found
 
     def rivals(self, rows: NDArray[np.intp], count: int, seed: int) -> NDArray[np.intp]:
-        """Images beside the anchor's, different ones: of its hard-negative groups first, then of all others.
+        """Distinct distractors: from the anchor's hard-negative groups first, then from all others.
 
         Args:
-            rows: whose anchors are asked for.
+            rows: the anchors.
             count: of rivals.
             seed: of the draw.
 
@@ -93,8 +93,8 @@ class Candidates:
             others = np.flatnonzero(free)
             if len(others) < count:
                 raise ValueError(
-                    f"{len(others)} images are under another concept than {self.names[row]!r}: too few for a choice "
-                    f"among {count + 1}. Lower the number of candidates or evaluate more images."
+                    f"{len(others)} images have another concept than {self.names[row]!r}: too few for a choice of "
+                    f"{count + 1}. Lower the number of candidates or evaluate more images."
                 )
             hard = self._hard(row, free)
             near = min(count, len(hard))

@@ -1,4 +1,4 @@
-"""The name of a concept and images of which one is under it: does that one win? (CLEAR GLASS)."""
+"""Choosing the image that belongs to a concept's name (CLEAR GLASS)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def level_retrieval(
         text: `[len(rows), D]`, the name of each row's concept, L2-normalised.
         image: `[m, D]`, each image once, L2-normalised.
         candidates: of the level.
-        rows: whose images are asked for.
+        rows: the rows to score.
 
     Returns:
         Correct and tied items. Chance of a row is 1 / (1 + `candidates.others`).
@@ -80,14 +80,14 @@ def level_retrieval(
 class LevelChoice(ScoringProtocol):
     """Columns `image` and `level_1` to `level_4`: the image under a concept's name among others, on every level.
 
-    Images that bear the anchor's name are no candidates. Where the data has `group` and `hard_negative_groups`, rivals
-    are images of the groups that the anchor's row names, as in the released evaluation of the paper, as far as these
-    have enough; the others are drawn from all.
+    Images with the anchor's name are never candidates. If the data has `group` and `hard_negative_groups`, distractors
+    are images of the groups listed in the anchor's row, as in the paper's released evaluation, as long as these have
+    enough; the others are drawn from all.
 
     Attributes:
         texts: the columns of names; with "caption" before them, an image is asked for by its caption too.
-        candidates: images to choose from, each a metric. A row whose name leaves too few is left out of a metric, and
-            a metric without rows is left out; `notes` says so.
+        candidates: numbers of images to choose from, one metric each. A row with too few candidates is excluded from a
+            metric, and a metric without rows is omitted, with a note.
         seed: of the draw of rivals.
     """
 
@@ -132,8 +132,8 @@ class LevelChoice(ScoringProtocol):
         ]
         if not measured:
             raise ValueError(
-                f"{embedded.items.origin.place}: no name in {', '.join(self.texts)} leaves enough images to choose "
-                f"among {', '.join(map(str, self.candidates))}. Give it more images, under two names at least."
+                f"{embedded.items.origin.place}: no name in {', '.join(self.texts)} leaves enough images for a "
+                f"choice of {', '.join(map(str, self.candidates))}. Add images, with at least two names."
             )
         yield from measured
 
@@ -151,7 +151,7 @@ class LevelChoice(ScoringProtocol):
 
 
 def _candidates(items: BenchmarkData, column: str, images: Sequence[Hashable]) -> Candidates:
-    """Those of a level; `images` tells which rows show the same one."""
+    """Candidates of a level; `images` is equal for rows of one image."""
     number = {name: place for place, name in enumerate(dict.fromkeys(images))}
     image, hard = np.array([number[name] for name in images], dtype=np.intp), None
     if set(GROUPS) <= set(items.rows.column_names):
@@ -160,7 +160,7 @@ def _candidates(items: BenchmarkData, column: str, images: Sequence[Hashable]) -
 
 
 def _rivals(count: Count) -> int:
-    """How many images beside the anchor's a choice needs."""
+    """How many distractors a choice needs."""
     return 1 if count == ALL else count - 1
 
 

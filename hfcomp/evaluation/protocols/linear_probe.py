@@ -34,7 +34,8 @@ class Probe(ScoringProtocol):
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """Top-k accuracy and the mean over classes; with several labels an image, the mAP.
 
-        The values of the mAP are first-order ones whose mean it is; see `hfcomp.metrics.average_precision`.
+        The item values of mAP are first-order terms with the mAP as their mean; see
+        `hfcomp.metrics.average_precision`.
 
         Raises:
             ValueError: without training rows, or when an image of theirs is missing.
@@ -76,10 +77,10 @@ def labels(items: BenchmarkData, classes: int) -> Labels:
 def _check_training(embedded: EmbeddedItems) -> None:
     place = embedded.items.origin.place
     if embedded.train is None:
-        raise ValueError(f"{place}: a probe needs training rows, and the data has none.")
+        raise ValueError(f"{place}: a probe needs training rows, but the data has none.")
     missing = np.flatnonzero(embedded.train.index < 0)
     if len(missing):
         raise ValueError(
             f"{place}: {len(missing)} of {len(embedded.train.index)} training images are missing, the first in row "
-            f"{missing[0]}. A probe fitted on a part would be another one: complete them or leave out their rows."
+            f"{missing[0]}. Fitting on a part would give a different probe: add the images or remove their rows."
         )

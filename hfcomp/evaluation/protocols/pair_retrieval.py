@@ -38,7 +38,7 @@ def same_image_or_caption(images: Sequence[str], captions: Sequence[str]) -> NDA
 
 @dataclass(frozen=True)
 class PairRetrieval(ScoringProtocol):
-    """Columns `image` and `caption`, a pair each row: [`same_image_or_caption`] says what is right, by `image_id`.
+    """Columns `image` and `caption`, one pair per row; [`same_image_or_caption`] defines the positives, by `image_id`.
 
     `Retrieval` is for images with all their captions in one row.
 

@@ -13,7 +13,7 @@ from hfcomp.evaluation.spec import Measured, ScoringProtocol
 
 @dataclass(frozen=True)
 class WordingAgreement(ScoringProtocol):
-    """Columns `image`, `caption` and `positive_captions`, of which the first is the other wording."""
+    """Columns `image`, `caption` and `positive_captions`, the first of which is the other wording."""
 
     texts = ("caption", "positive_captions")
 

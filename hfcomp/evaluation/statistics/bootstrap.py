@@ -23,7 +23,7 @@ from hfcomp.evaluation.statistics.significance import BLOCK, differing_images, m
 # A resample that happens to hold equal images only has no spread; its deviation is then counted in quarters of the
 # spread of the whole set. Without it, sets of 60 images with few errors get intervals that reach from 0 to 1.
 LEAST_SPREAD = 0.25
-# Of the intervals of differences, with which p agrees.
+# Level of the intervals of differences, consistent with p.
 LEVEL = 0.95
 # Tails need that many draws.
 FEWEST_DRAWS = 100
@@ -53,7 +53,7 @@ class ImageBootstrap:
     def __init__(self, images: Images, *, resamples: int = 2000, seed: int = 0) -> None:
         if resamples < FEWEST_DRAWS:
             raise ValueError(
-                f"resamples: found {resamples}, expected at least {FEWEST_DRAWS}: tails need draws. Use 2000."
+                f"resamples: found {resamples}, expected at least {FEWEST_DRAWS}: tails need more samples. Use 2000."
             )
         names, _ = distinct(images)
         self._position = {name: index for index, name in enumerate(names)}
@@ -201,8 +201,8 @@ class ImageBootstrap:
             absent = next((name for name in names if name not in self._position), None)
             if absent is not None:
                 raise ValueError(
-                    f"images: found {absent!r}, which is none of the {len(self._position):,} images that this "
-                    "bootstrap draws. Make it from the images of all items of the benchmark."
+                    f"images: found {absent!r}, which is not one of the {len(self._position):,} images of this "
+                    "bootstrap. Create it from the images of all items of the benchmark."
                 )
         return Aligned(parts, self._position, share)
 
@@ -214,5 +214,5 @@ def _check_bounds(values: NDArray[np.float64], bounds: tuple[float, float] | Non
     if len(outside):
         raise ValueError(
             f"values, item {outside[0][0]}: found {values[tuple(outside[0])]:g}, expected {bounds[0]:g} to "
-            f"{bounds[1]:g}. Pass bounds=None for values without bounds, difference=True for differences of shares."
+            f"{bounds[1]:g}. Pass bounds=None for unbounded values, difference=True for differences."
         )

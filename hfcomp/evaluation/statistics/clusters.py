@@ -35,8 +35,8 @@ def per_image(values: Values, images: Images, name: str) -> Part:
     bad = np.argwhere(~np.isfinite(table))
     if len(bad):
         raise ValueError(
-            f"{name}, item {bad[0][0]}: found {table[tuple(bad[0])]}, expected a finite number. Leave the item out "
-            "of all models, or give it the value of a wrong answer."
+            f"{name}, item {bad[0][0]}: found {table[tuple(bad[0])]}, expected a finite number. Remove the item from "
+            "all models, or score it as wrong."
         )
     table = table[:, None] if table.ndim == 1 else table
     names, index = distinct(images)
@@ -84,7 +84,7 @@ def share_of_subsets(weights: Sequence[float] | None, number: int) -> NDArray[np
     if share.shape != (number,):
         raise ValueError(f"weights: found {share.size}, expected one for each of the {number} subsets.")
     if not (np.isfinite(share) & (share > 0)).all():
-        raise ValueError(f"weights: found {share.tolist()}, expected numbers above 0. Leave such a subset out.")
+        raise ValueError(f"weights: found {share.tolist()}, expected numbers above 0. Remove such a subset.")
     return share / share.sum()
 
 

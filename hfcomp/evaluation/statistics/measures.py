@@ -31,7 +31,7 @@ class Measure:
         lines: that it is of.
         weights: what each line's mean counts; by default all the same.
         pooled: whether it is the mean over the items of all lines instead.
-        labels: what `summarize` says of it, beside its numbers.
+        labels: further entries of its lines in `summarize`.
         bounds: of an item's value; by default as `summarize` finds them.
     """
 
@@ -91,7 +91,7 @@ def all_measures(outcomes: Outcomes, averages: Averages | None = None) -> list[M
     """The measures of a report: lines in order of appearance, each benchmark's averages before its lines.
 
     Args:
-        outcomes: of which there are lines.
+        outcomes: the outcomes.
         averages: each is one of every metric of its benchmark, or of that metric. One that names a subset that the
             metric lacks is left out, see `missing_averages`; so is a mean over all subsets where there is but one.
     """
@@ -128,10 +128,10 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
 
 
 def usable_averages(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]]) -> dict[Any, list[Average]]:
-    """The averages of a report: those of a benchmark as far as their subsets are there, else the mean over subsets.
+    """The averages of a report: a benchmark's own whose subsets are all present, else the mean over subsets.
 
     Args:
-        outcomes: of which there are lines.
+        outcomes: the outcomes.
         declared: those in use, by title of the benchmark.
 
     Returns:
@@ -159,7 +159,7 @@ def _averages_of(averages: Averages | None, benchmark: str, metric: str) -> list
 
 
 def find_measure(name: str, known: Mapping[str, Measure], *, where: str) -> Measure:
-    """A measure by its name, or the mean of all lines whose names a pattern with `*` fits.
+    """A measure by its name, or the mean of all lines that a pattern with `*` matches.
 
     Args:
         name: of a measure, or a pattern.
@@ -230,7 +230,7 @@ def headline_measures(
     """The lines of composition (of a benchmark the `group` ones where it has any), and the general ones.
 
     Args:
-        outcomes: of which there are lines.
+        outcomes: the outcomes.
         benchmarks: those that are shown; none means all.
         primary: stands first, whatever the benchmarks. Without one, the mean of the lines of composition follows them.
 

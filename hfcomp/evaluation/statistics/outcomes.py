@@ -20,9 +20,9 @@ Line = tuple[str, str, str]
 """Benchmark, subset and metric."""
 LINE = ["benchmark", "subset", "metric"]
 STRATUM = "stratum"
-"""The column that says where a line is the mean of its strata's means."""
+"""The column of strata: a line with strata is the mean of their means."""
 NO_SEED = -1
-"""The seed of a model that no seed of the study made, such as a base: it stands beside every seed of another."""
+"""The seed of a model without one, such as a base: it is paired with every seed of another."""
 DEFAULTS = {
     "arm": "model",
     "setting": "",
@@ -52,7 +52,7 @@ class Outcomes:
     | `setting`, `seed`, `step` | where a study has several of a model; "", `NO_SEED` and 0 where it has not |
     | `benchmark`, `subset`, `metric` | the line; a benchmark by its title |
     | `aspect` | `composition` (what a method is to gain) or `general` (what it may forget) |
-    | `chance` | of a random scorer; NaN where there is none |
+    | `chance` | of a random scorer; NaN if undefined |
     | `item` | its name, unique within a line |
     | `image_id` | what intervals resample |
     | `value` | 0 or 1 where items are right or wrong; a tie is wrong |
@@ -69,10 +69,10 @@ class Outcomes:
     def __init__(self, table: pd.DataFrame) -> None:
         absent = [name for name in COLUMNS if name not in table and name not in DEFAULTS]
         if absent:
-            raise ValueError(f"outcomes: found the columns {list(table.columns)}, expected {absent} too.")
+            raise ValueError(f"outcomes: found the columns {list(table.columns)}, expected also {absent}.")
         unknown = [name for name in table.columns if name not in COLUMNS]
         if unknown:
-            raise ValueError(f"outcomes: found the column {unknown[0]!r}, expected none but {', '.join(COLUMNS)}.")
+            raise ValueError(f"outcomes: found the column {unknown[0]!r}, expected only {', '.join(COLUMNS)}.")
         table = table.assign(**{name: value for name, value in DEFAULTS.items() if name not in table})
         for column in FILLED:
             missing = table[column].isna().to_numpy()
@@ -160,7 +160,7 @@ def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, d
         expected: the table's `items_hash`; None where none is known.
 
     Raises:
-        ValueError: naming the file, where it is no Parquet, was changed since, or holds another table.
+        ValueError: naming the file, if it is not Parquet, was modified, or holds another table.
     """
     try:
         table = pq.read_table(path).to_pandas()
@@ -169,14 +169,14 @@ def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, d
         whole = not sealed or sealed[CHECKSUM] == _checksum(table, about)
     except Exception as error:  # a damaged file raises whatever its readers run into
         said = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path}: no Parquet file, or a damaged one ({said}). Evaluate again.") from error
+        raise ValueError(f"{path}: not a Parquet file, or damaged ({said}). Evaluate again.") from error
     if expected not in (None, found):
         raise ValueError(
-            f"{path} is damaged, or of another evaluation than the results.json beside it: expected items of "
-            f"{expected}, found {found}. Evaluate again, or put the file back from a copy."
+            f"{path} is damaged, or from another evaluation than its results.json: expected items of "
+            f"{expected}, found {found}. Evaluate again, or restore the file from a copy."
         )
     if not whole:
-        raise ValueError(f"{path} is damaged: its content is not that of its checksum. Evaluate again.")
+        raise ValueError(f"{path} is damaged: its content does not match its checksum. Evaluate again.")
     return table, about
 
 

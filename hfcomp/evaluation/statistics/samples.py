@@ -94,7 +94,7 @@ class Sample:
     def changes(self, cells: Sequence[Cell], others: Sequence[Cell]) -> list[list[NDArray[np.float64]]]:
         """For each seed the paired differences `[n]` of the mean of some cells and that of others, part by part.
 
-        A cell without a seed stands beside every seed of the others.
+        A cell without a seed is paired with every seed of the others.
 
         Raises:
             ValueError: for a cell that lacks a seed which another has.
@@ -104,7 +104,7 @@ class Sample:
         for cell, own in known.items():
             absent = [seed for seed in seeds if seed not in own and NO_SEED not in own]
             if absent:
-                raise ValueError(f"{cell}: no outcomes of seed {absent[0]}, which another has. Score all seeds.")
+                raise ValueError(f"{cell}: no outcomes for seed {absent[0]}, unlike another model. Score all seeds.")
 
         def mean(part: Items, side: Sequence[Cell], seed: int) -> NDArray[np.float64]:
             columns = [part.values[:, known[cell].get(seed, known[cell].get(NO_SEED))] for cell in side]
@@ -179,7 +179,7 @@ def _items(table: pd.DataFrame, chosen: Sequence[int], columns: Sequence[Column]
     """The items of a line, in order of appearance, by model.
 
     Raises:
-        ValueError: for an item that a model has twice or lacks, or of which it has another image or no finite value.
+        ValueError: for an item that is duplicated or missing for a model, or has another image or a non-finite value.
     """
     item, items = pd.factorize(table["item"])
     column = np.searchsorted(chosen, table["column"])
@@ -208,7 +208,7 @@ def _items(table: pd.DataFrame, chosen: Sequence[int], columns: Sequence[Column]
 
 
 def _name(column: Column) -> str:
-    """`setting/arm/seed` of a model, as far as it has these."""
+    """`setting/arm/seed` of a model, without those that it lacks."""
     cell, seed = column
     parts = cell if isinstance(cell, tuple) else (cell,)
     return "/".join(str(part) for part in (parts if seed == NO_SEED else (*parts, seed)))

@@ -84,7 +84,7 @@ def macro_sign_flip_test(
 
 
 def differing_images(subsets: Subsets, weights: Sequence[float] | None = None) -> NDArray[np.intp]:
-    """`[M]`: how many images have a difference, of which the sign-flip test is.
+    """`[M]`: the number of images with a difference, which the sign-flip test permutes.
 
     Args:
         subsets: `(difference, images)` of each, differences `[n]` or `[n, M]`.
@@ -99,7 +99,7 @@ def _as_one_sum(subsets: Subsets, weights: Sequence[float] | None) -> tuple[NDAr
     parts_of(subsets, "difference")  # names what is wrong by subset, before the subsets are put together
     share = share_of_subsets(weights, len(subsets))
     if not all(len(images) for _, images in subsets):
-        raise ValueError("subsets: found one without items, expected at least one item in each. Leave it out.")
+        raise ValueError("subsets: found one without items, expected at least one item in each. Remove it.")
     weighted = [
         weight / len(images) * np.asarray(values, dtype=np.float64)
         for weight, (values, images) in zip(share, subsets, strict=True)
@@ -122,7 +122,7 @@ def smallest_difference(difference: Values, images: Images, *, power: float = 0.
       wrong), times the design effect of the images' items;
     - the `d` at which, in `power` of the cases, enough images differ for `sign_flip_test` to fall below `1 - level`.
 
-    With a smaller true difference, "no significant difference" says little.
+    For smaller true differences, "no significant difference" is uninformative.
 
     Args:
         difference: `[n]`, one model's value minus the other's, paired by item; or `[n, M]`.
@@ -132,7 +132,7 @@ def smallest_difference(difference: Values, images: Images, *, power: float = 0.
 
     Returns:
         In the unit of `difference`: a float for `[n]`, an array `[M]` for `[n, M]`. NaN with fewer than two images,
-        where every image has the same difference other than 0 (then the set says nothing about the spread), and where
+        where every image has the same difference other than 0 (then the spread is unknown), and where
         the images are too few to find any difference. Where no item differs, the second and third are known.
 
     Raises:
@@ -176,7 +176,7 @@ def macro_standard_error(subsets: Subsets, weights: Sequence[float] | None = Non
         weights: what each subset's mean counts; by default all the same.
 
     Returns:
-        0 where but for rounding there is no spread; NaN where a subset has fewer than two images.
+        0 where the spread is only rounding; NaN where a subset has fewer than two images.
 
     Raises:
         ValueError: for NaN, unequal lengths, no subset, or weights that do not fit.

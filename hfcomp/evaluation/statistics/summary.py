@@ -44,8 +44,8 @@ def summarize(
 
     Args:
         outcomes: of the models.
-        by: the columns that tell models apart, in the order of a `Cell`; a single column's values are the cells. Rows
-            that differ in `seed` beside are seeds of one model.
+        by: the columns that identify a model, in the order of a `Cell`; a single column's values are the cells. Rows
+            that differ only in `seed` are seeds of one model.
         models: in the order of the report. By default, of each measure, those that have items of it.
         references: the models that differences refer to.
         subject: the models that are compared to them; by default all but `base`.
@@ -67,9 +67,9 @@ def summarize(
         their mean `value` and `seeds`, the value of each), `differences` (cell to reference to `value`, `low`, `high`,
         `p` of the sign-flip test, `q` of `correct`, and `smallest`, the difference that the set would find in 80 % of
         the cases), `contrasts` where asked for (name to `value`, `low`, `high`, `p`, and `seeds`, their number), and
-        `lines`, where the measure is a mean of several that is no average over subsets. Bounds are NaN with fewer than
-        two images; of an average, also where that is so of one of its subsets. `ties` is a number of items, `tie_rate`
-        is averaged as `value` is.
+        `lines`, where the measure is a mean of several lines but not an average over subsets. Bounds are NaN with
+        fewer than two images; of an average, also where that is so of one of its subsets. `ties` is a number of items,
+        `tie_rate` is averaged as `value` is.
 
     Raises:
         ValueError: for a missing column, an unknown model or rule, a value that is not finite, or models whose items
@@ -131,7 +131,7 @@ def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:
     for argument, names in arguments.items():
         for name in names:
             if name not in cells:
-                raise ValueError(f"{argument}: {name!r} is none of the models {cells}. Add it there or drop it.")
+                raise ValueError(f"{argument}: {name!r} is not one of the models {cells}. Add or remove it.")
 
 
 def _credited(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:

@@ -35,6 +35,6 @@ def check_first_derivative() -> None:
     """
     if torch.is_grad_enabled():
         raise RuntimeError(
-            "create_graph=True in the backward pass of a loss that has a first derivative only, expected False. "
-            "Take a gradient penalty from another term, or without this loss."
+            "create_graph=True in the backward pass of a loss with a first derivative only, expected False. Compute "
+            "gradient penalties without this loss."
         )

@@ -110,5 +110,5 @@ def token_rows(tokens: Tensor, rows: slice | None) -> Tensor:
     start = 0 if rows is None else rows.start or 0
     stop = start + len(tokens)
     if rows is not None and (start < 0 or rows.stop not in (None, stop) or rows.step not in (None, 1)):
-        raise ValueError(f"tokens has {len(tokens)} rows, expected the tokens of the images {rows} and of no others")
+        raise ValueError(f"tokens has {len(tokens)} rows, expected exactly the tokens of the images {rows}")
     return torch.arange(start, stop, device=tokens.device)

@@ -1,7 +1,7 @@
 """The one primitive under all softmax losses: row and column log-sum-exp of a similarity matrix, never held whole.
 
 A large matrix is visited in chunks of rows, and its logits are computed a second time in the backward pass; a matrix
-that fits in one chunk is kept instead. Peak memory beside the gradients is two chunks.
+that fits in one chunk is kept instead. Peak memory besides the gradients is two chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Contrast(NamedTuple):
     column: Tensor  # [M] log-sum-exp over the queries, additions included; [0] without columns
     row_top: Tensor  # [Q] highest logit at no given position, without gradient
     column_top: Tensor  # [M] the same over the queries; [0] without columns
-    entries: Tensor  # [Q, A] the plain logits at the given positions: neither additions nor masks
+    entries: Tensor  # [Q, A] the plain logits at the given positions: without additions and masks
 
 
 def contrast(
@@ -71,7 +71,7 @@ def contrast(
     check_shape("keys", keys, M=None, D=width)
     if positions is None or additions is None:
         if positions is not additions:
-            raise ValueError("positions and additions are given together or not at all, found only one of them")
+            raise ValueError("positions and additions must be given together, found only one")
         positions, additions = query.new_empty((rows, 0), dtype=torch.long), query.new_empty((rows, 0))
     check_shape("positions", positions, Q=rows, A=None)
     check_shape("additions", additions, Q=rows, A=positions.shape[1])
@@ -80,7 +80,7 @@ def contrast(
     if key_mask is not None:
         check_mask("key_mask", key_mask, M=keys.shape[0])
     if (query_group is None) != (key_group is None):
-        raise ValueError("query_group and key_group are given together or not at all, found only one of them")
+        raise ValueError("query_group and key_group must be given together, found only one")
     if query_group is not None and key_group is not None:
         check_shape("query_group", query_group, Q=rows)
         check_shape("key_group", key_group, M=keys.shape[0])

@@ -1,4 +1,4 @@
-"""Which group an anchor belongs to: the one primitive under the group losses, and how their two terms are weighed."""
+"""Contrast of an anchor's group with the others, and the weighting of the group losses' two terms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def group_terms(scores: Tensor, group: Tensor, valid: Tensor, counted: Tensor) -
     # added, because filling by a mask takes many times as long
     right, best = scores[one, group], (scores + absent(keep, scores.dtype)).amax(1)
     others = (scores - best.unsqueeze(1)).clamp_(max=0).exp_().mul_(keep)
-    # 1 at least but where there is no other group
+    # at least 1 unless there is no other group
     weight = others.sum(1).clamp_(min=1)
     # exact also where the own group takes nearly all of the probability
     behind = best + weight.log() - right
@@ -107,8 +107,8 @@ def contrast_groups(
     """Compute the mean over anchors of -log of the share that the own group's keys have among all groups' keys.
 
     An anchor a of group g adds -log(sum_j exp(<a, key_gj> / temperature) / sum_hj exp(<a, key_hj> / temperature)).
-    The score of a group is the log of its sum, so that a group of more keys scores higher; one of which all keys are
-    left out is no group for the anchor.
+    The score of a group is the log of its sum, so that a group of more keys scores higher; a group with all keys
+    excluded does not count for the anchor.
 
     Args:
         query: the anchors, of the same G groups as keys.
@@ -194,7 +194,7 @@ def both(first: Term, second: Term) -> Term:
 def contrast_members(
     images: Members, texts: Members, temperature: float, rows: slice, shared: SharedImages | None
 ) -> Term:
-    """Compute `contrast_both` of images and texts, of which those of one image in two groups do not meet."""
+    """Compute `contrast_both` of images and texts, excluding pairs of one image in two groups."""
     return contrast_both(images, texts, temperature, rows, None if shared is None else shared.of_members)
 
 

@@ -37,8 +37,8 @@ def contrast_joint(
         text: their texts, under the same mask.
         centroid: [G, D], of any length.
         temperature: in cosine, above 0.
-        rows: the groups whose joint vectors are summed, over the number of joint vectors of all groups.
-        shared: which members show an image of other groups, whose centroids their joint vectors then do not meet.
+        rows: the groups to sum over, divided by the number of joint vectors of all groups.
+        shared: which members show an image of other groups, whose centroids are then excluded for their joint vectors.
     """
     groups, size, width = image.embedding.shape
     group, valid = torch.arange(groups, device=centroid.device)[rows], image.mask.any(1)

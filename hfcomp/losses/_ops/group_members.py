@@ -13,9 +13,9 @@ from hfcomp.losses._ops.shared_images import image_groups
 
 
 class Members(NamedTuple):
-    """The images or the texts of G groups, or one centroid for each; a group without a member is no group."""
+    """The images or texts of G groups, or one centroid per group; groups without members do not count."""
 
-    embedding: Tensor  # [G, S, D], zeros where there is none
+    embedding: Tensor  # [G, S, D], zeros if missing
     mask: Tensor  # [G, S] bool, True = a member
 
     def centroid(self) -> Tensor:
@@ -111,7 +111,7 @@ def check_settings(temperature: float, inner_temperature: float, alpha: float) -
         if not 0 < value < math.inf:
             raise ValueError(f"{name} is {value}, expected a finite number above 0")
     if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha is {alpha}, expected 0 to 1: outside, one of the two terms would be made worse")
+        raise ValueError(f"alpha is {alpha}, expected 0 to 1: outside this range one term would be maximized")
 
 
 def length(square: Tensor) -> Tensor:

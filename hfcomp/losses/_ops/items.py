@@ -1,4 +1,4 @@
-"""Metrics of batches in which there is nothing to measure."""
+"""Metrics of batches with nothing to measure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def nan_without(items: Tensor, metrics: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return metrics, all NaN if there is no item that they measure: such a metric is absent, not 0.
+    """Return metrics, all NaN if there is no item to measure: such a metric is absent, not 0.
 
     Args:
         items: bool of any shape, of the global batch, so that a metric is absent on all processes or on none.

@@ -39,7 +39,7 @@ def direction_metrics(
         name: image_to_text or text_to_image.
         loss: [] this direction's loss.
         direction: its logits; the anchor's own pair is at position 0.
-        highest: [R] highest logit of any other key, -inf for none, which is no hit; a tie is a miss.
+        highest: [R] highest logit of any other key, -inf for none, which does not count; a tie is a miss.
         counted: [R] bool, or True for all anchors.
         count: number of counted anchors with another key over all processes; 0 gives an accuracy of NaN.
     """

@@ -28,5 +28,5 @@ def module_path(name: str) -> Path:
         ValueError: for an unknown name.
     """
     if name not in MODULES:
-        raise ValueError(f"{name!r} is no metric of hfcomp: expected one of {', '.join(MODULES)}.")
+        raise ValueError(f"{name!r} is not a metric of hfcomp: expected one of {', '.join(MODULES)}.")
     return Path(__file__).resolve().parent / name

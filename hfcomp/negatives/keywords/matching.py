@@ -1,4 +1,4 @@
-"""Finding the keywords of a table in a caption, and writing another in the place of one (Rösch et al. 2024)."""
+"""Finding the keywords of a table in a caption, and replacing one by another (Rösch et al. 2024)."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Matching:
             capitals.
         plurals: Match plurals too, where the concept has them, and write the replacement in the number that was found
             ("two dogs", "two cats"). A word that is its own plural ("sheep") counts as plural unless "a", "one" or the
-            like stands before it, with one word between at most; the table says which words always or never are.
-            Words without a singular are not mended: "a dog" can become "a scissors".
+            like stands before it, with one word between at most; the table lists words that always or never are.
+            Words without a singular are not corrected: "a dog" can become "a scissors".
         articles: Write "a" or "an", when it stands directly before the keyword, to fit the replacement,
-            by sound as far as `hfcomp.negatives.surface.starts_like_a_vowel` knows it.
+            by sound, according to `hfcomp.negatives.surface.starts_like_a_vowel`.
     """
 
     any_case: bool = False
@@ -103,7 +103,7 @@ def replace_keyword(
     *,
     table: KeywordTable = PAPER_TABLE,
 ) -> str:
-    """Writes another word in the place of a keyword and leaves the rest of the caption as it is.
+    """Replaces a keyword by another word and keeps the rest of the caption.
 
     Args:
         caption: The caption in which the match was found.
@@ -134,7 +134,7 @@ class Matcher:
     """The keywords of some concepts, ready to be found and written in the way of one matching.
 
     Args:
-        concepts: Where a caption holds the same word for several, each has a place there.
+        concepts: If a caption has the same word for several, each has a match there.
         matching: How they are found and written.
     """
 
@@ -242,7 +242,7 @@ def _is_plural(caption: str, start: int, end: int, keyword: str, plurals: Plural
 def _in_case_of(surface: str, word: str, *, starts_caption: bool) -> str:
     if surface.isupper():
         return word.upper()
-    # An acronym ("TV monitor") is no capital to hand on, except where any word would have one.
+    # An acronym ("TV monitor") does not pass on its capitals, except where any word would have one.
     if surface[0].isupper() and (starts_caption or not surface[1].isupper()):
         return word[0].upper() + word[1:]
     return word

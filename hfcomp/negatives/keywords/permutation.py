@@ -15,9 +15,9 @@ What the paper leaves open, and what is done here:
 * **Concepts do not see each other.** "orange" is a color and an object; every "orange" is a match of both.
 * **Several keywords in a caption.** A negative changes one place and leaves the others, even the same word.
 * **"tiny" is never replaced**, only written: 11 size keywords, as section 3.1 counts and as Table 8 needs, although
-  Table 6 prints "huge <-> tiny". "long" becomes "short" and "giant" becomes "tiny"; neither comes back.
+  Table 6 prints "huge <-> tiny". "long" becomes "short" and "giant" becomes "tiny"; neither is replaced back.
 * **A replacement may stand elsewhere in the caption**: "a red and white bus" can become "a white and white bus".
-* **Grammar** is left alone by `PAPER` ("a orange cat", as in Table 7); `EXTENDED` mends case, number and article.
+* **Grammar** is left alone by `PAPER` ("a orange cat", as in Table 7); `EXTENDED` fixes case, number and article.
 
 Other keywords come from a YAML file: `read_keyword_table` and the argument `table`.
 """
@@ -70,10 +70,10 @@ def keyword_negatives(
 ) -> list[Negative]:
     """Draws hard negatives of one caption by keyword permutation (section 3.1).
 
-    The paper trains on one concept at a time and is silent on captions with several keywords. Our choice: draw one of
-    the matched places, all places of all asked concepts alike, then one of its replacements, both uniformly. A drawn
-    pair is not drawn again, and a place without replacements left drops out. So objects, with 79 replacements each, do
-    not crowd out places that have one.
+    The paper trains on one concept at a time and does not cover captions with several keywords. Our choice: sample one
+    of the matched places, all places of all asked concepts alike, then one of its replacements, both uniformly. A
+    drawn pair is not drawn again, and a place without replacements left drops out. So objects, with 79 replacements
+    each, do not crowd out places that have one.
 
     Caption, seed, concepts, matching and table decide the result: not the order of rows, the number of processes or
     `PYTHONHASHSEED`. Fewer negatives are the first of more. Other negatives for the same caption, say in a later
@@ -136,7 +136,7 @@ def _drawn(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list[
 
 
 def _number(seed: int, turn: int, caption: str) -> int:
-    """128 random bits of a caption's draw, of which the rests by small numbers are even to within 1e-30.
+    """128 random bits for a caption's sample; their remainders modulo small numbers are uniform to within 1e-30.
 
     Not `caption_rng`: to set up a generator takes longer than all else that a caption needs.
     """
@@ -176,11 +176,11 @@ def all_keyword_permutations(
     found = [match] if match is not None else find_keywords(caption, concept, matching, table=table)
     if not found:
         raise ValueError(
-            f"caption {caption!r} holds no keyword of concept {concept!r}. "
-            "Keep only captions for which find_keywords with the same matching and table is not empty."
+            f"caption {caption!r} has no keyword of concept {concept!r}. Keep only captions for which find_keywords "
+            "with the same matching and table is not empty."
         )
     if found[0].concept != concept:
-        raise ValueError(f"the match is of concept {found[0].concept!r}, the test of {concept!r}.")
+        raise ValueError(f"the match has concept {found[0].concept!r}, the test {concept!r}.")
     keyword, of = found[0].keyword, table.concepts[concept]
     texts = [replace_keyword(caption, found[0], word, matching, table=table) for word in of.replacements[keyword]]
     target = list(of.replacements).index(keyword) if of.interchangeable(keyword) else 0

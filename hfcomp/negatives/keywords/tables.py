@@ -66,7 +66,8 @@ class Plurals:
     """The plurals of a concept's words. A word in none of the three has the regular one: "s", or "es" after a hiss.
 
     Attributes:
-        irregular: Word to plural. Of a word that is its own plural ("sheep"), what stands before it tells the number.
+        irregular: Word to plural. Of a word that is its own plural ("sheep"), the word before it determines the
+            number.
         always: Words that are always plural ("scissors").
         never: Words that are always singular ("broccoli").
     """
@@ -90,8 +91,8 @@ class Concept:
 
     Attributes:
         replacements: Keyword to the words that may stand in its place, all in lower case and the singular. A word that
-            is only written is no key.
-        kind: What `negative_kinds` says of a replacement: one of `KINDS`.
+            is only a replacement is not a key.
+        kind: The `negative_kinds` of a replacement: one of `KINDS`.
         category: `attribute`, `object` or `relation`.
         plurals: Of nouns; `None` where words have no plural.
 
@@ -188,11 +189,11 @@ def read_keyword_table(path: str | PathLike[str]) -> KeywordTable:
 
 def _check_word(word: str) -> str:
     if not any(letter.isalnum() for letter in word):
-        raise ValueError(f"found {word!r}, expected a word. Write one, or leave the entry out.")
+        raise ValueError(f"found {word!r}, expected a word. Add one, or remove the entry.")
     if word != " ".join(word.split()):
         raise ValueError(f"found {word!r}, expected single spaces and none at the ends.")
     if word != word.lower():
-        raise ValueError(f"found {word!r}, expected lower case. Capitals are found by keyword_matching: extended.")
+        raise ValueError(f"found {word!r}, expected lower case. keyword_matching: extended matches capitals.")
     return word
 
 
@@ -260,8 +261,8 @@ def _check_new(words: Iterable[str], known: Replacements, place: str) -> None:
     for number, word in enumerate(words, 1):
         if word in seen:
             raise ValueError(
-                f"{place}: word {number}, {word!r}, has replacements already: a keyword is there once in a concept. "
-                "Leave one of them out."
+                f"{place}: word {number}, {word!r}, already has replacements: a concept lists each keyword once. "
+                "Remove one of them."
             )
         seen.add(word)
 
@@ -276,11 +277,11 @@ def _plurals(found: _Plurals | None, replacements: Replacements, place: str) -> 
                 raise ValueError(f"{place}: {key}: {word!r} is not a word of the concept.{nearest(word, known)}")
     plurals = Plurals(found.irregular, frozenset(found.always), frozenset(found.never))
     meant = {keyword: keyword for keyword in replacements}
-    for keyword in replacements:  # a plural that is also a keyword, or that of two, would not say which word is meant
+    for keyword in replacements:  # a plural that is also a keyword, or that of two, would be ambiguous
         plural = plurals.of(keyword)
         if meant.setdefault(plural, keyword) != keyword:
             raise ValueError(
-                f"{place}: {plural!r} is the plural of {keyword!r} and also stands for {meant[plural]!r}. Give "
+                f"{place}: {plural!r} is the plural of {keyword!r} and also of {meant[plural]!r}. Give "
                 f"{keyword!r} another under irregular, or none under never."
             )
     return plurals

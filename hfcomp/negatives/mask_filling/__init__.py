@@ -1,4 +1,4 @@
-"""Hard negatives by mask filling: one noun, adjective or verb of a caption is written anew by a language model."""
+"""Hard negatives by mask filling: one noun, adjective or verb of a caption is replaced by a language model."""
 
 from hfcomp.negatives.mask_filling.filling import KINDS, MaskFiller
 from hfcomp.negatives.mask_filling.model import DEFAULT_MODEL, MaskedModel

@@ -8,7 +8,7 @@ Where the released code of CE-CLIP, and of AHNPL after it, is not followed:
 * A caption without a word of the asked part became a bare mask token, filled at random and kept as valid. Here it has
   no negative of that part, so its entry is masked.
 * The fill was the fourth best of distilroberta-base's five, whatever it was, the original word included. Here `top_k`
-  words are proposed, and those dropped that are no whole word, a name, a light word, the original in another form or
+  words are proposed, and dropped if not a whole word, a name, a light word, the original in another form or
   case, a listed synonym of it, or whose Penn tag in the filled caption is not the original's ("dogs" stays a plural,
   "riding" a participle). One of the rest is drawn by the seed, all alike: our choice.
 
@@ -16,7 +16,8 @@ An "a" or "an" directly before the word is written to fit the fill, outside of t
 both simplemma and the parser can let an inflection through, if it has the same tag.
 
 A known weakness: most synonyms and wider words are on no list ("puppy" for "dog") and as true of the image as the
-original. No language model can tell; `hfcomp.negatives.filters.is_false_negative` asks the model under evaluation.
+original. No language model can detect this; `hfcomp.negatives.filters.is_false_negative` asks the model under
+evaluation.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class MaskFiller:
     Args:
         model: Hub id or folder of a masked language model.
         parser: Parses filled captions; the one that parsed the captions.
-        parts: Parts to mask, some of `PARTS`; a caption draws the order in which it is served.
+        parts: Parts to mask, some of `PARTS`; their order is sampled per caption.
         top_k: Proposals asked of the model per mask, before any is dropped. Our choice.
         batch_size: Masked captions per pass of the model.
         device: Where the model runs. Default: the GPU if there is one.
@@ -97,7 +98,7 @@ class MaskFiller:
 
     Raises:
         OSError: The model cannot be found.
-        ValueError: A part is not known, a number is below 1, or the model is no masked language model.
+        ValueError: A part is not known, a number is below 1, or the model is not a masked language model.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class MaskFiller:
 
 
 def _drawn_order(parts: Sequence[str], doc: Doc, seed: int) -> list[str]:
-    """The parts of one caption in the order in which they are served; how they were given changes nothing."""
+    """The parts of one caption in sampled order, independent of the given order."""
     order = sorted(parts)
     caption_rng(seed, doc.text, "mask", "order of parts").shuffle(order)
     return order

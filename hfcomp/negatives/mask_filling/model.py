@@ -1,4 +1,4 @@
-"""What a masked language model would write in the place of a word."""
+"""A masked language model's replacements for a word."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MaskedModel:
 
     Raises:
         OSError: The model cannot be found.
-        ValueError: A number is below 1, or the model is no masked language model.
+        ValueError: A number is below 1, or the model is not a masked language model.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class MaskedModel:
         )
         if self._tokenizer.mask_token is None:
             raise ValueError(
-                f"the tokenizer of {str(model)!r} has no mask token. Name a masked model such as {DEFAULT_MODEL}."
+                f"the tokenizer of {str(model)!r} has no mask token. Use a masked language model such as "
+                f"{DEFAULT_MODEL}."
             )
         self.windowed = 0
         self._top_k, self._batch_size = top_k, batch_size
@@ -71,8 +72,8 @@ class MaskedModel:
             texts: What stands before and what after the word, spaces included.
 
         Returns:
-            `top_k` proposals per text, best first. One that is no whole word of two letters or more (the middle of a
-            word, punctuation, a special token) is an empty string.
+            `top_k` proposals per text, best first. One that is not a whole word of two letters or more (the middle of
+            a word, punctuation, a special token) is an empty string.
         """
         sequences, places = self._encode(texts)
         proposals: list[list[str]] = [[] for _ in texts]
@@ -111,7 +112,7 @@ class MaskedModel:
         if logits.shape[1] > 1:
             logits = logits[torch.arange(len(places), device=logits.device), where].unsqueeze(1)
         scores = logits[:, 0].float().log_softmax(-1)  # [B, V]
-        # Twice as many: equal ones at the edge are told apart by their ids and not by the order of the kernel.
+        # Twice as many: ties at the cut are broken by ids and not by the kernel's order.
         values, tokens = scores.topk(min(2 * self._top_k, scores.shape[-1]))
         ranked = [
             sorted((-round(value, _DECIMALS), token) for value, token in zip(*row, strict=True))

@@ -20,7 +20,7 @@ _TAGS = {
     "verb": ("VERB", ("VB", "VBD", "VBG", "VBN", "VBP", "VBZ")),
 }
 _AUXILIARIES = frozenset({"aux", "auxpass", "aux:pass", "cop"})
-# spaCy's stop words that say something about a picture: "an empty glass", "using a laptop".
+# spaCy's stop words that are visible in a picture: "an empty glass", "using a laptop".
 _CONTENT = frozenset(["call", "empty", "give", "keep", "made", "make", "move", "put", "show", "take", "used", "using"])
 _QUANTITIES = frozenset({"bunch", "couple", "kind", "lot", "number", "part", "sort", "type", "variety"})
 _LIGHT = {
@@ -69,7 +69,7 @@ def _stop_words() -> frozenset[str]:
 
 
 def is_light(word: str, part: str, lemma: str = "") -> bool:
-    """Whether a word says too little about an image to be masked or to be written in the place of another.
+    """Whether a word is too uninformative about an image to be masked or used as a replacement.
 
     Stop words, nouns of place, picture and quantity ("in front of", "a photo of", "a lot of"), adjectives that count
     or compare ("same", "several"), and "be", "have" and "do".
@@ -88,7 +88,7 @@ def lemmas_of(word: str, lemma: str = "") -> set[str]:
 def fit_case(word: str, original: str) -> str:
     """A proposed word in the case of the original; empty if it has capitals where the original has none.
 
-    Capitals of its own mark a name, and a name is no other common noun.
+    Its own capitals mark a name, which is not a common noun.
     """
     if len(original) > 1 and original.isupper():
         return word.upper()

@@ -27,7 +27,7 @@ class Clause:
 
 
 class Clauses:
-    """A sentence of which the units to the left are attached.
+    """A sentence with the units to the left already attached.
 
     A unit may attach to the word attached last, to that one's head, and so on up to the root of the open clause; or a
     verb takes the clause so far as its subject. So there can be no cycle.

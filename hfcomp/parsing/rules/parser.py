@@ -58,7 +58,7 @@ class RuleParser:
 
 
 def _pieces(caption: str) -> Iterator[str]:
-    """The caption itself, or where it holds a longer run without a space, pieces of it of which none does."""
+    """The caption itself, or pieces of it without longer runs that lack a space."""
     start = end = 0
     for found in _LONG_RUN.finditer(caption):
         start, end = end, found.end()
@@ -68,7 +68,7 @@ def _pieces(caption: str) -> Iterator[str]:
 
 
 def _sentences(words: list[str]) -> Iterator[list[int]]:
-    """Indices of the words of each sentence, without white space; a sentence ends with its marks, or is cut."""
+    """Indices of each sentence's words, without white space; a sentence ends with its punctuation, or is split."""
     sentence: list[int] = []
     ended = False
     for i, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""Part-of-speech tags of the rule-based parser: textblob's tagger, mended by rules for the language of captions."""
+"""Part-of-speech tags of the rule-based parser: textblob's tagger, corrected by rules for the language of captions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def penn_tags(words: Sequence[str]) -> list[str]:
 
 
 def _without_needless_capitals(words: Sequence[str]) -> list[str]:
-    """Lower case where a capital says nothing: the first word, and every word of a title or a shout."""
+    """Lower case where a capital is uninformative: the first word, and every word of a title or a shout."""
     letters = [word for word in words if word[0].isalpha()]
     if len(letters) > 3 and sum(word[0].isupper() for word in letters) > 0.6 * len(letters):
         return [word.lower() for word in words]

@@ -30,7 +30,7 @@ class LogitScaleClamp(TrainerCallback):
 
 
 class SizeAtStart(TrainerCallback):
-    """Prints at every start how large a batch and an epoch are: there fewer processes than were meant show."""
+    """Prints the size of a batch and an epoch at every start, which reveals a wrong number of processes."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
         """Prints the line, on the main process."""

@@ -15,9 +15,9 @@ HARDLY_ANY = 0.01
 
 
 class ChangedWeights:
-    """The share of the trained weights whose value is no longer the one at the start, 0 to 1.
+    """The share of the trained weights that changed since the start, 0 to 1.
 
-    Of each parameter evenly spaced entries are compared, at most `ENTRIES`, and stand for all of it: in ViT-B/32 with
+    For each parameter at most `ENTRIES` evenly spaced entries are compared as a sample: in ViT-B/32 with
     398 parameters that is a copy of 3 MB and one comparison a line of the log, no matter how large the model is.
 
     Args:
@@ -47,8 +47,8 @@ class ChangedWeights:
         """Warns of a run that has moved hardly any weight."""
         if self._trained and share < HARDLY_ANY:
             logger.warning(
-                f"Training has changed {share:.2%} of the trained weights: the model is almost the one it began "
-                f"with. An fp32 weight near 0.02 changes by steps above 1e-9 only, one near 1 by steps above 3e-8. "
+                f"Training has changed {share:.2%} of the trained weights: the model is almost unchanged. An fp32 "
+                "weight near 0.02 changes only by steps above 1e-9, one near 1 by steps above 3e-8. "
                 f"Raise learning_rate (it is {learning_rate:g}), or train longer."
             )
 

@@ -18,7 +18,7 @@ from hfcomp.writing import write_text
 
 # Raised when the same model and text would give other features.
 VERSION = 1
-# A text whose features tell in a checkpoint which copy its run has, and how far those of one copy may lie apart on two
+# A text whose features identify a run's copy in a checkpoint, and how far those of one copy may differ between two
 # machines. The fingerprint will not do: new adapters, which change no feature, and library versions change it.
 PROBE = "A red cube to the left of a small dog."
 PROBE_FILE = "frozen_text.json"
@@ -31,7 +31,7 @@ class FrozenText:
     """A model's text tower as it is now, whatever is trained later. It encodes in float32, without dropout.
 
     Args:
-        backbone: a `PreTrainedModel` or `PeftModel` with `vision_model` beside its text tower; its text side is
+        backbone: a `PreTrainedModel` or `PeftModel` with `vision_model` and a text tower; its text side is
             copied to the CPU.
         processor: the model's processor.
     """
@@ -61,7 +61,7 @@ class FrozenText:
         write_text(Path(folder) / PROBE_FILE, json.dumps(self.encode([PROBE])[0].tolist()))
 
     def check(self, folder: str | Path) -> None:
-        """Compares this copy with that of a checkpoint's run; one that tells nothing of it passes.
+        """Compares this copy with that of a checkpoint's run; one without a record passes.
 
         Raises:
             ValueError: when they are copies of different models.
@@ -72,14 +72,14 @@ class FrozenText:
         found, expected = self.encode([PROBE])[0], torch.tensor(json.loads(path.read_text()))
         if found.shape != expected.shape or not torch.allclose(found, expected, atol=PROBE_TOLERANCE, rtol=0):
             raise ValueError(
-                f"the run of {folder} has text features of another model than the one that was given now. Give the "
-                "model that the run began with, not its checkpoint, and the checkpoint as resume_from_checkpoint "
-                "only; or start a new run from these weights without resume_from_checkpoint."
+                f"the run of {folder} has text features of a different model. Pass the initial model of the run, not "
+                "its checkpoint, and the checkpoint only as resume_from_checkpoint; or start a new run from these "
+                "weights without resume_from_checkpoint."
             )
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """What tells this copy from others: weights, configuration and tokenizer. The copy has to be on the CPU."""
+        """Identifies this copy: weights, configuration and tokenizer. The copy must be on the CPU."""
         facts = {"version": VERSION, "tokenizer": self.tokenizer.facts(), "model": _settings(self.backbone)}
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=_plain).encode())
         for name, weight in sorted(self.backbone.state_dict().items()):

@@ -9,7 +9,7 @@ from hfcomp.fields import FIELDS, ROW_NUMBERS, VALUES, WITH_GRADIENT, Features
 
 
 def over_processes(local: Features, sizes: list[int]) -> Features:
-    """Concatenates features over processes, each as `hfcomp.fields` says.
+    """Concatenates features over processes, each as defined in `hfcomp.fields`.
 
     Args:
         local: what `DualEncoder.forward` returned; tokens and scalars stay as they are.

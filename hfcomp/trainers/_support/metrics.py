@@ -14,9 +14,10 @@ from hfcomp.metrics.retrieval import recall_at_k
 def embedding_metrics(prediction: Any) -> dict[str, float]:
     """Recall@1 both ways over the whole set and, with negatives, caption choice.
 
-    An image that fills several rows, one for each of its captions, is right for all of them, as is a caption that
-    several images share. Rows whose embeddings are equal to the last bit count as the same image or caption. A tower
-    that gives all rows one embedding tells nothing apart: there every row counts as its own and ties with the others.
+    An image that fills several rows, one for each of its captions, is correct for all of them, as is a caption shared
+    by several images. Rows whose embeddings are equal to the last bit count as the same image or caption. A tower that
+    gives all rows the same embedding distinguishes nothing: there every row counts as its own and ties with the
+    others.
 
     Args:
         prediction: `EvalPrediction` with the outputs of `CompositionalTrainer.evaluation_outputs`: embeddings of

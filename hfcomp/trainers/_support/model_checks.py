@@ -15,7 +15,7 @@ logger = logging.get_logger(__name__)
 
 
 def check_processes(args: TrainingArguments) -> None:
-    """Refuses several GPUs in one process, and processes that accelerate takes for one.
+    """Refuses several GPUs in one process, and processes that accelerate counts as one.
 
     Raises:
         ValueError: with the command that uses them.
@@ -23,14 +23,14 @@ def check_processes(args: TrainingArguments) -> None:
     check_world_size(args.world_size)
     if args.n_gpu > 1:
         raise ValueError(
-            f"{args.n_gpu} GPUs are visible to one process, for which transformers would use nn.DataParallel: each "
-            f"GPU would see its own batch only. Start with: accelerate launch --num_processes {args.n_gpu} "
+            f"{args.n_gpu} GPUs are visible to one process, where transformers would use nn.DataParallel: each GPU "
+            f"would see only its own batch. Start with: accelerate launch --num_processes {args.n_gpu} "
             "<your script>, or hide all but one with CUDA_VISIBLE_DEVICES=0."
         )
 
 
 def check_trainable(backbone: nn.Module) -> None:
-    """Tells what a model that was handed over brings along: half-precision weights, weights frozen before.
+    """Reports properties of a given model: half-precision weights, already frozen weights.
 
     Raises:
         ValueError: for float16 weights.
@@ -42,11 +42,11 @@ def check_trainable(backbone: nn.Module) -> None:
         )
     if halves:
         logger.warning(
-            "The model's weights are bfloat16: small updates round to nothing. model.float() with bf16=True?"
+            "The model's weights are bfloat16: small updates round to zero. Use model.float() with bf16=True."
         )
     frozen = [name for name, parameter in backbone.named_parameters() if not parameter.requires_grad]
     if frozen and not hasattr(backbone, "peft_config"):
-        logger.warning(f"{len(frozen)} weights were frozen before and stay so: {frozen[:3]} ...")
+        logger.warning(f"{len(frozen)} weights were already frozen and stay frozen: {frozen[:3]} ...")
 
 
 def align_special_tokens(config: Any, tokenizer: Any) -> None:

@@ -8,9 +8,9 @@ from hfcomp.trainers.config import CompositionalConfig
 
 
 def tell_epochs(loader: Any) -> None:
-    """Lets a loader tell its order of rows which epoch begins, as accelerate does with a sampler of its own.
+    """Lets a loader pass the epoch to its order of rows, as accelerate does with its own samplers.
 
-    Else a run that goes on within an epoch, on several processes, would begin with the order of epoch 0.
+    Otherwise a run resumed within an epoch, on several processes, would start with the order of epoch 0.
 
     Args:
         loader: as `accelerator.prepare` returned it.

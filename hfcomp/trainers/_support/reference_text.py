@@ -36,14 +36,14 @@ class ReferenceText:
     """Files of a frozen text tower's features of the texts of data sets.
 
     A file is a NumPy array `[rows, 1 + K, D]` of float32: the caption's features of each row and those of its first
-    `num_negatives` negatives, zeros for a masked one. Its name tells model, tokenizer and texts: a file that is there
-    is not made again, by a run that goes on for example.
+    `num_negatives` negatives, zeros for a masked one. Its name identifies model, tokenizer and texts: an existing file
+    is reused, for example by a resumed run.
 
     All processes have to make the same calls: they share the encoding, and one of each machine writes.
 
     Args:
         frozen: encodes the texts.
-        args: of the trainer; files lie in `_reference_text` of its `output_dir`.
+        args: of the trainer; files are in `_reference_text` of its `output_dir`.
     """
 
     def __init__(self, frozen: FrozenText, args: CompositionalConfig) -> None:
@@ -67,8 +67,8 @@ class ReferenceText:
         found = gather_objects((path.name, path.is_file()))
         if len({name for name, _ in found}) > 1:
             raise ValueError(
-                "the processes differ in texts or weights. Give all of them the same set and model; before an adapter "
-                "is made, call transformers.set_seed."
+                "the processes differ in texts or weights. Pass the same data set and model to all; call "
+                "transformers.set_seed before creating an adapter."
             )
         if not all(there for _, there in found):
             self._make(path, texts or self._texts(rows))
@@ -94,7 +94,7 @@ class ReferenceText:
             pass
         failures = [message for message in gather_objects(None if failure is None else str(failure)) if message]
         if failures:
-            raise OSError(f"the text features of before training could not be written: {failures[0]}") from failure
+            raise OSError(f"the initial text features could not be written: {failures[0]}") from failure
 
     def _write(self, path: Path, features: Iterator[NDArray[np.float32]], rows: int) -> OSError | None:
         """Writes a file that is there whole or not at all."""
@@ -139,12 +139,12 @@ class ReferenceText:
         exists = torch.tensor([[bool(text)] for text in texts], device=features.device)
         features = features[: len(texts)] * exists
         if not torch.isfinite(features).all():
-            raise ValueError("text features of before training are NaN or infinite: the model's weights are broken.")
+            raise ValueError("the initial text features are NaN or infinite: the model's weights are broken.")
         return features.cpu().numpy()
 
 
 class WithReferenceText:
-    """A collator whose batches also hold the reference features of their rows, `[B, D]` and `[B, K, D]`.
+    """A collator that adds the reference features of the rows, `[B, D]` and `[B, K, D]`.
 
     Args:
         collator: returns `row`, each row's index in the data set.
@@ -175,6 +175,6 @@ def _tell(path: Path, shape: tuple[int, int, int]) -> None:
         return
     rows, texts, width = shape
     logger.warning(
-        f"{rows * texts:,} texts of {rows:,} rows are encoded once by the model as it was before training; their "
-        f"features take {rows * texts * width * 4 / 1e6:,.1f} MB in {path}."
+        f"{rows * texts:,} texts of {rows:,} rows are encoded once by the initial model; their features take "
+        f"{rows * texts * width * 4 / 1e6:,.1f} MB in {path}."
     )

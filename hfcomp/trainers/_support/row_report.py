@@ -30,7 +30,7 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
         required: features that it reads.
 
     Raises:
-        ValueError: for a set without one negative image where the objective needs some, an `image_id` that is neither
+        ValueError: for a set without any negative image if the objective needs them, an `image_id` that is neither
             text nor whole number, or one that all rows have.
     """
     columns = columns_of(required)
@@ -46,9 +46,9 @@ def report_rows(rows: Any, trainer_class: Any, args: Any, required: tuple[str, .
         shared = shared_rows(rows.column(IMAGE_ID))
         if shared:
             logger.warning(
-                f"{shared:,} of {len(rows):,} rows share their image with another row (column {IMAGE_ID!r}): where a "
-                "batch holds several of an image, hfcomp's losses take none of them as a negative of another, and the "
-                "log counts them as same_image_pairs."
+                f"{shared:,} of {len(rows):,} rows share their image with another row (column {IMAGE_ID!r}): within "
+                "a batch hfcomp's losses do not use them as negatives of each other, and the log counts them as "
+                "same_image_pairs."
             )
 
 
@@ -108,8 +108,8 @@ def check_streamed_rows(
     pairs = rows.batch_size * (rows.batch_size - 1)
     if len(lines) == 1 and pairs and line.get("same_image_pairs") == pairs:
         logger.warning(
-            f"column {IMAGE_ID!r}: all rows of each batch so far have one value, so that no row is a negative of "
-            "another. Give rows of different images different values, or remove the column from the stream."
+            f"column {IMAGE_ID!r}: all rows of each batch so far have one value, so no row is a negative of another. "
+            "Give rows of different images different values, or remove the column from the stream."
         )
     counts = [one["negative_images"] for one in lines if "negative_images" in one]
     if not counts or any(counts) or not _needs_negative_images(trainer_class, args):
@@ -120,7 +120,7 @@ def check_streamed_rows(
         _refuse(found, trainer_class, args)
     elif len(lines) == 1:
         logger.warning(
-            f"{found}. If none of {STREAMED_ROWS_LOOKED_AT:,} has one, or none up to the end, the training stops."
+            f"{found}. Training stops if none of the first {STREAMED_ROWS_LOOKED_AT:,} rows, or of all rows, has one."
         )
 
 
@@ -167,7 +167,7 @@ def _refuse(found: str, trainer_class: Any, args: Any) -> None:
 
 def _report_negative_captions(rows: TrainingRows) -> None:
     listed = rows.column("negative_captions")
-    # what is no list is refused, with its row, when it is read
+    # an entry that is not a list is refused, with its row, when it is read
     missing = sum(isinstance(texts, list) and not any(texts) for texts in listed)
     if missing:
-        logger.warning(f"{missing:,} of {len(listed):,} rows have no negative caption; their pair takes part alone.")
+        logger.warning(f"{missing:,} of {len(listed):,} rows have no negative caption; only their pair is used.")

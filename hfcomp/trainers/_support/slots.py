@@ -11,10 +11,11 @@ from transformers import TrainerCallback
 
 
 def draw_slots(size: int, number: int, *, seed: Sequence[int]) -> torch.Tensor:
-    """Draws for each row of a batch the columns in which its negatives stand, for `replaced_negative_loss`.
+    """Samples for each row of a batch the columns of its negatives, for `replaced_negative_loss`.
 
-    Each row is drawn by itself: its columns are distinct, never its own, and all ordered choices of such columns are
-    equally likely, so that a row of which some negatives are masked is drawn uniformly too.
+    Rows are sampled independently: a row's columns are distinct, never its own, and all ordered choices of such
+    columns are
+    equally likely, so rows with masked negatives are sampled uniformly too.
 
     Args:
         size: rows of the global batch, N.
@@ -46,14 +47,14 @@ class BatchInStep(TrainerCallback):
     """Counts the batches of an optimiser's step under gradient accumulation.
 
     Attributes:
-        number: 0 for the first batch of a step; the same in a resumed run, as checkpoints lie between steps.
+        number: 0 for the first batch of a step; the same in a resumed run, as checkpoints are between steps.
     """
 
     def __init__(self) -> None:
         self.number = 0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Starts anew."""
+        """Resets."""
         self.number = 0
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -13,7 +13,7 @@ from hfcomp.data.columns import COUNTED_KEYS
 from hfcomp.distributed import gather, gather_sizes, sum_over_processes
 
 TEXT_KEYS = ("input_ids", "negative_input_ids", "concept_input_ids")
-# Batches whose loss and rows are remembered; a run that never logs must not keep them all.
+# Batches whose loss and rows are kept; a run that never logs must not keep all.
 REMEMBERED_BATCHES = 4096
 
 
@@ -60,7 +60,7 @@ class StepLog:
         self._steps += 1
 
     def drain(self) -> dict[str, float]:
-        """Metrics as means over steps of the sum over processes, counts as totals; starts anew.
+        """Metrics as means over steps of the sum over processes, counts as totals; then resets.
 
         A metric that was NaN in a step, because nothing was there to measure, is the mean over the other steps;
         without any it is left out.
@@ -94,7 +94,7 @@ class StepLog:
         return {name: values[0]} if len(values) == 1 else {f"{name}_{i}": value for i, value in enumerate(values)}
 
     def first_not_finite(self) -> tuple[int, float, list[int]] | None:
-        """The oldest batch since the last line of the log whose loss is NaN or infinite.
+        """The oldest batch since the last log line with a NaN or infinite loss.
 
         Returns:
             How many batches ago it was, its loss, and its rows on all processes; `None` when all are finite.

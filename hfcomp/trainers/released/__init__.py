@@ -1,1 +1,1 @@
-"""Objectives as their authors' code trains them, where that is not what their paper says."""
+"""Objectives as in their authors' code, where it differs from the paper."""

@@ -1,4 +1,4 @@
-"""AHNPL as its authors' code trains it: contrasts against all negatives, and thresholds in logits that start anew."""
+"""AHNPL as in its authors' code: contrasts against all negatives, and thresholds in logits that are reset."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
 
     Needs `negative_captions` and `negative_kinds`: each kind of negative has a threshold of its own. All are 0 in the
     first batch of every epoch, as released; each batch sets those of the next from the similarities of the global
-    batch. They are saved beside the model, and a run resumed in the midst of an epoch keeps them. Evaluation leaves
+    batch. They are saved next to the model, and a run resumed in the midst of an epoch keeps them. Evaluation leaves
     them as they are. The log holds `threshold_<kind>`, in logits, for the kinds of the line's last batch.
     """
 
@@ -90,7 +90,7 @@ class AHNPLReleasedTrainer(ThresholdTrainer):
 
 
 class ThresholdReset(TrainerCallback):
-    """Sets thresholds to 0 at the beginning of every epoch, but not where a resumed run goes on in the midst of one.
+    """Sets thresholds to 0 at the beginning of every epoch, but not when resuming within one.
 
     Args:
         threshold: the trainer's thresholds.

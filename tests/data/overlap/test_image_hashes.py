@@ -89,7 +89,7 @@ def test_hashes_are_kept_and_a_damaged_file_is_hashed_again(tmp_path, monkeypatc
     kept.write_bytes(content)
     third = hash_images(cells, range(5), HashStore(tmp_path), name="image")
     assert len(made) == 5 and third.records.tobytes() == first.records.tobytes()
-    assert "is damaged, its images are hashed again" in caplog.text
+    assert "is damaged; its images are hashed again" in caplog.text
 
 
 def test_a_file_that_did_not_change_is_read_once_and_a_url_never(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
     place = tmp_path / "file"
     place.touch()
     found = hash_images([file(texture(1))], [0], HashStore(place), name="image")
-    assert len(found.records) == 1 and "cannot be kept for later runs" in caplog.text
+    assert len(found.records) == 1 and "cannot be stored for later runs" in caplog.text
 
 
 def test_what_cannot_be_read_is_named_and_equal_files_are_one_record(tmp_path):

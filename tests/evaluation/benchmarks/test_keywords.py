@@ -158,7 +158,7 @@ def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no column 'captions'; it has 'image', 'text'"):
         items_of(pairs(), tmp_path / "wrong")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="does not hold its data.*Get it"):
+    with pytest.raises(ValueError, match="does not contain its data.*Get it"):
         items_of(pairs(), tmp_path / "empty")
     uneven = tmp_path / "uneven"
     uneven.mkdir()

@@ -178,7 +178,7 @@ def test_a_row_that_lacks_something_is_left_out_or_named(benchmark, tmp_path):
 @EACH
 def test_without_a_network_it_says_how_to_get_it(benchmark, monkeypatch):
     HubOnDisk(monkeypatch)
-    with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} is not on the Hub.*It comes by itself"):
+    with pytest.raises(Unavailable, match=f"{SETS[benchmark.name][3]} is not on the Hub.*Downloaded automatically"):
         load_items(benchmark)
 
 

@@ -109,7 +109,7 @@ def test_texts_of_the_repository_and_images_of_the_hub(folder, tmp_path, monkeyp
 
 def test_what_cannot_be_reached_says_how_to_get_it(monkeypatch):
     repositories(monkeypatch, {})
-    with pytest.raises(Unavailable, match="cannot be reached.*It comes by itself"):
+    with pytest.raises(Unavailable, match="cannot be reached.*Downloaded automatically"):
         load_items(SUGARCREPE)
 
 
@@ -138,7 +138,7 @@ def test_a_negative_that_is_the_caption_stays_and_is_counted(folder):
             "entry '0': has no 'filename', 'negative_caption'; it has 'file'",
         ),
         ('{"0": {}, "0": {}}', "add_att.json: the key '0' is there twice"),
-        ('{"0": {"filename"', "add_att.json: .*Get the file anew"),
+        ('{"0": {"filename"', "add_att.json: .*Download the file again"),
         ('["caption"]', "entry '0': found a str, expected an object with filename"),
         ("7", "add_att.json: found a int, expected a list or dictionary"),
     ],

@@ -246,7 +246,7 @@ def test_errors_name_what_was_found():
         bootstrap.interval([1.0, np.nan], ["a", "b"])
     with pytest.raises(ValueError, match="2 items but 1 images"):
         bootstrap.interval([1.0, 0.0], ["a"])
-    with pytest.raises(ValueError, match="found 'c', which is none of the 2 images"):
+    with pytest.raises(ValueError, match="found 'c', which is not one of the 2 images"):
         bootstrap.interval([1.0, 0.0], ["a", "c"])
     with pytest.raises(ValueError, match="item 0: found -1, expected 0 to 1"):
         bootstrap.interval([-1.0, 0.0], ["a", "b"])

@@ -14,7 +14,7 @@ from hfcomp.metrics.summary import summary
 
 _DESCRIPTION = """
 A caption, a hard positive (other words, same meaning) and a hard negative: whether the first, and the first two, score
-strictly higher than the negative, and how often the negative lies between them. A constant scorer gets 0.
+strictly higher than the negative, and how often the negative is between them. A constant scorer gets 0.
 """
 _INPUTS = """
 Args:

@@ -66,5 +66,5 @@ class RecallAtK(evaluate.Metric):
         chance = recall_chance(positive.sum(axis=1), mask.sum(axis=1), k)
         if (chance == 1).any():
             row = int(np.flatnonzero(chance == 1)[0])
-            raise ValueError(f"query {row} has fewer than k={k} wrong keys, so that every scorer is right: lower k.")
+            raise ValueError(f"query {row} has fewer than k={k} wrong keys, so every scorer is correct: lower k.")
         return summary(outcome, chance, tie, name="recall") | {"k": k, "num_items": len(scores)}
