@@ -48,7 +48,7 @@ class Field:
     missing: Any = None
 
 
-def _made(**how: Any) -> Any:
+def _computed_field(**how: Any) -> Any:
     """A field that the model makes."""
     return dataclasses.field(default=None, metadata={"field": Field(**how)})
 
@@ -89,12 +89,14 @@ class Features(ModelOutput, metaclass=OwnHelp):
         rows: this process's slice of `N`.
     """
 
-    image_embeds: torch.Tensor | None = _made(column="image", gathered=WITH_GRADIENT)
-    text_embeds: torch.Tensor | None = _made(column="caption", gathered=WITH_GRADIENT)
-    negative_image_embeds: torch.Tensor | None = _made(column="negative_image", optional=True, gathered=WITH_GRADIENT)
-    negative_text_embeds: torch.Tensor | None = _made(column="negative_captions", gathered=WITH_GRADIENT)
-    concept_embeds: torch.Tensor | None = _made(column="concepts", optional=True, gathered=WITH_GRADIENT)
-    tokens: torch.Tensor | None = _made()
+    image_embeds: torch.Tensor | None = _computed_field(column="image", gathered=WITH_GRADIENT)
+    text_embeds: torch.Tensor | None = _computed_field(column="caption", gathered=WITH_GRADIENT)
+    negative_image_embeds: torch.Tensor | None = _computed_field(
+        column="negative_image", optional=True, gathered=WITH_GRADIENT
+    )
+    negative_text_embeds: torch.Tensor | None = _computed_field(column="negative_captions", gathered=WITH_GRADIENT)
+    concept_embeds: torch.Tensor | None = _computed_field(column="concepts", optional=True, gathered=WITH_GRADIENT)
+    tokens: torch.Tensor | None = _computed_field()
     negative_image_mask: torch.Tensor | None = _read()
     negative_text_mask: torch.Tensor | None = _read()
     negative_kind: torch.Tensor | None = _read(
@@ -108,9 +110,9 @@ class Features(ModelOutput, metaclass=OwnHelp):
     image_id: torch.Tensor | None = _read(column="image_id", always=True, dtype=torch.long)
     reference_text_embeds: torch.Tensor | None = _read()
     reference_negative_text_embeds: torch.Tensor | None = _read()
-    logit_scale: torch.Tensor | None = _made()
-    logit_bias: torch.Tensor | None = _made()
-    learned: dict[str, torch.Tensor] | None = _made()
+    logit_scale: torch.Tensor | None = _computed_field()
+    logit_bias: torch.Tensor | None = _computed_field()
+    learned: dict[str, torch.Tensor] | None = _computed_field()
     rows: slice | None = None
 
 

@@ -101,10 +101,10 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value, strict=not texts)
     except ValidationError as error:
-        kinds = [_expected(one, hint) for one in error.errors()]
+        kinds = [_expectation(one, hint) for one in error.errors()]
         if len(members(hint)) > 1 and None not in kinds:
             expected = " or ".join(dict.fromkeys(kinds))
-            raise ValueError(f"{where}: found {_shown(value)}, expected {expected}.") from error
+            raise ValueError(f"{where}: found {_describe(value)}, expected {expected}.") from error
         raise ValueError(one_line(error, hint, where)) from error
 
 
@@ -133,8 +133,8 @@ def one_line(error: ValidationError, kind: Any, where: str) -> str:
     if first["type"] == "value_error":
         return f"{_place(where, location)}: {first['ctx']['error']}"
     expected = None if is_key or first["type"] in _LIMITS else _description(kind, location)
-    expected = expected or _expected(first, kind) or first["msg"].lower()
-    return f"{_place(where, location)}: found {_shown(first['input'])}, expected {expected}.{_hint(first)}"
+    expected = expected or _expectation(first, kind) or first["msg"].lower()
+    return f"{_place(where, location)}: found {_describe(first['input'])}, expected {expected}.{_hint(first)}"
 
 
 def _hint(error: Mapping[str, Any]) -> str:
@@ -150,7 +150,7 @@ def _choices(error: Mapping[str, Any]) -> list[str]:
     return error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
 
 
-def _expected(error: Mapping[str, Any], kind: Any) -> str | None:
+def _expectation(error: Mapping[str, Any], kind: Any) -> str | None:
     if error["type"] in _CHOICES:
         return f"one of {', '.join(_choices(error))}"
     if error["type"] in _LIMITS:
@@ -163,7 +163,7 @@ def _place(where: str, location: tuple[Any, ...] | list[Any]) -> str:
     return ": ".join([where, *parts])
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     shown = "nothing" if value is None else repr(value)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
 

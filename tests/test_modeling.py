@@ -113,7 +113,7 @@ def test_naflex_is_refused_by_name(tmp_path):
     vision = {**shared, "num_patches": 4, "patch_size": 8}
     config = Siglip2Config(text_config={**shared, "vocab_size": 32}, vision_config=vision)
     Siglip2Model(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"'siglip2' is the NaFlex kind.*siglip2-base-patch16-224"):
+    with pytest.raises(ValueError, match=r"'siglip2' is the NaFlex variant.*siglip2-base-patch16-224"):
         load_backbone(tmp_path)
 
 
@@ -470,7 +470,7 @@ def test_an_adapter_that_does_not_fit_names_the_keys(adapter, tmp_path, change):
 
 
 def test_a_folder_without_weights_is_named(clip, tmp_path):
-    with pytest.raises(ValueError, match=r"no model\.safetensors here"):
+    with pytest.raises(ValueError, match=r"no model\.safetensors"):
         encoder(clip).load_pretrained(tmp_path)
 
 

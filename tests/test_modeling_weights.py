@@ -94,7 +94,7 @@ def test_weights_under_other_names_are_shown_beside_those_that_are_missing(clip,
 def test_a_file_that_was_cut_is_named_as_damaged(clip, tmp_path, damage):
     folder = shutil.copytree(clip, tmp_path / "model")
     (folder / WEIGHTS).write_bytes(damage((folder / WEIGHTS).read_bytes()))
-    assert refusal(folder).startswith(f"{folder}: the weights are damaged or cut short")
+    assert refusal(folder).startswith(f"{folder}: the weights are damaged or truncated")
 
 
 PICKLED = {"cut": lambda data: data[: len(data) // 2], "empty": lambda data: b"", "page": lambda data: b"<html>" * 99}
@@ -108,7 +108,7 @@ def test_a_pickled_file_that_is_damaged_is_named(clip, tmp_path, damage):
     torch.save(load_file(clip / WEIGHTS), path)
     load_backbone(folder)
     path.write_bytes(PICKLED[damage](path.read_bytes()))
-    assert refusal(folder).startswith(f"{path}: the weights are damaged or cut short")
+    assert refusal(folder).startswith(f"{path}: the weights are damaged or truncated")
     path.unlink()
     with pytest.raises(OSError, match="no file named"):
         load_backbone(folder)
@@ -116,7 +116,7 @@ def test_a_pickled_file_that_is_damaged_is_named(clip, tmp_path, damage):
 
 @pytest.mark.parametrize("name", ["ignore_mismatched_sizes", "trust_remote_code", "output_loading_info"])
 def test_what_loading_decides_itself_is_not_an_argument(clip, name):
-    with pytest.raises(ValueError, match=f"load_backbone does not take {name}"):
+    with pytest.raises(ValueError, match=f"load_backbone does not accept {name}"):
         load_backbone(clip, **{name: True})
 
 
@@ -230,7 +230,7 @@ def test_an_adapter_that_was_cut_or_has_other_weights_is_refused(adapters, tmp_p
     assert f"{first} [1, 32] in place of [2, 32]" in said
     cut = shutil.copytree(adapters["plain"], tmp_path / "cut")
     (cut / ADAPTER).write_bytes((cut / ADAPTER).read_bytes()[:-3])
-    assert "damaged or cut short" in refusal(cut)
+    assert "damaged or truncated" in refusal(cut)
 
 
 def test_an_adapter_of_an_incomplete_base_is_refused_naming_the_base(clip, tmp_path):

@@ -20,16 +20,16 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 DEEP = 200_000
 YAML = {
     "bomb": (BOMB, "line 5: found more than 100,000 values"),
-    "deep lists": ("objective: " + "[" * DEEP, "line 1: found more than 50 lists and mappings inside one another"),
+    "deep lists": ("objective: " + "[" * DEEP, "line 1: found more than 50 nested lists and mappings"),
     "deep mappings": ("objective: " + "{a: " * DEEP, "line 1: found more than 50"),
     "an alias inside itself": ("a: &a [*a]", r"line 1: \*a is inside of what it names"),
-    "half a character": ('caption: "\\ud800"', "line 1: found a NUL or half a character"),
+    "half a character": ('caption: "\\ud800"', "line 1: found a NUL or lone surrogate"),
     "a NUL": ('dataset: "a\\0b"', "line 1: found a NUL"),
     "a file too large": ("#" + "x" * 2**20, "expected at most 1,048,576"),
     "a number too long": ("seed: " + "9" * 5000, "a value in it cannot be read"),
     "a day that is not": ("seed: 2001-99-99", "a value in it cannot be read"),
     "a key twice": ("a: 1\na: 2", "'a' is there twice"),
-    "another encoding": ("a: é".encode("latin-1"), "no UTF-8"),
+    "another encoding": ("a: é".encode("latin-1"), "not UTF-8"),
 }
 
 
@@ -114,7 +114,7 @@ def test_every_half_of_a_character_is_found(text):
 def test_a_field_that_is_too_long_names_file_and_line(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('key,caption\n1,a dog\n2,"' + "x" * 200_000 + '"\n')
-    with pytest.raises(ValueError, match="a.csv, line 3: a field has more than 131,072 characters.*not closed"):
+    with pytest.raises(ValueError, match="a.csv, line 3: a field has more than 131,072 characters.*unclosed quote"):
         read_captions(path)
     with pytest.raises(ValueError, match="own.csv, line 2: a field"):
         list(csv_rows(["a,b\n", '1,"' + "x" * 200_000 + '"\n'], "own.csv"))

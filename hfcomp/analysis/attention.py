@@ -74,7 +74,9 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     return TokenCosines(
         pooled=texts @ pooled,
         tokens=(texts @ tokens.T).reshape(-1, *grid),
-        box=_covered(box, [count * patch / side for count, side in zip(grid, embedder.transform.size, strict=True)]),
+        box=_crop_to_patches(
+            box, [count * patch / side for count, side in zip(grid, embedder.transform.size, strict=True)]
+        ),
         truncated=embedder.tokenizer(phrases)[1],
     )
 
@@ -192,7 +194,7 @@ def _ends(values: NDArray[np.float64], places: NDArray[np.int64], count: int) ->
     return tuple(float(round(end)) if abs(end - round(end)) < NEAR else float(end) for end in (start, start + slope))
 
 
-def _covered(box: Box, shares: Sequence[float]) -> Box:
+def _crop_to_patches(box: Box, shares: Sequence[float]) -> Box:
     """A box without what is right of and below the last whole patch; `shares` of height and width are left."""
     left, top, right, bottom = box
     return left, top, left + shares[1] * (right - left), top + shares[0] * (bottom - top)

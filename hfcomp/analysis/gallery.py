@@ -91,15 +91,15 @@ def _cell(row: Mapping[str, Any], index: int, shown: Sequence[str], scale: int |
     images = {
         name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
     }
-    sized = {name: _sized(image, scale) for name, image in images.items() if name != "mask"}
+    sized = {name: _resize(image, scale) for name, image in images.items() if name != "mask"}
     if "mask" in images:
         below = "negative_image" if "negative_image" in images else "image"
-        sized["mask"] = _masked(sized[below], images["mask"])
+        sized["mask"] = _highlight_mask(sized[below], images["mask"])
     panels = [(TITLES[name], sized.get(name) or _absent(sized["image"].size, font)) for name in shown]
     return _Cell(panels, _texts(row, index))
 
 
-def _sized(image: Image.Image, scale: int | None) -> Image.Image:
+def _resize(image: Image.Image, scale: int | None) -> Image.Image:
     longest = max(image.size)
     if scale is None and longest > PANEL:
         size = [max(1, round(side * PANEL / longest)) for side in image.size]
@@ -108,7 +108,7 @@ def _sized(image: Image.Image, scale: int | None) -> Image.Image:
     return image.resize([side * factor for side in image.size], Image.Resampling.NEAREST)
 
 
-def _masked(image: Image.Image, mask: Image.Image) -> Image.Image:
+def _highlight_mask(image: Image.Image, mask: Image.Image) -> Image.Image:
     """The image, reddish where the mask is lighter than middle grey, with a line around it."""
     area = mask.convert("L").resize(image.size, Image.Resampling.NEAREST).point(lambda value: 255 * (value > 127))
     tinted = Image.composite(Image.blend(image, Image.new("RGB", image.size, TINT), TINT_SHARE), image, area)

@@ -33,7 +33,7 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
     """
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for line in lines:
-        before, metric = _parted(line["metric"])
+        before, metric = _split_level(line["metric"])
         level = before or _level(line["subset"])
         if level is not None and not line.get("average"):
             found.setdefault(f"{line['benchmark']}: {metric}", {})[level] = line
@@ -131,7 +131,7 @@ def _percent(value: float | None) -> float:
     return math.nan if value is None else 100 * value
 
 
-def _parted(metric: str) -> tuple[str | None, str]:
+def _split_level(metric: str) -> tuple[str | None, str]:
     """The level before a metric's name, and the name without it."""
     before = _LEVEL.match(metric)
     if before is None or not metric[before.end() :].startswith(" image "):

@@ -53,14 +53,14 @@ def places_before(text: str, cleaned: str, tokens: Sequence[Span]) -> list[Span]
             for place in range(start, end):
                 starts[place] = own[0] + (place - start if kind == "equal" else 0)
                 ends[place] = starts[place] + 1 if kind == "equal" else own[1]
-    return [(starts[start], ends[end - 1]) if start < end else (0, 0) for start, end in _trimmed(cleaned, tokens)]
+    return [(starts[start], ends[end - 1]) if start < end else (0, 0) for start, end in _trim(cleaned, tokens)]
 
 
 def _start(spans: Sequence[Span], number: int, text: str) -> int:
     return spans[number][0] if number < len(spans) else len(text)
 
 
-def _trimmed(text: str, tokens: Sequence[Span]) -> list[Span]:
+def _trim(text: str, tokens: Sequence[Span]) -> list[Span]:
     """Spans without the white space that a tokenizer may count in."""
     found = []
     for start, end in tokens:

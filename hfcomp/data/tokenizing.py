@@ -62,7 +62,7 @@ class TextTokenizer:
         """Token ids of each text, unpadded, and whether it was truncated."""
         if not texts:
             return [], []
-        texts = self._prepared(texts)
+        texts = self._prepare(texts)
         ids = self.tokenizer(texts, padding=False, truncation=False, verbose=False)["input_ids"]
         truncated = [len(row) > self.max_length for row in ids]
         if any(truncated):
@@ -84,7 +84,7 @@ class TextTokenizer:
         """
         if not self.tokenizer.is_fast:
             return [word_places(self.tokenizer, text, self.max_length) for text in texts]
-        prepared = self._prepared(texts)
+        prepared = self._prepare(texts)
         options = {"padding": False, "truncation": True, "max_length": self.max_length}
         found = self.tokenizer(prepared, return_offsets_mapping=True, **options)
         special = {self.tokenizer.bos_token_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
@@ -105,7 +105,7 @@ class TextTokenizer:
             return f"cleaned by ftfy {ftfy.__version__} and HTML unescape, as by CLIP's own tokenizer"
         return "lower-cased" if self.lower else "as written"
 
-    def _prepared(self, texts: Sequence[str]) -> list[str]:
+    def _prepare(self, texts: Sequence[str]) -> list[str]:
         if self.clean:
             return [clean(text) for text in texts]
         return [text.lower() for text in texts] if self.lower else list(texts)

@@ -128,10 +128,10 @@ def is_url(name: str) -> bool:
 
 def shown(name: str) -> str:
     """A name without what may be secret in a URL: user and password, query (as of signed URLs) and fragment."""
-    return "::".join(map(_shown, name.split("::")))
+    return "::".join(map(_without_secrets, name.split("::")))
 
 
-def _shown(link: str) -> str:
+def _without_secrets(link: str) -> str:
     scheme, colon, rest = link.partition("://")
     if not colon or scheme in (*LOCAL_SCHEMES, "hf"):  # a file's name may hold these signs
         return link
@@ -154,7 +154,7 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
     if "\0" in name:
         raise ValueError(f"{where} names the file {name!r}, which contains a NUL character. Correct or remove it.")
     if is_url(name):
-        return BytesIO(_fetched(name, where, access))
+        return BytesIO(_fetch(name, where, access))
     if "://" in name:
         import fsspec
 
@@ -164,7 +164,7 @@ def open_named(name: str, where: str, access: UrlAccess | None = None) -> Any:
     return open(name, "rb")
 
 
-def _fetched(url: str, where: str, access: UrlAccess | None) -> bytes:
+def _fetch(url: str, where: str, access: UrlAccess | None) -> bytes:
     *members, last = url.split("::")
     scheme, name = last.partition("://")[0].lower(), shown(url)
     if access is None or not access.allows(url):

@@ -40,15 +40,15 @@ class BlindEncoder:
             None if is_missing(cell) else image_key(cell, f"column '{column}', row {row}")
             for row, cell in enumerate(images)
         ]
-        return _indexed(keys, lambda key, _: self._image(key))
+        return _index(keys, lambda key, _: self._image(key))
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
         """A vector for each text."""
         keys = [text_key(text, row) for row, text in enumerate(texts)]
-        return _indexed(keys, lambda _, row: self._text(texts[row]))
+        return _index(keys, lambda _, row: self._text(texts[row]))
 
 
-def _indexed(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArray[np.float32]]) -> Indexed:
+def _index(keys: Sequence[bytes | None], vector: Callable[[bytes, int], NDArray[np.float32]]) -> Indexed:
     number: dict[bytes, int] = {}
     vectors = []
     for row, key in enumerate(keys):
@@ -63,7 +63,7 @@ def _first(_: Any = None) -> NDArray[np.float32]:
     return np.eye(1, WIDTH, dtype=np.float32)[0]
 
 
-def _drawn(seed: bytes) -> NDArray[np.float32]:
+def _random_vector(seed: bytes) -> NDArray[np.float32]:
     vector = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32)).standard_normal(WIDTH)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
@@ -79,7 +79,7 @@ BLIND: dict[str, tuple[str, Callable[[], BlindEncoder]]] = {
     "constant": ("scores everything alike: 0 wherever ties are wrong", lambda: BlindEncoder(_first, _first)),
     "random": (
         "a random vector for each image and text, the same at every look",
-        lambda: BlindEncoder(_drawn, lambda text: _drawn(text_key(text, 0))),
+        lambda: BlindEncoder(_random_vector, lambda text: _random_vector(text_key(text, 0))),
     ),
     "shorter": ("the shorter text wins, whatever the image", lambda: BlindEncoder(_first, _by_length)),
 }

@@ -250,7 +250,7 @@ class VectorStore:
         if not isinstance(part, Path):
             return part
         try:
-            found = _read_checked(part, width)
+            found = _read_part(part, width)
         except FileNotFoundError:  # removed by another process
             pass
         except (OSError, SafetensorError, ValueError) as error:
@@ -271,7 +271,7 @@ def _checksum(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _read_checked(path: Path, width: int) -> tuple[Vectors, Flags]:
+def _read_part(path: Path, width: int) -> tuple[Vectors, Flags]:
     """Vectors and flags of a file.
 
     Raises:

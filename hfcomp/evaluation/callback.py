@@ -117,10 +117,10 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         with first_process_first():  # the others find what it downloaded
             self._processor = self._found_processor(processing_class)
             self._embedder()  # whether model and processor fit is said now rather than after some training
-            self.benchmarks = _found(benchmarks)
+            self.benchmarks = _resolve(benchmarks)
             own = isinstance(folders, Mapping)
             places = data_folders(folders if own else None, None if own else folders, option="folders")
-            self._items = [_loaded(benchmark, places) for benchmark in self.benchmarks]
+            self._items = [_load(benchmark, places) for benchmark in self.benchmarks]
         if trainer.is_world_process_zero():
             for benchmark, items in zip(self.benchmarks, self._items, strict=True):
                 for remark in remarks(benchmark, items):
@@ -143,7 +143,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         # whoever reads the metrics of an evaluation, such as early stopping, has to come later
         handler.callbacks = [self, *(callback for callback in handler.callbacks if callback is not self)]
         if self.at_start and state.global_step == 0:
-            self._check_best(args, self._scored())
+            self._check_best(args, self._score_now())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Values hold until the weights change."""
@@ -153,7 +153,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         """Scores at the steps asked for; where the trainer never evaluates, decides for it which step is the best."""
         if self.steps is None or (state.global_step % self.steps and state.global_step < state.max_steps):
             return
-        values = self._scored()
+        values = self._score_now()
         if args.eval_strategy == "no" and args.metric_for_best_model is not None:
             self._check_best(args, values)
             # the Trainer's own rule, which it applies after its own evaluations only
@@ -169,7 +169,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         """
         if self.steps is not None and self.trainer.is_in_train and self._values is None:
             return
-        values = self._scored()
+        values = self._score_now()
         taken = sorted(values.keys() & metrics.keys())
         if taken:
             raise ValueError(
@@ -180,7 +180,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Logs the best of each value, of before a resume too, and its step."""
         self._values = None
-        chosen = _prefixed(args.metric_for_best_model)
+        chosen = _with_prefix(args.metric_for_best_model)
         best = {}
         for key in self._headlines:
             seen = [(line[key], line["step"]) for line in state.log_history if key in line]
@@ -208,7 +208,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
     def _check_best(self, args: Any, values: Mapping[str, float]) -> None:
         """Whether the value to choose by is there; one of the trainer's own is, wherever the trainer evaluates."""
         name = args.metric_for_best_model
-        if name is None or _prefixed(name) in values or (args.eval_strategy != "no" and not self._is_own(name)):
+        if name is None or _with_prefix(name) in values or (args.eval_strategy != "no" and not self._is_own(name)):
             return
         raise ValueError(
             f"metric_for_best_model={name!r} is not a value of the benchmarks: {', '.join(values)}. "
@@ -216,11 +216,13 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         )
 
     def _is_own(self, name: str | None) -> bool:
-        return name is not None and _prefixed(name).startswith(tuple(f"{_key(one.name)}_" for one in self.benchmarks))
+        return name is not None and _with_prefix(name).startswith(
+            tuple(f"{_key(one.name)}_" for one in self.benchmarks)
+        )
 
     # Scoring
 
-    def _scored(self) -> dict[str, float]:
+    def _score_now(self) -> dict[str, float]:
         """The values of the weights as they are, scored and logged once between two steps."""
         if self._values is not None:
             return self._values
@@ -316,7 +318,7 @@ def _key(name: str) -> str:
     return f"eval_{_word(name)}"
 
 
-def _prefixed(name: str | None) -> str | None:
+def _with_prefix(name: str | None) -> str | None:
     """A metric's name as the Trainer looks for it."""
     return name if name is None or name.startswith("eval_") else f"eval_{name}"
 
@@ -325,7 +327,7 @@ def _is_processor(value: Any) -> bool:
     return hasattr(value, "tokenizer") and hasattr(value, "image_processor")
 
 
-def _found(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
+def _resolve(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     if isinstance(benchmarks, str | Benchmark):
         raise TypeError("benchmarks: found a single one, expected a list.")
     found = [own for one in benchmarks for own in ([one] if isinstance(one, Benchmark) else find_benchmarks([one]))]
@@ -336,7 +338,7 @@ def _found(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     return found
 
 
-def _loaded(benchmark: Benchmark, folders: Folders) -> BenchmarkData:
+def _load(benchmark: Benchmark, folders: Folders) -> BenchmarkData:
     try:
         return validate(benchmark, load_items(benchmark, folders))
     except Unavailable as error:

@@ -53,13 +53,14 @@ def align(stored: Sequence[Stored], *, benchmarks: Sequence[str] = (), common: b
             differ.
     """
     notes = [
-        f"{folder}: its results name no hash of the items, which are not checked" for folder in _unchecked(stored)
+        f"{folder}: its results name no hash of the items, which are not checked"
+        for folder in _without_checksum(stored)
     ]
     titles = _titles(stored, benchmarks, notes)
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
         _check_origin(title, stored, common, notes)
-    aligned = _aligned(stored, titles, common, notes)
+    aligned = _align(stored, titles, common, notes)
     return Comparison(
         Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True)),
         models={one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored},
@@ -104,7 +105,7 @@ def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]
             yield from _commits(pool)
 
 
-def _unchecked(stored: Sequence[Stored]) -> list[Path]:
+def _without_checksum(stored: Sequence[Stored]) -> list[Path]:
     return list(dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None))
 
 
@@ -179,12 +180,12 @@ def _check_places(
         notes.append(f"{label}: read from {read}; items are the same by name and image")
 
 
-def _aligned(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
+def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes: list[str]) -> list[Outcomes]:
     """The models' items, the same ones for all, in the order of `titles`."""
     for one in stored:
         twice = one.table[ITEM[:-1]].duplicated()
         if twice.any():
-            raise ValueError(f"{one.file}: {_named(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
+            raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
     first = stored[0].table[ITEM]
     shared = first
     for one in stored[1:]:
@@ -217,13 +218,13 @@ def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], sha
     how = f"has it of image {same['image_id'].iloc[0]!r}" if len(same) else "lacks it"
     count = int((absent["benchmark"] == row["benchmark"]).sum())
     return (
-        f"{one.file}: {_named(row)} of image {row['image_id']!r} is there, and {lacks.file} {how} ({count:,} such "
+        f"{one.file}: {_describe(row)} of image {row['image_id']!r} is there, and {lacks.file} {how} ({count:,} such "
         f"outcomes of {row['benchmark']}). Evaluate both on the same data, or pass --common to compare the "
         f"{len(shared):,} outcomes that all have."
     )
 
 
-def _named(row: pd.Series) -> str:
+def _describe(row: pd.Series) -> str:
     return f"item {row['item']!r} of {row['benchmark']}, {row['subset']}, {row['metric']}"
 
 

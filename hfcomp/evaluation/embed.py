@@ -116,7 +116,7 @@ class Embedder:
                     "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
                     "EmbeddingCache() or no cache, or save the model and pass its folder."
                 )
-            self._backbone, self.device = _placed(load_backbone(model), device)
+            self._backbone, self.device = _place(load_backbone(model), device)
             self.config = self._backbone.config
         else:
             self.device = torch.device(device or _free_device())
@@ -222,7 +222,7 @@ class Embedder:
             pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
             return encode_images(self.backbone, pixels).float().cpu().numpy()
 
-        store, found, missing = self._found("images", keys)
+        store, found, missing = self._look_up("images", keys)
         bar = tqdm(total=len(missing), desc="images", disable=not progress or not missing, leave=False, unit="img")
         with bar, ThreadPoolExecutor(max_workers=_workers()) as pool:
             self._fill(store, found, missing, _loaded_ahead(pool, load, self._own_batches(missing)), encode, bar)
@@ -233,7 +233,7 @@ class Embedder:
         ids, cut = self.tokenizer(list(number))
         is_cut = np.array(cut, dtype=bool)
         keys, index, first = distinct(map(tokens_key, ids))
-        store, found, missing = self._found("texts", keys)
+        store, found, missing = self._look_up("texts", keys)
         # texts of one length together: little padding
         missing.sort(key=lambda place: (len(ids[first[place]]), keys[place]))
 
@@ -249,7 +249,7 @@ class Embedder:
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing), merged)
 
-    def _found(self, kind: str, keys: list[bytes]) -> tuple[VectorStore, _Found, list[int]]:
+    def _look_up(self, kind: str, keys: list[bytes]) -> tuple[VectorStore, _Found, list[int]]:
         """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
         if self.cache is None:
             store = VectorStore()
@@ -323,7 +323,7 @@ class _Found(NamedTuple):
     flags: NDArray[np.bool_]
 
 
-def _placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+def _place(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
     own = backbone.device
     wanted = own if device is None else torch.device(device)
     if wanted.type != own.type or wanted.index not in (None, own.index):

@@ -108,7 +108,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     if LEFT_OUT in rows.column_names:
         given = np.array([value or "" for value in rows[LEFT_OUT][:]], dtype=object)
         reason = np.where(given != "", given, reason)
-    kept = select_rows(_named(items), np.flatnonzero(reason == ""))
+    kept = select_rows(_with_names(items), np.flatnonzero(reason == ""))
     left_out = dict(items.left_out)
     for name in reason[reason != ""]:
         left_out[name] = left_out.get(name, 0) + 1
@@ -313,7 +313,7 @@ def _unsolvable(benchmark: Benchmark, rows: Dataset) -> int:
     return sum(caption in negatives for caption, negatives in pairs)
 
 
-def _named(items: BenchmarkData) -> BenchmarkData:
+def _with_names(items: BenchmarkData) -> BenchmarkData:
     """Items whose rows have `item`, `subset` and `image_id`, as texts."""
     rows = items.rows
     number = [str(row) for row in range(len(rows))]

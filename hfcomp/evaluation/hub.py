@@ -51,7 +51,7 @@ def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tup
         rows = load_dataset(repo, **options, revision=commit)
     except DatasetNotFoundError as error:
         gone = f"{repo} is not on the Hub at this revision, or private."
-        raise Unavailable(_gated(repo) if "gated" in str(error) else gone, "") from error
+        raise Unavailable(_gate_reason(repo) if "gated" in str(error) else gone, "") from error
     except Exception as error:  # requests fail in many classes of several libraries; the reason says which it was
         if "scripts are no longer supported" in str(error):
             raise Unavailable(f"{repo} is a loading script, which `datasets` does not run.", "") from error
@@ -64,7 +64,7 @@ def _newest(repo: str) -> str | None:
     try:
         return HfApi().dataset_info(repo).sha
     except GatedRepoError as error:
-        raise Unavailable(_gated(repo), "") from error
+        raise Unavailable(_gate_reason(repo), "") from error
     except Exception:  # any failed request: load_dataset then reports it or reads its cache
         return None
 
@@ -80,7 +80,7 @@ def _unreachable(place: str, error: Exception) -> str:
     return f"{place} cannot be read ({type(error).__name__}{': ' * bool(said)}{said})."
 
 
-def _gated(repo: str) -> str:
+def _gate_reason(repo: str) -> str:
     """Why a gated data set is unavailable, and how to get it."""
     return f"{repo} is gated: accept its terms at https://huggingface.co/datasets/{repo} and run `hf auth login`."
 
@@ -94,7 +94,7 @@ def repository(repo: str, patterns: Sequence[str], revision: str | None) -> Path
     try:
         return Path(snapshot_download(repo, repo_type="dataset", revision=revision, allow_patterns=list(patterns)))
     except GatedRepoError as error:
-        raise Unavailable(_gated(repo), "") from error
+        raise Unavailable(_gate_reason(repo), "") from error
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
         raise Unavailable(f"{repo} is not on the Hub at this revision, or private.", "") from error
     except Exception as error:  # as in hub_rows

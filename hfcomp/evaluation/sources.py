@@ -181,15 +181,15 @@ class HubData:
     ) -> BenchmarkData:
         from datasets import concatenate_datasets
 
-        shaped = [self._shaped(rows, origin) for rows in parts.values()]
+        shaped = [self._select_columns(rows, origin) for rows in parts.values()]
         if len(parts) > 1:
             named = zip(shaped, parts, strict=True)
             shaped = [rows.add_column("subset", [name] * len(rows)) for rows, name in named]
         rows = shaped[0] if len(shaped) == 1 else concatenate_datasets(shaped)
-        fitted = None if train is None else BenchmarkData(self._shaped(train, origin), origin)
+        fitted = None if train is None else BenchmarkData(self._select_columns(train, origin), origin)
         return with_images(BenchmarkData(rows, origin, train=fitted), self.pool, folders, folder)
 
-    def _shaped(self, rows: Dataset, origin: Origin) -> Dataset:
+    def _select_columns(self, rows: Dataset, origin: Origin) -> Dataset:
         from hfcomp.data.loading import undecoded
 
         require(rows, self.columns.values(), origin.place)

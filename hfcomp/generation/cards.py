@@ -140,13 +140,13 @@ def counts_of(manifest: Mapping[str, Any]) -> list[Counts]:
     """What was made and not made, by kind and reason, and rows that were set aside."""
     counts = manifest["counts"]
     parts = [
-        ("negatives", "kind", _named(counts, MADE)),
-        ("negatives flagged, not dropped", "reason", _named(counts, FLAGGED)),
-        ("concepts", "concepts", _named(counts, CONCEPTS)),
-        ("captions", "captions", _named(counts, CAPTION_COUNT)),
-        ("phrases left out", "reason", _named(counts, LEFT_OUT)),
-        ("texts dropped", "reason", _named(counts, DROPPED)),
-        ("fills of masks refused, counted each time", "reason", _named(counts, FILLS)),
+        ("negatives", "kind", _strip_prefix(counts, MADE)),
+        ("negatives flagged, not dropped", "reason", _strip_prefix(counts, FLAGGED)),
+        ("concepts", "concepts", _strip_prefix(counts, CONCEPTS)),
+        ("captions", "captions", _strip_prefix(counts, CAPTION_COUNT)),
+        ("phrases left out", "reason", _strip_prefix(counts, LEFT_OUT)),
+        ("texts dropped", "reason", _strip_prefix(counts, DROPPED)),
+        ("fills of masks refused, counted each time", "reason", _strip_prefix(counts, FILLS)),
         (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
     ]
     return [
@@ -213,7 +213,7 @@ def _tag(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
-def _named(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
+def _strip_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
 
 

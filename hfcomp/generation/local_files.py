@@ -50,7 +50,7 @@ def check_local_files(
             urls += 1
             continue
         number += 1
-        place = _resolved(name, known)
+        place = _resolve(name, known)
         if not any(place.is_relative_to(root) for root in roots):
             outside.append(f"{name} (column {column!r}, row {row})")
     if number:
@@ -106,7 +106,7 @@ def _named_files(dataset: Dataset, columns: Sequence[str]) -> Iterator[tuple[str
         start += len(table)
 
 
-def _resolved(name: str, known: dict[str, Path]) -> Path:
+def _resolve(name: str, known: dict[str, Path]) -> Path:
     """Where a path leads; each folder is looked at once."""
     folder, file = os.path.split(name)
     if folder not in known:

@@ -63,7 +63,7 @@ def with_neighbours(
     if (found.index < 0).any():
         row = int(np.argmax(found.index < 0))
         raise ValueError(f"column {by!r}, row {row}: found nothing, which has no neighbours. Remove such rows.")
-    near = _stored(cache, found.take(slice(None)), found.index, ids, number)
+    near = _cached_neighbours(cache, found.take(slice(None)), found.index, ids, number)
     embedder.release()
     for note in cache.notes if cache else ():
         tell(note)
@@ -97,7 +97,7 @@ def _how(images: int) -> str:
     return f"{method}; faster with FAISS: pip install 'hfcomp[neighbours]'" if slow else method
 
 
-def _stored(
+def _cached_neighbours(
     cache: EmbeddingCache | None, vectors: NDArray[np.float32], same: NDArray[np.int64], ids: list[str], number: int
 ) -> list[list[str]]:
     """The neighbours, from the cache's folder when the same ones were searched before."""
@@ -167,8 +167,8 @@ def neighbour_stages(options: NeighbourOptions) -> list[Stage]:
 
 def make_unchanged() -> Callable[[Batch], Batch]:
     """The stage that hands every batch on as it is."""
-    return _unchanged
+    return _identity
 
 
-def _unchanged(batch: Batch) -> Batch:
+def _identity(batch: Batch) -> Batch:
     return batch

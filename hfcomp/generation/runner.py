@@ -106,7 +106,7 @@ def run_stages(
         missing = [index for index in range(job.shards) if index not in records]
         rows = sum(records[index]["rows"] for index in records)
         with tqdm(total=job.shards, initial=kept, unit="shard", desc="building", disable=not progress) as bar:
-            for index, record in _made(job, missing, num_workers):
+            for index, record in _make_shards(job, missing, num_workers):
                 records[index] = record
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
@@ -190,7 +190,7 @@ def _plan(job: Job) -> Plan:
     return json.loads(json.dumps(plan))  # as it reads back
 
 
-def _made(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
+def _make_shards(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
     if num_workers == 1 or len(missing) <= 1:
         maker = ShardMaker(job)
         yield from ((index, maker.make(index)) for index in missing)

@@ -174,8 +174,8 @@ class TextNegatives:
         """Returns the batch with the columns of `hfcomp.negatives.negative.as_columns` and its counts."""
         captions = batch["caption"]
         shared = {text: [Proposals() for _ in self._kinds] for text in captions}
-        docs = self._parsed(shared)
-        before = self._rejected()
+        docs = self._parse(shared)
+        before = self._rejections()
         for kind in range(len(self._kinds)):
             self._ask(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
@@ -184,7 +184,7 @@ class TextNegatives:
             open_rows = self._go_on(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
         if counts:  # a generator reports only totals of what it dropped
-            counts[0].update({f"{FILLS}{name}": n for name, n in (self._rejected() - before).items()})
+            counts[0].update({f"{FILLS}{name}": n for name, n in (self._rejections() - before).items()})
         found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
         if self._only_with_negative:
             found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
@@ -229,7 +229,7 @@ class TextNegatives:
                     reasons[index] = reason
         return reasons
 
-    def _parsed(self, captions: Iterable[str]) -> dict[str, Any]:
+    def _parse(self, captions: Iterable[str]) -> dict[str, Any]:
         if self._parser is None:
             return {}
         texts = list(captions)
@@ -265,7 +265,7 @@ class TextNegatives:
         options |= {"num_negatives": number, "seed": self._seed, "matching": self._matching}
         return [keyword_negatives(text, **options) for text in captions]
 
-    def _rejected(self) -> Counter[str]:
+    def _rejections(self) -> Counter[str]:
         return sum((filler.rejected for filler in self._fillers.values()), Counter())
 
     def _counts(self, row: Row) -> Counter[str]:

@@ -60,15 +60,15 @@ def dcl_loss(
     batch = image, text, logit_scale, negative_text, negative_mask, rows, image_id
     to_text, to_image, counts, metrics = contrast_pairs(*batch)
     # an anchor has no keys only if all rows are of one image, and then none has: the count is N, or nothing is there
-    loss_to_text = _decoupled(to_text) / len(image)
-    loss_to_image = _decoupled(to_image) / len(image)
+    loss_to_text = _decouple(to_text) / len(image)
+    loss_to_image = _decouple(to_image) / len(image)
     of_text = direction_metrics("image_to_text", loss_to_text, to_text, to_text.top, True, counts[0])
     of_image = direction_metrics("text_to_image", loss_to_image, to_image, to_image.top, True, counts[1])
     metrics |= nan_without(counts[0] > 0, of_text) | nan_without(counts[1] > 0, of_image)
     return (loss_to_text + loss_to_image) / 2, metrics
 
 
-def _decoupled(direction: Direction) -> Tensor:
+def _decouple(direction: Direction) -> Tensor:
     counted = direction.others > -torch.inf
     others = direction.others.masked_fill(~counted, 0)
     return torch.where(counted, others - direction.entries[:, 0], 0).sum()

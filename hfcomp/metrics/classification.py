@@ -61,7 +61,7 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
     Raises:
         ValueError: for scores of another shape, a label outside 0 to C - 1, or a `k` outside 1 to C - 1.
     """
-    labels = _checked(labels)
+    labels = _validate(labels)
     if not callable(scores) and len(scores) != len(labels):
         raise ValueError(f"scores have shape {scores.shape}, labels {labels.shape}: expected [n, C] and [n].")
     correct, wins = np.zeros(len(labels), dtype=bool), np.zeros(len(labels), dtype=bool)
@@ -78,7 +78,7 @@ def top_k(scores: Scores, labels: NDArray[np.integer], k: int = 1, *, chunk: int
     return ChoiceOutcome(correct=correct, tie=wins & ~correct)
 
 
-def _checked(labels: NDArray[np.integer]) -> NDArray[np.integer]:
+def _validate(labels: NDArray[np.integer]) -> NDArray[np.integer]:
     labels = np.asarray(labels)
     if labels.ndim != 1 or (len(labels) and not np.issubdtype(labels.dtype, np.integer)):
         raise ValueError(f"labels: found {labels.dtype} of shape {labels.shape}, expected whole numbers of shape [n].")

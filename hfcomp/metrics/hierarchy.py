@@ -88,7 +88,7 @@ def hierarchy(
     precision, recall, tie = np.zeros(rows), np.zeros(rows), np.zeros(rows, dtype=bool)
     for start in range(0, rows, chunk):
         part = slice(start, start + chunk)
-        found = _retrieved(image[part].astype(np.float64), texts)
+        found = _retrieve(image[part].astype(np.float64), texts)
         precision[part], recall[part] = _shares(found, texts.own[part])
         tie[part] = (found >= len(texts.vectors)).any(axis=1)
     return HierarchyOutcome(precision, recall, _order(radius), tie, *_chance(texts))
@@ -109,7 +109,7 @@ def _by_distance(
     return _Texts(vectors, place[number.reshape(identity.shape)], inside)
 
 
-def _retrieved(image: NDArray[np.float64], texts: _Texts) -> NDArray[np.intp]:
+def _retrieve(image: NDArray[np.float64], texts: _Texts) -> NDArray[np.intp]:
     """The best text within each radius, `[c, radii]`; for a tie T plus one of the best."""
     scores = image @ texts.vectors.T
     longest = np.fmax.reduce(np.linalg.norm(texts.vectors, axis=1), initial=0.0)

@@ -217,7 +217,7 @@ def _processor_of(place: str | Path) -> Any:
         return AutoProcessor.from_pretrained(base.place, revision=base.revision, trust_remote_code=False)
 
 
-def _pooled(output: Any) -> torch.Tensor:
+def _pooler_output(output: Any) -> torch.Tensor:
     """`get_*_features` returns a tensor in transformers 4 and an output with `pooler_output` in 5."""
     return output if isinstance(output, torch.Tensor) else output.pooler_output
 
@@ -230,7 +230,7 @@ def normalized(features: torch.Tensor) -> torch.Tensor:
 
 def encode_images(backbone: nn.Module, pixel_values: torch.Tensor) -> torch.Tensor:
     """L2-normalised image embeddings `[B, D]` of normalised pixels `[B, 3, H, W]`."""
-    return normalized(_pooled(backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))))
+    return normalized(_pooler_output(backbone.get_image_features(pixel_values=pixel_values.to(backbone.dtype))))
 
 
 def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
@@ -239,7 +239,7 @@ def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
     No attention mask is passed: CLIP is causal, so that padding on the right changes nothing, and SigLIP attends to
     its padding by design.
     """
-    return normalized(_pooled(backbone.get_text_features(input_ids=input_ids)))
+    return normalized(_pooler_output(backbone.get_text_features(input_ids=input_ids)))
 
 
 def freeze_towers(backbone: nn.Module, towers: list[str]) -> None:

@@ -74,7 +74,7 @@ def nearest_neighbours(
     method = default_method(len(units)) if method is None else method
     if method not in METHODS:
         raise ValueError(f"method={method!r}: expected one of {', '.join(METHODS)}.")
-    search = partial(_proposed, _faiss_index(units)) if method == "faiss" else _exact
+    search = partial(_rerank, _faiss_index(units)) if method == "faiss" else _exact
     found = np.empty((len(units), number), dtype=np.int64)
     for start in range(0, len(units), batch_size):
         rows = np.arange(start, min(start + batch_size, len(units)))
@@ -167,7 +167,7 @@ def _exact(units: Floats, group: Integers, number: int, rows: Integers) -> Integ
         similarity = units[rows] @ units[columns].T
         similarity[group[rows, None] == group[columns]] = -np.inf
         found, place = _top(similarity, number)
-        best, index = _merged(best, index, found, np.where(place < 0, -1, place + at))
+        best, index = _merge(best, index, found, np.where(place < 0, -1, place + at))
     return index
 
 
@@ -187,7 +187,7 @@ def _top(similarity: Floats, number: int) -> tuple[Floats, Integers]:
     return found, place
 
 
-def _merged(best: Floats, index: Integers, found: Floats, place: Integers) -> tuple[Floats, Integers]:
+def _merge(best: Floats, index: Integers, found: Floats, place: Integers) -> tuple[Floats, Integers]:
     """The highest of two lists of each row; the places of the first list come before those of the second."""
     values, places = np.hstack([best, found]), np.hstack([index, place])
     order = np.argsort(-values, axis=1, kind="stable")[:, : best.shape[1]]
@@ -210,7 +210,7 @@ def _single(units: Floats) -> NDArray[np.float32]:
     return (units / _LENGTH).astype(np.float32)
 
 
-def _proposed(index: Any, units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
+def _rerank(index: Any, units: Floats, group: Integers, number: int, rows: Integers) -> Integers:
     """The neighbours of some rows among the candidates of FAISS, which exact similarities put in order."""
     own = int(np.bincount(group)[group[rows]].max())
     _, candidates = index.search(_single(units[rows]), min(len(units), number + own + _SPARE))

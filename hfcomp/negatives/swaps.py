@@ -128,7 +128,7 @@ def swap_negatives(doc: Doc, *, swaps: Sequence[str] = SWAPS, num_negatives: int
     seen = {folded_sentence(doc.text)}
 
     def make(swap: str, pair: Pair) -> Negative | None:
-        text = _swapped(pair)
+        text = _swap(pair)
         if folded_sentence(text) in seen or _same_pieces(doc.text, text):
             return None
         seen.add(folded_sentence(text))
@@ -144,7 +144,7 @@ def _check_request(swaps: Sequence[str], num_negatives: int) -> None:
         raise ValueError(f"num_negatives is {num_negatives}; expected 1 or more.")
 
 
-def _swapped(pair: Pair) -> str:
+def _swap(pair: Pair) -> str:
     first, second = pair
     caption = first.doc.text
     moved = without_capital_of_place(caption, first.span, is_name=first.is_name)

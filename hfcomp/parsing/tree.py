@@ -43,7 +43,7 @@ def _attributes() -> list[int | str]:
     return [ORTH, SPACY, POS, TAG, DEP, HEAD, LEMMA]
 
 
-def _named(numbers: list[int], store: StringStore) -> list[str]:
+def _strings_of(numbers: list[int], store: StringStore) -> list[str]:
     try:
         return list(map(_strings.__getitem__, numbers))
     except KeyError:
@@ -69,14 +69,14 @@ class CaptionTree:
         columns = doc.to_array(_attributes()).view("int64").T.tolist()
         orths, spaces, classes, tags, labels, offsets, lemmas = columns
         store = doc.vocab.strings
-        self.words = _named(orths, store)
+        self.words = _strings_of(orths, store)
         self.caption = "".join([word + " " if space else word for word, space in zip(self.words, spaces, strict=True)])
         self.lower = list(map(str.lower, self.words))
         self.starts = list(accumulate(map(add, map(len, self.words), spaces), initial=0))
-        self.classes = _named(classes, store)
-        self.tags = _named(tags, store)
-        self.labels = _named(labels, store)
-        self._lemmas = _named(lemmas, store)
+        self.classes = _strings_of(classes, store)
+        self.tags = _strings_of(tags, store)
+        self.labels = _strings_of(labels, store)
+        self._lemmas = _strings_of(lemmas, store)
         self.heads = [word + offset for word, offset in enumerate(offsets)]
         if labels and not any(labels):
             raise ValueError(

@@ -78,7 +78,7 @@ def draw_alt_text(generator: np.random.Generator, scene: Scene, caption: Caption
         body = f"{scene.things[0].colour} and {scene.things[1].colour} figures"
     else:
         body = _one_thing(generator, scene, form, PLACE if alone else shares.place_among_several)
-    return _framed(generator, scene, body)
+    return _frame(generator, scene, body)
 
 
 def _pick_form(generator: np.random.Generator, shares: Mapping[str, float]) -> str:
@@ -110,7 +110,7 @@ def _one_thing(generator: np.random.Generator, scene: Scene, form: str, place: f
     return " ".join([with_article(words, thing.count), *where])
 
 
-def _framed(generator: np.random.Generator, scene: Scene, body: str) -> str:
+def _frame(generator: np.random.Generator, scene: Scene, body: str) -> str:
     """With a prefix before and sometimes the background behind."""
     draws = generator.random(3).tolist()
     prefix = PREFIXES[int(draws[0] * len(PREFIXES))]

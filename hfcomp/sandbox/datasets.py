@@ -76,7 +76,7 @@ def pretraining_set(num_rows: int, seed: int, *, places: bool = False) -> Datase
         tags, or the mention of one thing of several.
     """
     columns = {name: _PAIR[name] for name in ("image", "caption", "image_id")}
-    return _cached(pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed, places=places)
+    return _cached_rows(pretraining_rows, columns, num_rows=_positive(num_rows), seed=seed, places=places)
 
 
 def training_set(
@@ -113,12 +113,12 @@ def training_set(
         ValueError: `kind_weights` names an unknown kind, or holds a negative weight or no positive one; a noise is no
             probability.
     """
-    return _cached(
+    return _cached_rows(
         training_rows,
         _PAIR | _MEANING | _NEGATIVES | {"noise": _TEXTS},
         num_rows=_positive(num_rows),
         seed=seed,
-        weights=dict(_checked(KIND_WEIGHTS if kind_weights is None else kind_weights)),
+        weights=dict(_validate(KIND_WEIGHTS if kind_weights is None else kind_weights)),
         num_negatives=_positive(num_negatives),
         noise=Noise(edit_noise, caption_noise, false_negatives),
     )
@@ -146,12 +146,12 @@ def choice_set(num_rows_per_kind: int, seed: int, *, kinds: Sequence[str] = KIND
     Raises:
         ValueError: an unknown kind.
     """
-    return _cached(
+    return _cached_rows(
         choice_rows,
         _PAIR | _MEANING | _NEGATIVES | {"kind": _TEXT},
         num_rows=_positive(num_rows_per_kind),
         seed=seed,
-        kinds=tuple(_checked(dict.fromkeys(kinds, 1.0))),
+        kinds=tuple(_validate(dict.fromkeys(kinds, 1.0))),
         novel=novel,
     )
 
@@ -195,7 +195,7 @@ def retrieval_set(num_rows: int, seed: int) -> Dataset:
     """
     if _positive(num_rows) > MOST_RETRIEVAL_ROWS:
         raise ValueError(f"a retrieval set of distinct captions has at most 1,000 rows, not {num_rows}.")
-    return _cached(retrieval_rows, _PAIR, num_rows=num_rows, seed=seed)
+    return _cached_rows(retrieval_rows, _PAIR, num_rows=num_rows, seed=seed)
 
 
 def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
@@ -212,7 +212,7 @@ def zero_shot_set(num_rows: int, seed: int, *, novel: bool = False) -> Dataset:
     """
     columns = {"image": Image(), "image_id": _TEXT, "caption": _TEXT}
     columns |= dict.fromkeys(("shape", "colour", "size", "texture", "place"), _TEXT)
-    return _cached(zero_shot_rows, columns, num_rows=_positive(num_rows), seed=seed, novel=novel)
+    return _cached_rows(zero_shot_rows, columns, num_rows=_positive(num_rows), seed=seed, novel=novel)
 
 
 def levels_set(num_rows: int, seed: int) -> Dataset:
@@ -226,10 +226,10 @@ def levels_set(num_rows: int, seed: int) -> Dataset:
         Columns `image`, `caption`, `positive_captions`, `image_id`, `group`, `hard_negative_groups`,
         `generalised_caption`, `level_1` (most specific) to `level_4`, and the other columns of meaning.
     """
-    return _cached(levels_rows, _PAIR | _MEANING, num_rows=_positive(num_rows), seed=seed)
+    return _cached_rows(levels_rows, _PAIR | _MEANING, num_rows=_positive(num_rows), seed=seed)
 
 
-def _cached(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
+def _cached_rows(rows: Callable[..., Iterator[dict]], features: Mapping[str, Any], **arguments: Any) -> Dataset:
     """The rows as a data set, from the cache of `datasets` where this code made the same ones before."""
     columns = Features(features)
     fingerprint = Hasher.hash((_source_digest(), rows.__name__, repr(columns), repr(sorted(arguments.items()))))
@@ -261,7 +261,7 @@ def _positive(count: int) -> int:
     return count
 
 
-def _checked(weights: Mapping[str, float]) -> Mapping[str, float]:
+def _validate(weights: Mapping[str, float]) -> Mapping[str, float]:
     unknown = sorted(weights.keys() - set(KINDS))
     if unknown:
         raise ValueError(f"unknown kinds {unknown}; the sandbox has {list(KINDS)}.")

@@ -151,11 +151,11 @@ def _merges() -> list[tuple[str, str]]:
     merges = []
     while counts := Counter(pair for spelling in spellings for pair in zip(spelling, spelling[1:], strict=False)):
         merges.append(max(sorted(counts), key=counts.__getitem__))
-        spellings = [_merged(spelling, merges[-1]) for spelling in spellings]
+        spellings = [_merge(spelling, merges[-1]) for spelling in spellings]
     return merges
 
 
-def _merged(spelling: list[str], pair: tuple[str, str]) -> list[str]:
+def _merge(spelling: list[str], pair: tuple[str, str]) -> list[str]:
     """The spelling with every occurrence of the pair made one token, from left to right."""
     tokens = []
     for token in spelling:

@@ -177,14 +177,14 @@ def _meaning_columns(rows: Sequence[tuple[Scene, Caption]], said: Sequence[Scene
         "concept_spans": [spans for _, spans in concepts],
         "group": [name[0] for name in names],
         "hard_negative_groups": [rival_groups(name[0]) for name in names],
-        "generalised_caption": [_generalised(caption, scene) for caption, scene in zip(captions, spoken, strict=True)],
+        "generalised_caption": [_generalise(caption, scene) for caption, scene in zip(captions, spoken, strict=True)],
         **{f"level_{level}": [name[level - 1] for name in names] for level in LEVELS},
         "source": [SOURCE] * len(rows),
         "license": [LICENSE] * len(rows),
     }
 
 
-def _generalised(caption: Caption, scene: Scene) -> str:
+def _generalise(caption: Caption, scene: Scene) -> str:
     """In general words, and never a concept's name alone: training must not show what the levels ask."""
     text = caption.generalised(scene)
     return replace(caption, prefix="there is").generalised(scene) if text in levels(scene) else text

@@ -144,7 +144,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
             self.step_log.count(inputs)
         else:
             self._outputs = self.evaluation_outputs(local, inputs)
-        return self._gathered(local, len(inputs["row"]))
+        return self._gather(local, len(inputs["row"]))
 
     def reduce_loss(
         self,
@@ -176,7 +176,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
 
     # Batches
 
-    def _gathered(self, local: Features, size: int) -> Features:
+    def _gather(self, local: Features, size: int) -> Features:
         equal = self.args.dataloader_drop_last
         sizes = [size] * world_size() if equal else gather_sizes(size, self.args.device)
         features = over_processes(local, sizes)

@@ -204,7 +204,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["--data", "sugarcrepe=nowhere"], "data: found 'sugarcrepe=nowhere', expected NAME=DIR"),
         (["--data", "sugarcrepe=."], "sugarcrepe: . does not hold its data. Expected the seven JSON files"),
         (["--data_dir", "nowhere"], "nowhere is not a folder"),
-        (["--data", "sugarcrep=."], "has data called 'sugarcrep'. Did you mean 'sugarcrepe'"),
+        (["--data", "sugarcrep=."], "has data named 'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["--data", "val2017=.", "--data", "val2017=.."], "data: found two folders for 'val2017'"),
         (["extra=nowhere/model"], "nowhere/model is no folder here, and as an id of the Hub:"),
         (["--batch_size", "0"], "batch_size: found 0"),

@@ -144,7 +144,12 @@ def test_captions_of_the_set_give_way(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "settings", "message"),
     [
-        ("a.json", '{"x": "a"}', {}, "none of the 2 rows has its 'id' in a.json: they are as '7' there, and as 'x'"),
+        (
+            "a.json",
+            '{"x": "a"}',
+            {},
+            "none of the 2 rows has its 'id' in a.json: keys look like '7' in the data set and like 'x'",
+        ),
         ("a.json", "{}", {}, "they are as '7' there, and as None in the file"),
         ("a.txt", "", {}, "captions_file=a.txt: expected a .json"),
         ("a.csv", "url,text\n7,a\n", {}, "a.csv has no column 'key'; it has: url, text"),

@@ -315,7 +315,9 @@ def test_truncated_files_pass_where_pillow_is_told_so(monkeypatch):
 def test_a_text_file_named_jpg(tmp_path):
     path = tmp_path / "page.jpg"
     path.write_text("<!DOCTYPE html><html>404</html>")
-    with pytest.raises(ValueError, match=r"row 17 \(file '.*page.jpg'\) is not in a supported image format .*<!DOCTYPE html>"):
+    with pytest.raises(
+        ValueError, match=r"row 17 \(file '.*page.jpg'\) is not in a supported image format .*<!DOCTYPE html>"
+    ):
         decode_image(str(path), where=WHERE)
     with pytest.raises(ValueError, match="row 17 .*0 bytes"):
         decode_image(b"", where=WHERE)

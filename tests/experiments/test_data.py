@@ -172,7 +172,7 @@ def test_every_caption_is_a_row_with_its_image(listing):
     assert dataset["caption"][:] == ALL
     assert dataset["image_id"][:] == ["0", "1", "2", "0", "1"]
     assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "1", "2", "0", "1"]
-    assert "every caption is a row of its own: 5 rows of 3 images" in told
+    assert "every caption is a row: 5 rows of 3 images" in told
 
 
 def test_every_caption_gets_its_own_negative(listing):

@@ -35,9 +35,9 @@ def test_a_set_of_the_hub_may_name_files_of_its_own_folder_alone(caches):
         "hub/datasets--her--set2/a.png",
         "datasets/me___x/a.png",
     ):
-        with pytest.raises(ValueError, match="her/set names 1 image files outside of its own folder"):
+        with pytest.raises(ValueError, match="her/set references 1 image files outside its own folder"):
             check("her/set", [own[0], str(caches / name)])
-    with pytest.raises(ValueError, match="names 1 image files outside of its own folder"):
+    with pytest.raises(ValueError, match="references 1 image files outside its own folder"):
         check(str(caches), ["/elsewhere/a.png"])
     (told,) = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
     assert told.startswith("4 image files that her/set names are copied into the set: 4 from ")
@@ -54,13 +54,13 @@ def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatc
         Path(source).write_text("")
     names = [str(home / "private/passport.jpg")]
     with pytest.raises(
-        ValueError, match="names 1 image files, such as .*passport.jpg.*Move the file beside its images"
+        ValueError, match="references 1 image files, such as .*passport.jpg.*Move the file and its images"
     ):
         check(source, names)
     (told,) = check(source, names, allow_outside=True)
     assert told.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
     assert check(source, ["http://host/a.png"]) == [
-        f"1 images that {source} names by URL are copied into the set, as far as they may be fetched"
+        f"1 images that {source} references by URL are copied into the set"
     ]
 
 

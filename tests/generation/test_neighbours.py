@@ -70,7 +70,7 @@ def test_copies_under_other_ids_are_no_neighbours(rows, clip):
 def test_own_neighbours_of_the_set_are_replaced_and_told(rows, clip):
     dataset, told = found(rows.add_column("neighbour_ids", [["x"]] * 12), clip)
     assert "x" not in sum(dataset["neighbour_ids"][:], [])
-    assert "they take the place of the data set's own neighbour_ids" in told
+    assert "they replace the data set's own neighbour_ids" in told
 
 
 def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path, monkeypatch):

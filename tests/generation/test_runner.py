@@ -320,7 +320,7 @@ def make_broken(*, how: str):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("without", "the batch that came back has no column '_row'"),
+        ("without", "the returned batch has no column '_row'"),
         ("uneven", r'columns of unequal length came back: {"_row": 4, "loud": 1}'),
         ("typed", "column 'loud' is no string"),
         ("lacking", "no column 'loud' came back; has: caption, _row"),
@@ -368,7 +368,7 @@ def test_a_shard_left_empty_can_still_be_read(tmp_path):
         ({"stages": []}, "no stages are given"),
         ({"reads": ("text",)}, "the source has no column 'text'; it has: image, caption"),
         ({"dataset": builds.source().select([])}, "the source has no rows"),
-        ({"dataset": builds.source().rename_column("image", ROW)}, "the column '_row' has a name that builds use"),
+        ({"dataset": builds.source().rename_column("image", ROW)}, "the column '_row' is reserved for builds"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_written(tmp_path, options, message):

@@ -262,7 +262,7 @@ def test_a_page_computes_its_example(name, gradio):
     assert made.fn(*texts) == metric(name).compute(**example(name))
     assert made.fn(*texts)["num_items"] == len(json.loads(texts[0]))
     assert made.article.lstrip().startswith("# ") and "sdk: gradio" not in made.article
-    with pytest.raises(gradio.Error, match="no JSON"):
+    with pytest.raises(gradio.Error, match="not JSON"):
         made.fn("0.5 0.6", *texts[1:])
     with pytest.raises(gradio.Error, match="no items|no rows|rows of"):
         made.fn(*["[]"] * len(info_columns(name)), *texts[len(info_columns(name)) :])

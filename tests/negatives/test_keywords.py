@@ -534,7 +534,7 @@ def test_another_match_can_be_chosen():
 
 
 def test_a_caption_without_keyword_has_no_concept_test():
-    with pytest.raises(ValueError, match="'a room' holds no keyword of concept 'size'"):
+    with pytest.raises(ValueError, match="'a room' has no keyword of concept 'size'"):
         all_keyword_permutations("a room", "size")
 
 

@@ -110,7 +110,7 @@ def test_benchmarks_are_chosen_by_name_or_title_and_others_named(folders, tmp_pa
         assert {line["benchmark"] for line in chosen.lines} == {"SugarCrepe"}
     refused("third.*found no benchmark 'COCO'; it has SugarCrepe", base, third, "--benchmarks", "COCO")
     alone = stored(tmp_path / "alone", recall("d", 0.5))
-    refused("no benchmark is in all of them: .*third.* has SugarCrepe; .*alone.* has COCO", third, alone)
+    refused("no benchmark in common: .*third.* has SugarCrepe; .*alone.* has COCO", third, alone)
 
 
 def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path):
@@ -131,9 +131,9 @@ def test_items_that_differ_are_refused_or_left_out_and_counted(folders, tmp_path
     }
     dropped = [note for note in report.notes if "dropped" in note]
     assert dropped == [
-        "SugarCrepe: 2 of clip's outcomes dropped, 78 are common to all",
-        "SugarCrepe: 1 of less (less)'s outcomes dropped, 78 are common to all",
-        "SugarCrepe: 2 of less (other)'s outcomes dropped, 78 are common to all",
+        "SugarCrepe: 2 of clip's outcomes dropped, 78 in common",
+        "SugarCrepe: 1 of less (less)'s outcomes dropped, 78 in common",
+        "SugarCrepe: 2 of less (other)'s outcomes dropped, 78 in common",
     ]
 
 

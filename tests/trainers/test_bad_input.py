@@ -40,7 +40,11 @@ def last_checkpoint(folder) -> int:
     ("columns", "kind", "message"),
     [
         ({"image": CORRUPT}, ValueError, "column 'image', row 13 cannot be decoded, it is truncated or corrupt"),
-        ({"image": {"bytes": b"<html>", "path": None}}, ValueError, "column 'image', row 13 is not in a supported image format"),
+        (
+            {"image": {"bytes": b"<html>", "path": None}},
+            ValueError,
+            "column 'image', row 13 is not in a supported image format",
+        ),
         (
             {"image": {"bytes": None, "path": "gone.jpg"}},
             FileNotFoundError,

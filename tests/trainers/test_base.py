@@ -460,7 +460,7 @@ def test_a_set_smaller_than_a_batch_is_refused(clip, pairs, tmp_path):
 
 def test_rows_left_out_of_an_epoch_are_counted(clip, pairs, tmp_path, caplog):
     build(InfoNCETrainer, clip, pairs, tmp_path, max_steps=1).train()
-    assert "4 of 20 rows are left out of each epoch" in caplog.text
+    assert "4 of 20 rows are dropped from each epoch" in caplog.text
 
 
 def test_the_smaller_last_batch_can_be_kept(clip, pairs, tmp_path):
@@ -509,14 +509,14 @@ def test_streams_are_for_training_with_a_number_of_steps(clip, pairs, tmp_path):
     stream = pairs.to_iterable_dataset()
     with pytest.raises(ValueError, match="max_steps"):
         build(InfoNCETrainer, clip, stream, tmp_path, max_steps=-1)
-    with pytest.raises(TypeError, match="an evaluation set is read to its end: load it without streaming"):
+    with pytest.raises(TypeError, match="an evaluation set cannot be streamed: load it without streaming"):
         build(InfoNCETrainer, clip, pairs, tmp_path, eval_dataset=stream).evaluate()
-    with pytest.raises(ValueError, match="does not say which columns it has"):
+    with pytest.raises(ValueError, match="does not declare its columns"):
         build(InfoNCETrainer, clip, stream.map(lambda row: row), tmp_path)
 
 
 def test_negatives_that_the_objective_does_not_read_are_refused(siglip, pairs, tmp_path):
-    with pytest.raises(ValueError, match="num_negatives=2: the sigmoid loss reads no .*. Set sigmoid=False"):
+    with pytest.raises(ValueError, match="num_negatives=2: the sigmoid loss does not use .*. Set sigmoid=False"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, num_negatives=2)
     with pytest.raises(ValueError, match="max_concepts=1, but InfoNCETrainer requires no 'concept_embeds'"):
         build(InfoNCETrainer, siglip, pairs, tmp_path, max_concepts=1)

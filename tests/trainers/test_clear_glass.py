@@ -126,7 +126,7 @@ def test_what_is_missing_for_the_groups_is_told(clip, rows, tmp_path, caplog):
     )
     assert {level for level, _ in said[1:]} == {"WARNING"}
     assert any("each has fewer than 3 rows ('d', 'lone')" in text for _, text in said)
-    assert any("are no group of the training set ('gone')" in text for _, text in said)
+    assert any("are not a group of the training set ('gone')" in text for _, text in said)
 
 
 def test_captions_that_are_names_of_concepts_are_told(clip, rows, tmp_path, caplog):
@@ -211,7 +211,7 @@ def test_generalised_captions_take_the_place_of_captions(clip, rows, tmp_path):
         ({"alpha": 1.1}, "alpha=1.1: expected 0 to 1"),
         ({"alpha": math.nan}, "alpha=nan: expected 0 to 1"),
         ({"groups_per_batch": 1}, "groups_per_batch=1, pairs_per_group=4, .*expected at least 2, 1 and 1"),
-        ({"auto_find_batch_size": True}, "auto_find_batch_size=True would cut groups"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size=True would split groups"),
         ({"minimum_group_size": 0}, "minimum_group_size=0: expected at least 2, 1 and 1"),
         ({"groups_per_batch": 3}, "per_device_train_batch_size=8 on 1 .*3 groups of 4 pairs are 12 rows.*batch_size"),
     ],
@@ -222,7 +222,7 @@ def test_a_wrong_setting_is_refused(settings, message, tmp_path):
 
 
 def test_an_order_of_another_kind_is_refused(clip, rows, tmp_path):
-    with pytest.raises(ValueError, match="train_sampling_strategy='sequential': batches of groups have an order of"):
+    with pytest.raises(ValueError, match="train_sampling_strategy='sequential': group batches define their own order"):
         build(ClearGlassTrainer, clip, rows, tmp_path, train_sampling_strategy="sequential")
 
 

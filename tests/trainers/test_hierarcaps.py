@@ -133,7 +133,7 @@ def test_a_run_goes_on_from_its_checkpoint_towards_the_same_start(clip, rows, tm
     runs.assert_same_weights(weights(resumed), weights(whole))
     other = build(clip, rows, tmp_path, **settings)
     other.start.backbone.text_projection.weight.data.neg_()
-    with pytest.raises(ValueError, match="text features of another model"):
+    with pytest.raises(ValueError, match="text features of a different model"):
         other.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-1"))
 
 
@@ -142,11 +142,11 @@ def test_a_run_goes_on_from_its_checkpoint_towards_the_same_start(clip, rows, tm
 
 def test_names_of_levels_are_told(clip, rows, tmp_path, caplog):
     build(clip, rows, tmp_path, **TWO)
-    assert "Trains on the texts of level_1: scores on these levels are not of unseen names." in caplog.text
+    assert "Trains on the texts of level_1: scores on these levels are not for unseen names." in caplog.text
     caplog.clear()
     fewer = rows.map(lambda row, index: {"level_2": "" if index < 4 else row["level_2"]}, with_indices=True)
     build(clip, fewer, tmp_path, chain_columns=["level_2", "caption"])
-    assert "4 of 16 rows have no text with a next one and a negative" in caplog.text
+    assert "4 of 16 rows have no text with both" in caplog.text
 
 
 def test_what_makes_no_triplet_is_refused(clip, rows, tmp_path):

@@ -194,8 +194,8 @@ def test_what_is_missing_is_told_at_the_start(clip, near, tmp_path, caplog, monk
     dataset = near.remove_columns("neighbour_ids").add_column("neighbour_ids", ids)
     with caplog.at_level(logging.WARNING):
         build(InfoNCETrainer, clip, dataset, tmp_path, **NEGCLIP)
-    assert "5 of 24 rows have no neighbour in the set" in caplog.text
-    assert "5 entries of neighbour_ids are no image_id" in caplog.text
+    assert "5 of 24 rows have no neighbour in the data set" in caplog.text
+    assert "5 entries of neighbour_ids are not an image_id" in caplog.text
 
 
 @pytest.mark.parametrize("missing", ["neighbour_ids", "image_id"])
@@ -210,10 +210,10 @@ def test_a_missing_column_is_named(clip, near, tmp_path, missing):
 def test_wrong_settings_are_refused(clip, near, tmp_path):
     with pytest.raises(ValueError, match="num_neighbours=-1: expected 0"):
         InfoNCEConfig(output_dir=str(tmp_path), num_neighbours=-1)
-    with pytest.raises(ValueError, match="draw_negatives=True draws num_negatives of each row, which is 0"):
+    with pytest.raises(ValueError, match="draw_negatives=True samples from a row's num_negatives, which is 0"):
         InfoNCEConfig(output_dir=str(tmp_path), draw_negatives=True)
     trainer = build(InfoNCETrainer, clip, near, tmp_path, **{**NEGCLIP, "per_device_train_batch_size": 13})
     with pytest.raises(ValueError, match="24 images, fewer than the 26 of a batch of 13 rows"):
         trainer.get_train_dataloader()
-    with pytest.raises(ValueError, match="not supported with num_neighbours or draw_negatives. Take 'random'"):
+    with pytest.raises(ValueError, match="not supported with num_neighbours or draw_negatives. Use 'random'"):
         build(InfoNCETrainer, clip, near, tmp_path, train_sampling_strategy="group_by_length", **NEGCLIP)

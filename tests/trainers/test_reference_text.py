@@ -121,7 +121,7 @@ def test_a_checkpoint_tells_of_its_copy(clip, tmp_path):
     trained = AutoModel.from_pretrained(clip)
     with torch.no_grad():
         trained.text_projection.weight[0, 0] += 1e-2
-    with pytest.raises(ValueError, match=f"the run of {tmp_path} has text features of another model"):
+    with pytest.raises(ValueError, match=f"the run of {tmp_path} has text features of a different model"):
         FrozenText(trained, processor_of(clip)).check(tmp_path)
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_is_there_is_not_made_again(clip, pairs, tmp_path, encoded, 
     rows = TrainingRows(pairs, COLUMNS)
     path = first.file_of(rows)
     assert path.parent == tmp_path / FOLDER and FOLDER.startswith("_")
-    assert "60 texts of 20 rows are encoded once by the model as it was before training" in caplog.text
+    assert "60 texts of 20 rows are encoded once by the initial model" in caplog.text
     assert len(encoded) == 60
     assert first.file_of(rows) == reference(clip, tmp_path).file_of(TrainingRows(pairs, COLUMNS)) == path
     assert len(encoded) == 60
@@ -197,7 +197,7 @@ def test_a_file_is_there_whole_or_not_at_all(clip, pairs, tmp_path, monkeypatch)
 
     with monkeypatch.context() as patched:
         patched.setattr(reference_text.np.lib.format, "write_array_header_1_0", full)
-        with pytest.raises(OSError, match="of before training could not be written: .*No space left on device"):
+        with pytest.raises(OSError, match="could not be written: .*No space left on device"):
             found.file_of(rows)
     assert list((tmp_path / FOLDER).iterdir()) == []
     assert [found.file_of(rows)] == list((tmp_path / FOLDER).iterdir())
@@ -208,7 +208,7 @@ def test_broken_weights_are_refused(clip, pairs, tmp_path):
     with torch.no_grad():
         broken.text_projection.weight[0] = torch.nan
     frozen = FrozenText(broken, processor_of(clip))
-    with pytest.raises(ValueError, match="text features of before training are NaN or infinite"):
+    with pytest.raises(ValueError, match="initial text features are NaN or infinite"):
         ReferenceText(frozen, reference(clip, tmp_path).args).file_of(TrainingRows(pairs, COLUMNS))
     assert not list((tmp_path / FOLDER).glob("*.npy"))
 

@@ -114,7 +114,7 @@ def test_one_image_for_all_rows_is_refused(clip, captions, tmp_path):
 
 def test_where_all_rows_have_one_image_the_advice_fits_a_recipe(clip, captions, tmp_path):
     rows = captions.select([0, 6, 12])
-    with pytest.raises(ValueError, match="captions: all makes the column.*a set of several images"):
+    with pytest.raises(ValueError, match="captions: all fills the column.*several images"):
         build(InfoNCETrainer, clip, rows, tmp_path, per_device_train_batch_size=2).train()
 
 

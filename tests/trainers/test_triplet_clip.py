@@ -95,7 +95,9 @@ def test_a_missing_column_is_refused(column, clip, pairs, tmp_path):
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_more_or_fewer_negatives_are_refused(number, tmp_path):
-    with pytest.raises(ValueError, match=f"num_negatives={number}: TripletCLIP sets exactly 1 negative"):
+    with pytest.raises(
+        ValueError, match=f"num_negatives={number}: TripletCLIP pairs each row with exactly 1 negative"
+    ):
         arguments(TripletClipTrainer, tmp_path, num_negatives=number)
 
 

@@ -122,7 +122,7 @@ def concept_columns(
         raise ValueError(f"max_concepts is {max_concepts}; expected 1 or more, or None to keep all.")
     columns: dict[str, list[Any]] = {"concepts": [], "concept_spans": []}
     counts = ConceptCounts()
-    found = _extracted(captions, extract)
+    found = _extract(captions, extract)
     for row, (caption, one) in enumerate(zip(captions, found, strict=True)):
         counts.captions += 1
         if one is None:
@@ -143,7 +143,7 @@ def concept_columns(
     return columns, counts
 
 
-def _extracted(captions: Sequence[str], extract: Extractor) -> list[Extracted | None]:
+def _extract(captions: Sequence[str], extract: Extractor) -> list[Extracted | None]:
     """What an extractor found in each caption; None for those that it cannot read."""
     usable = [row for row, caption in enumerate(captions) if caption_problem(caption) is None]
     found = list(extract([captions[row] for row in usable]))

@@ -180,12 +180,12 @@ class GroupOrder(torch.utils.data.Sampler[int]):
         batches = [(anchor, turn) for anchor, turns in enumerate(self.turns) for turn in range(turns)]
         draw.shuffle(batches)
         for anchor, turn in batches:
-            yield from self._filled(shuffled[anchor], turn * self.pairs_per_group)
+            yield from self._fill(shuffled[anchor], turn * self.pairs_per_group)
             for other in self._others(anchor, draw):
                 rows = self.groups.rows[other]
-                yield from self._filled(draw.sample(rows, min(len(rows), self.pairs_per_group)))
+                yield from self._fill(draw.sample(rows, min(len(rows), self.pairs_per_group)))
 
-    def _filled(self, rows: list[int], start: int = 0) -> Iterator[int]:
+    def _fill(self, rows: list[int], start: int = 0) -> Iterator[int]:
         """As many rows as a group has positions, from the first again after the last."""
         return (rows[(start + position) % len(rows)] for position in range(self.pairs_per_group))
 

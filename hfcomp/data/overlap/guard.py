@@ -362,7 +362,7 @@ class _KnownImages:
         kept, counts = [], []
         for row in range(size):
             self.left_out += before[row]
-            called = self._found(batch, row)
+            called = self._scored_name(batch, row)
             if called is None:
                 kept.append(row)
                 counts.append(self.left_out)
@@ -373,7 +373,7 @@ class _KnownImages:
                 self.left_out += 1
         return {name: [values[row] for row in kept] for name, values in batch.items()} | {LEFT_OUT: counts}
 
-    def _found(self, batch: dict[str, list[Any]], row: int) -> str | None:
+    def _scored_name(self, batch: dict[str, list[Any]], row: int) -> str | None:
         """What a row's image is called, if it is scored."""
         for column in (name for name in self.columns if name in batch):
             cell = batch[column][row]

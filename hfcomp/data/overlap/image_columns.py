@@ -60,15 +60,17 @@ def training_column(dataset: Dataset, column: str) -> ImageColumn:
     if column != "image":  # another image than the one that is called so, of the same source
         ids = [f"{column} of {row if ids is None else ids[row]}" for row in range(len(dataset))] if sources else None
         sources = sources and [one if str(one).startswith(SANDBOX) else None for one in sources]
-    return _named(f"column '{column}'", undecoded(dataset.select_columns([column]))[column], ids, sources)
+    return _image_column(f"column '{column}'", undecoded(dataset.select_columns([column]))[column], ids, sources)
 
 
 def scored_columns(scored: Sequence[ScoredImages]) -> list[ImageColumn]:
     """The columns that an evaluation scores."""
-    return [_named(one.name, one.cells, one.ids, one.sources) for one in scored]
+    return [_image_column(one.name, one.cells, one.ids, one.sources) for one in scored]
 
 
-def _named(name: str, cells: Sequence[Any], ids: Sequence[Any] | None, sources: Sequence[Any] | None) -> ImageColumn:
+def _image_column(
+    name: str, cells: Sequence[Any], ids: Sequence[Any] | None, sources: Sequence[Any] | None
+) -> ImageColumn:
     def found(row: int, path: Any = None) -> Name | None:
         return photograph_name(ids[row] if ids else None, sources[row] if sources else None, path)
 

@@ -63,10 +63,10 @@ def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
     if is_url(name):
         return digest(name.encode())
     if "://" in name:
-        return _unchanged(name, name.rpartition("::")[2])
+        return _file_state(name, name.rpartition("::")[2])
     if files is None:
         return digest(Path(name).read_bytes())
-    unchanged = _unchanged(os.path.abspath(name), name)
+    unchanged = _file_state(os.path.abspath(name), name)
     known = files.get(unchanged)
     if known is not None:
         return known["key"].tobytes()
@@ -75,7 +75,7 @@ def file_key(cell: Any, files: HashStore | None = None) -> bytes | None:
     return key
 
 
-def _unchanged(name: str, path: str) -> bytes:
+def _file_state(name: str, path: str) -> bytes:
     there = os.stat(path)
     return digest(f"{name}\0{there.st_size}\0{there.st_mtime_ns}".encode())
 
@@ -139,7 +139,7 @@ def hash_images(
     records: list[NDArray[Any]] = []
     bar = tqdm(total=len(rows), desc=f"hashing {name}", disable=not progress or not len(rows), leave=False, unit="img")
     with bar, ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for place, found in enumerate(_mapped(pool, one, cells, rows)):
+        for place, found in enumerate(_map_in_order(pool, one, cells, rows)):
             bar.update()
             if isinstance(found, str):
                 unreadable.append(found)
@@ -189,7 +189,7 @@ def _of_file_alone(key: bytes) -> NDArray[Any]:
     return record
 
 
-def _mapped(
+def _map_in_order(
     pool: ThreadPoolExecutor, function: Callable[[int, Any], Any], cells: Sequence[Any], rows: Sequence[int]
 ) -> Iterator[Any]:
     """Results in order; the cells of a few hundred images are in memory at a time."""

@@ -34,7 +34,7 @@ def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
     Raises:
         ValueError: for a name that nobody has, with the nearest; or an object that is not a Benchmark.
     """
-    found = [one for name in names for one in _found(name)]
+    found = [one for name in names for one in _resolve(name)]
     return list({id(one): one for one in found}.values())
 
 
@@ -49,7 +49,7 @@ def suite(name: str) -> list[Benchmark]:
     return [one for one in benchmarks().values() if name in (one.suite, "all") and one.in_suites]
 
 
-def _found(name: str) -> list[Benchmark]:
+def _resolve(name: str) -> list[Benchmark]:
     known = benchmarks()
     if name in known:
         return [known[name]]
@@ -57,7 +57,7 @@ def _found(name: str) -> list[Benchmark]:
     if len(group) > 1:
         return group
     if ":" in name and not Path(name).exists():
-        return [_imported(name)]
+        return [_import(name)]
     if is_place(name):
         return [own_benchmark(name)]
     raise ValueError(
@@ -66,7 +66,7 @@ def _found(name: str) -> list[Benchmark]:
     )
 
 
-def _imported(name: str) -> Benchmark:
+def _import(name: str) -> Benchmark:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)

@@ -48,7 +48,7 @@ class InstanceFiles:
         if not all(path.is_file() for path in files):
             return None
         test, train = (
-            with_images(_labelled(path, folder), pool, folders, folder)
+            with_images(_labelled_images(path, folder), pool, folders, folder)
             for path, pool in zip(files, (COCO_VAL2017, COCO_TRAIN2017), strict=True)
         )
         absent = [row for row, cell in enumerate(train.images["image"]) if cell is None]
@@ -64,7 +64,7 @@ class InstanceFiles:
         raise Unavailable(f"Not on the Hub in this form: it takes {self.layout}.", "")
 
 
-def _labelled(path: Path, folder: Path) -> BenchmarkData:
+def _labelled_images(path: Path, folder: Path) -> BenchmarkData:
     from datasets import Dataset
 
     content = read_json(path)

@@ -22,23 +22,23 @@ def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named
     Raises:
         ValueError: for other JSON, a name or key that is there twice, or an object that lacks a key.
     """
-    content = _parsed(file.read_bytes(), str(file))
+    content = _parse(file.read_bytes(), str(file))
     if inside is not None:
-        content = _checked(content, (inside,), str(file))[inside]
+        content = _validate(content, (inside,), str(file))[inside]
     if not isinstance(content, list | dict):
         raise ValueError(f"{file}: found a {type(content).__name__}, expected a list or dictionary of objects.")
     named = content.items() if isinstance(content, dict) else ((str(place), one) for place, one in enumerate(content))
-    return [(name, _checked(one, keys, f"{file}, entry {name!r}")) for name, one in named]
+    return [(name, _validate(one, keys, f"{file}, entry {name!r}")) for name, one in named]
 
 
 def line_entries(file: Path, keys: Sequence[str]) -> Named:
     """As `entries`, of a file with an object in every line, named by the line's number."""
     lines = enumerate(file.read_bytes().splitlines(), start=1)
-    parsed = ((number, _parsed(line, f"{file}, line {number}")) for number, line in lines if line.strip())
-    return [(str(number), _checked(one, keys, f"{file}, line {number}")) for number, one in parsed]
+    parsed = ((number, _parse(line, f"{file}, line {number}")) for number, line in lines if line.strip())
+    return [(str(number), _validate(one, keys, f"{file}, line {number}")) for number, one in parsed]
 
 
-def _parsed(content: bytes, where: str) -> Any:
+def _parse(content: bytes, where: str) -> Any:
     try:
         return parse_json(content, object_pairs_hook=_unique)
     except ValueError as error:
@@ -54,7 +54,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _checked(entry: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
+def _validate(entry: Any, keys: Sequence[str], where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise ValueError(f"{where}: found a {type(entry).__name__}, expected an object with {', '.join(keys)}.")
     absent = [key for key in keys if key not in entry]

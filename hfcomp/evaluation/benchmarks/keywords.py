@@ -124,12 +124,12 @@ class KeywordItems:
         from datasets import Dataset, concatenate_datasets
 
         cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
-        found, empty = self._found(pairs)
+        found, empty = self._captions_by_concept(pairs)
         left_out = dict(pairs.left_out) | ({EMPTY_CAPTION: empty} if empty else {})
         tables: list[Dataset] = []
         places: list[int] = []
         for concept, captions in found.items():
-            kept, missing = self._drawn(captions, cells)
+            kept, missing = self._sample(captions, cells)
             if missing:
                 left_out[NO_IMAGE] = left_out.get(NO_IMAGE, 0) + missing
             if len(kept) + missing < len(captions):
@@ -148,7 +148,7 @@ class KeywordItems:
         images = {"image": PooledImages(cells, places)}
         return BenchmarkData(concatenate_datasets(tables), pairs.origin, images, left_out)
 
-    def _found(self, pairs: BenchmarkData) -> tuple[dict[str, list[_Caption]], int]:
+    def _captions_by_concept(self, pairs: BenchmarkData) -> tuple[dict[str, list[_Caption]], int]:
         """The captions that hold a keyword, by concept, and the number of rows without any caption."""
         rows = pairs.rows
         column = "captions" if "captions" in rows.column_names else "caption"
@@ -172,7 +172,7 @@ class KeywordItems:
                         found[concept].append(one)
         return {concept: found[concept] for concept in self.concepts if found[concept]}, empty
 
-    def _drawn(self, captions: list[_Caption], cells: Sequence[Any]) -> tuple[list[_Caption], int]:
+    def _sample(self, captions: list[_Caption], cells: Sequence[Any]) -> tuple[list[_Caption], int]:
         """At most `limit` captions, and how many have no image."""
         if self.limit is None or len(captions) <= self.limit:
             return captions, 0

@@ -158,12 +158,12 @@ def _check_rows(rows: Dataset, place: str) -> None:
     for row, cell in enumerate(rows["image"]):
         if is_missing(cell):
             raise ValueError(
-                f"{place}, column 'image', row {row}: the image is missing: {_shown(cell)}. Remove the row or give it "
-                "an image."
+                f"{place}, column 'image', row {row}: the image is missing: {_describe(cell)}. Remove the row or give "
+                "it an image."
             )
 
 
-def _shown(cell: object) -> str:
+def _describe(cell: object) -> str:
     path = cell.get("path") if isinstance(cell, dict) else cell
     return f"{path} does not exist" if path else "the cell is empty"
 

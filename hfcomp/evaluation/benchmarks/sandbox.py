@@ -102,7 +102,7 @@ def sandbox_benchmarks(items: int = ITEMS, seed: int = 0) -> tuple[Benchmark, ..
         _benchmark("sandbox_kinds", COMPOSITIONAL, GroupAndCaption(), kinds, "sandbox"),
         _benchmark("sandbox_two_positives", COMPOSITIONAL, TwoPositiveChoice(), replace(kinds, reshape=_by_form)),
         _benchmark("sandbox_novel", COMPOSITIONAL, GroupMatch(("group",)), novel),
-        _edited(items, seed),
+        _edited_images(items, seed),
         _benchmark("sandbox_retrieval", GENERAL, PairRetrieval(), pairs),
         _benchmark("sandbox_wordings", GENERAL, WordingAgreement(), pairs),
         _benchmark("sandbox_detailed", GENERAL, PairRetrieval(), known),
@@ -165,11 +165,11 @@ def concept_benchmarks(
     recall = PairRetrieval(k=(5,), directions=(TEXT_TO_IMAGE,))
     retrieval = _benchmark("sandbox_retrieval", GENERAL, recall, pairs)
     own, *others = keyword_benchmarks([concept], items=items, seed=seed, table=table, matching=matching)
-    edited = [_edited(items, seed, concept)] if concept in EDITED_CONCEPTS else []
+    edited = [_edited_images(items, seed, concept)] if concept in EDITED_CONCEPTS else []
     return (retrieval, own, *edited, *others)
 
 
-def _edited(items: int, seed: int, concept: str | None = None) -> Benchmark:
+def _edited_images(items: int, seed: int, concept: str | None = None) -> Benchmark:
     data = SandboxData("edited_pairs_set", items, seed, reshape=partial(_as_pairs, concept=concept))
     return _benchmark("sandbox_edited", COMPOSITIONAL, GroupMatch(("image",)), data)
 

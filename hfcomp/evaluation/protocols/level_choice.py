@@ -110,9 +110,9 @@ class LevelChoice(ScoringProtocol):
             for count in self.candidates:
                 rows = np.flatnonzero(found.others >= _rivals(count))
                 if len(rows) < len(found.names):
-                    said.append(f"{len(found.names) - len(rows):,} leave too few for {_named(count)}")
+                    said.append(f"{len(found.names) - len(rows):,} leave too few for {_choice_name(count)}")
                 if found.hard is not None and count != ALL and len(rows):
-                    said.append(f"{found.share_of_hard(rows, count - 1):.0%} of rivals hard in {_named(count)}")
+                    said.append(f"{found.share_of_hard(rows, count - 1):.0%} of rivals hard in {_choice_name(count)}")
             yield f"{column}: {'; '.join(said)}"
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
@@ -125,7 +125,7 @@ class LevelChoice(ScoringProtocol):
         images = list(zip(embedded.items.rows["image_id"][:], embedded.images["image"].index.tolist(), strict=True))
         levels = {column: _candidates(embedded.items, column, images) for column in self.texts}
         measured = [
-            self._measured(embedded, column, found, rows, count)
+            self._measure(embedded, column, found, rows, count)
             for count in self.candidates
             for column, found in levels.items()
             if len(rows := np.flatnonzero(found.others >= _rivals(count)))
@@ -137,7 +137,7 @@ class LevelChoice(ScoringProtocol):
             )
         yield from measured
 
-    def _measured(
+    def _measure(
         self, embedded: EmbeddedItems, column: str, found: Candidates, rows: NDArray[np.intp], count: Count
     ) -> Measured:
         image, text = embedded.image("image", found.first), embedded.text(column, slice(None))[rows]
@@ -146,7 +146,7 @@ class LevelChoice(ScoringProtocol):
         else:
             rivals = found.rivals(rows, count - 1, self.seed)
             outcome, chance = level_choice(text, image, rivals, found.image[rows]), 1 / count
-        metric = f"{column.replace('_', ' ')} image {_named(count)}"
+        metric = f"{column.replace('_', ' ')} image {_choice_name(count)}"
         return Measured(metric, outcome.correct, outcome.tie, chance, rows=rows)
 
 
@@ -164,5 +164,5 @@ def _rivals(count: Count) -> int:
     return 1 if count == ALL else count - 1
 
 
-def _named(count: Count) -> str:
+def _choice_name(count: Count) -> str:
     return "retrieval" if count == ALL else f"choice of {count}"

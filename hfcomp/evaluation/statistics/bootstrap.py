@@ -116,7 +116,7 @@ class ImageBootstrap:
         flat = np.ndim(subsets[0][0]) == 1
         for values, _ in subsets:
             _check_bounds(np.asarray(values, dtype=np.float64), bounds)
-        low, high = self._studentised(parts, share, level, bounds, difference)
+        low, high = self._studentise(parts, share, level, bounds, difference)
         return (float(low[0]), float(high[0])) if flat else (low, high)
 
     def macro_difference(
@@ -152,7 +152,7 @@ class ImageBootstrap:
         low, high = np.where(~sure & (low > 0), 0.0, low), np.where(~sure & (high < 0), 0.0, high)
         return {"value": value, "low": low, "high": high, "p": p}
 
-    def _studentised(
+    def _studentise(
         self,
         parts: list[Part],
         share: NDArray[np.float64],

@@ -146,7 +146,7 @@ class Aligned:
             Means `[B, M]`, spreads `[B, M]`, and `[B]`, whether the draw has items of every subset; other rows are not
             meaningful.
         """
-        drawn = self._drawn(draws)  # [B, K]
+        drawn = self._resample(draws)  # [B, K]
         number = np.maximum(drawn, 1)
         if self._disjoint:
             ratio = self._by_subset(draws, self._sums) / number[:, :, None]  # [B, K, M]
@@ -157,7 +157,7 @@ class Aligned:
         mean = np.tensordot(ratio + self._mean, self._share, axes=(1, 0))
         return mean, np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
 
-    def _drawn(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _resample(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self._disjoint:
             return draws @ self._sizes.T
         return self._by_subset(draws, self._sizes[:, None])[:, :, 0]

@@ -144,7 +144,7 @@ class Samples:
         items = [_items(table, chosen, columns, " / ".join(line)) for line, table in tables.items()]
         weights = measure.weights or [1.0] * len(items)
         if measure.pooled:
-            items, weights = [_pooled(items)], [1.0]
+            items, weights = [_pool(items)], [1.0]
         strata = [one.parts() for one in items]
         shared = [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
         parts = [part for own in strata for part in own]
@@ -163,7 +163,7 @@ class Samples:
         return self._drawn[1]
 
 
-def _pooled(items: Sequence[Items]) -> Items:
+def _pool(items: Sequence[Items]) -> Items:
     names = ["values", "ties", "images", "chance", *(["strata"] if items[0].strata is not None else [])]
     return Items(*(np.concatenate([getattr(one, name) for one in items]) for name in names))
 

@@ -233,17 +233,17 @@ def _all_signs(sums: NDArray[np.float64]) -> float:
     codes = np.arange(2 ** len(sums))[:, None]
     signs = 1 - 2 * ((codes >> np.arange(len(sums))) & 1)
     statistic = np.abs(signs @ sums)
-    p = float(np.mean(statistic >= _reached(sums)))
+    p = float(np.mean(statistic >= _threshold(sums)))
     if len(sums) < MID_P_IMAGES:
-        rounding = 2 * (np.abs(sums.sum()) - _reached(sums))
-        p = (p + float(np.mean(statistic > _reached(sums) + rounding))) / 2
+        rounding = 2 * (np.abs(sums.sum()) - _threshold(sums))
+        p = (p + float(np.mean(statistic > _threshold(sums) + rounding))) / 2
     return p
 
 
 def _random_signs(sums: NDArray[np.float64], permutations: int, seed: int) -> NDArray[np.float64]:
     generator = np.random.default_rng(seed)
     hits = np.zeros(sums.shape[1])
-    total, reached = sums.sum(axis=0), _reached(sums)
+    total, reached = sums.sum(axis=0), _threshold(sums)
     for start in range(0, permutations, BLOCK):
         rows = min(BLOCK, permutations - start)
         bits = np.frombuffer(generator.bytes(rows * -(-len(sums) // 8)), dtype=np.uint8).reshape(rows, -1)
@@ -252,6 +252,6 @@ def _random_signs(sums: NDArray[np.float64], permutations: int, seed: int) -> ND
     return (1 + hits) / (1 + permutations)
 
 
-def _reached(sums: NDArray[np.float64]) -> Any:
+def _threshold(sums: NDArray[np.float64]) -> Any:
     """The observed statistic, less what rounding could take from an equal one."""
     return np.abs(sums.sum(axis=0)) - 1e-9 * np.abs(sums).sum(axis=0)

@@ -77,14 +77,14 @@ def summarize(
     """
     outcomes = Outcomes.of(outcomes)
     check_tie(tie)
-    table, columns = _numbered(outcomes.table, list(by), models)
+    table, columns = _enumerate(outcomes.table, list(by), models)
     whole = measures is None
     measures = all_measures(Outcomes(table[list(COLUMNS)]), averages) if whole else measures
     cells = list(dict.fromkeys(cell for cell, _ in columns))
     subject = [cell for cell in cells if cell != BASE] if subject is None else subject
     _check_names(cells, references=references, subject=subject)
     compared = {one: [other for other in references if other != one] for one in subject}
-    samples = Samples(_credited(table, TIE_RULES[tie]), columns, images, every=models is not None)
+    samples = Samples(_credit_ties(table, TIE_RULES[tie]), columns, images, every=models is not None)
     lines = []
     for measure in measures:
         sample = samples.sample(measure)
@@ -111,7 +111,7 @@ def check_tie(tie: str) -> None:
         raise ValueError(f"tie: found {tie!r}, expected one of {', '.join(TIE_RULES)}.")
 
 
-def _numbered(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None) -> tuple[pd.DataFrame, list[Column]]:
+def _enumerate(table: pd.DataFrame, by: list[str], models: Sequence[Cell] | None) -> tuple[pd.DataFrame, list[Column]]:
     """The rows of the models with the numbers of their columns and images, and the columns."""
     kinds = list(table[[*by, "seed"]].drop_duplicates().itertuples(index=False, name=None))
     known = [(kind[0] if len(by) == 1 else kind[:-1], kind[-1]) for kind in kinds]
@@ -134,7 +134,7 @@ def _check_names(cells: Sequence[Cell], **arguments: Sequence[Cell]) -> None:
                 raise ValueError(f"{argument}: {name!r} is not one of the models {cells}. Add or remove it.")
 
 
-def _credited(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
+def _credit_ties(table: pd.DataFrame, of_a_tie: float) -> pd.DataFrame:
     """The table with what ties add to the values."""
     if not of_a_tie:
         return table

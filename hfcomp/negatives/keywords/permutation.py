@@ -96,10 +96,10 @@ def keyword_negatives(
             (`hfcomp.parsing.captions`).
     """
     check_caption(caption)
-    return _drawn(caption, _asked(concepts, num_negatives, matching, table), num_negatives, seed)
+    return _sample(caption, _matcher(concepts, num_negatives, matching, table), num_negatives, seed)
 
 
-def _asked(concepts: Sequence[str] | None, num_negatives: int, matching: Matching, table: KeywordTable) -> Matcher:
+def _matcher(concepts: Sequence[str] | None, num_negatives: int, matching: Matching, table: KeywordTable) -> Matcher:
     """The matcher of the asked concepts, in the order of the table."""
     if concepts is None:
         concepts = table.names
@@ -112,7 +112,7 @@ def _asked(concepts: Sequence[str] | None, num_negatives: int, matching: Matchin
     return matcher(tuple(name for name in table.concepts if name in concepts), matching, table)
 
 
-def _drawn(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list[Negative]:
+def _sample(caption: str, asked: Matcher, num_negatives: int, seed: int) -> list[Negative]:
     concepts = asked.concepts
     open_places = [(place, concepts[place[3]].replacements[place[2]]) for place in asked.find(caption)]
     negatives: list[Negative] = []
@@ -222,11 +222,11 @@ def negative_columns(
     """
     if isinstance(captions, str):
         raise TypeError(f"captions is the one string {captions!r}; expected a sequence of captions.")
-    asked = _asked(concepts, num_negatives, matching, table)
+    asked = _matcher(concepts, num_negatives, matching, table)
     rows: list[list[Negative]] = []
     for row, caption in enumerate(captions):
         if not isinstance(caption, str):
             raise TypeError(f"the caption in row {row} is a {type(caption).__name__}; expected a string.")
         check_caption(caption, f"the caption in row {row}")
-        rows.append(_drawn(caption, asked, num_negatives, seed))
+        rows.append(_sample(caption, asked, num_negatives, seed))
     return as_columns(rows, num_negatives)

@@ -20,10 +20,10 @@ def over_processes(local: Features, sizes: list[int]) -> Features:
     """
     start = sum(sizes[: rank()])
     fields = dict(local)
-    for name in _gathered(fields, ROW_NUMBERS):
+    for name in _gathered_names(fields, ROW_NUMBERS):
         fields[name] = torch.where(fields[name] >= 0, fields[name] + start, fields[name])
     for how, collect in (((WITH_GRADIENT,), gather_with_grad), ((VALUES, ROW_NUMBERS), gather)):
-        present = _gathered(fields, *how)
+        present = _gathered_names(fields, *how)
         fields |= zip(present, collect(*(fields[name] for name in present), sizes=sizes), strict=True)
     return Features(**fields | {"rows": slice(start, start + sizes[rank()])})
 
@@ -39,7 +39,7 @@ def first_rows(features: Features, keep: int, total: int) -> Features:
     if keep <= 0:
         return features
     fields = dict(features)
-    for name in _gathered(fields, WITH_GRADIENT, VALUES, ROW_NUMBERS):
+    for name in _gathered_names(fields, WITH_GRADIENT, VALUES, ROW_NUMBERS):
         fields[name] = fields[name][: keep * (fields[name].shape[0] // total)]
     rows = slice(min(features.rows.start, keep), min(features.rows.stop, keep))
     if "tokens" in fields:
@@ -47,5 +47,5 @@ def first_rows(features: Features, keep: int, total: int) -> Features:
     return Features(**fields | {"rows": rows})
 
 
-def _gathered(present: dict[str, torch.Tensor], *how: str) -> list[str]:
+def _gathered_names(present: dict[str, torch.Tensor], *how: str) -> list[str]:
     return [name for name, field in FIELDS.items() if name in present and field.gathered in how]

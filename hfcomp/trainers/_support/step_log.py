@@ -83,11 +83,11 @@ class StepLog:
         for key in ("tiny", "cut_concepts", "shortened_concepts", "left_out_rows"):
             logs |= {"tiny_images" if key == "tiny" else key: summed[key]} if summed.get(key) else {}
         for name, value in self._values.items():
-            logs |= self._named(name, value.flatten().tolist())
+            logs |= self._with_suffix(name, value.flatten().tolist())
         self.__init__(self._entries)
         return logs
 
-    def _named(self, name: str, values: list[float]) -> dict[str, float]:
+    def _with_suffix(self, name: str, values: list[float]) -> dict[str, float]:
         if name in self._entries:
             pairs = zip(self._entries[name], values, strict=True)
             return {f"{name}_{entry}": value for entry, value in pairs if not math.isnan(value)}
