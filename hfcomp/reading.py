@@ -45,7 +45,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def expand_variables(value: str, name: str) -> str:
-    """A value of a field of paths, with environment variables in the place of `$NAME` and `${NAME}`.
+    """A value of a field of paths, with `$NAME` and `${NAME}` replaced by environment variables.
 
     Paths are printed, and written into reports and cards. So a variable that by its name holds a secret is refused: a
     recipe of somebody else could ask for it.

@@ -240,18 +240,18 @@ def _color_bar(figure: Any, axes: Any, colors: str, scale: tuple[float, float], 
 
 
 def _caption(maps: Maps, found: Mapping[str, TokenCosines], quantity: str, temperature: float) -> str:
-    told = "Colours: cosine of each image token with the phrase."
+    caption = "Colours: cosine of each image token with the phrase."
     if quantity == "attention":
-        told = (
+        caption = (
             "Colours: softmax over the image's tokens of cosine(token, phrase) / "
             f"{temperature:g}, times the number of tokens."
         )
-    told += " One cell of a model is one token, framed: the best one. Pooled, best token: cosines with the phrase."
+    caption += " One cell of a model is one token, framed: the best one. Pooled, best token: cosines with the phrase."
     if any(any(one.truncated) for one in found.values()):
-        told += " Cut: the phrase is longer than the text tower."
+        caption += " Cut: the phrase is longer than the text tower."
     if any(box != WHOLE for _, box in maps.values.values()):
-        told += " Grey, outside the thin line: not seen."
-    return told + _other_cells(maps)
+        caption += " Grey, outside the thin line: not seen."
+    return caption + _other_cells(maps)
 
 
 def _other_cells(maps: Maps) -> str:

@@ -50,12 +50,12 @@ def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], gro
     handles, labels = places[0].get_legend_handles_labels()
     labels = [textwrap.fill(label, LEGEND_LETTERS).replace("$", r"\$") for label in labels]
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
-    told = (
+    caption = (
         f"Element-wise products of image and caption, {len(group):,} pairs of {len(names)} groups, each model in its "
         "own principal plane (percent: variance that an axis keeps). Nearest: share of pairs nearer to the mean of "
         f"their group's others than to another group's, in all dimensions; chance {100 / len(names):.1f} %."
     )
-    text = "\n".join(textwrap.wrap(told, int(CAPTION_LETTERS * figure.get_figwidth())))
+    text = "\n".join(textwrap.wrap(caption, int(CAPTION_LETTERS * figure.get_figwidth())))
     figure.supxlabel(text, fontsize=8, color="#444444", x=0.01, ha="left")
     return save_figure(figure, path)
 

@@ -1,4 +1,4 @@
-"""Held-out rows with negatives, whose embeddings are compared."""
+"""Held-out rows with negatives, to compare embeddings on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hfcomp.evaluation.content import image_key
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows of which each has an image, a caption and at least one negative.
+    """Rows with an image, a caption and at least one negative each.
 
     Attributes:
         images: `[n]`, undecoded.
@@ -23,7 +23,7 @@ class HeldOutRows:
         captions: `[n]`.
         negatives: `[n]` lists of one or more, without the empty ones.
         source: what they are, for the report.
-        digest: tells these rows from others.
+        digest: identifies these rows.
     """
 
     images: list[Any]

@@ -37,7 +37,7 @@ BENCHMARKS = {one.name: one for one in (SANDBOX_LEVELS, MAGIC, HIERARCAPS_LEVELS
 
 @dataclass(frozen=True)
 class LevelResults:
-    """What models score by level, and where groups lie in their joint spaces.
+    """Scores by level, and the positions of groups in the joint spaces.
 
     Attributes:
         results: as of `hfcomp.evaluate`.
@@ -54,7 +54,7 @@ class LevelResults:
 
         Args:
             folder: that receives them.
-            log: receives where a picture is, or why there is none: without matplotlib, numbers are not lost.
+            log: receives a figure's path, or why it is missing: without matplotlib, the numbers are kept.
         """
         drawings: dict[str, Callable[[Path], Path]] = {}
         if lines_by_level(self.results.lines):

@@ -184,7 +184,7 @@ def _open_file(path: str | os.PathLike[str], where: str, urls: UrlAccess | None)
 def _pillow_limit(pixels: int) -> Iterator[None]:
     # Pillow's limit is one global for the process, read while a header is opened: it warns above it and raises above
     # twice it. Ours stands there for that moment, so that neither a lower nor a lifted limit of Pillow's decides. The
-    # warning would only stand beside our own error.
+    # warning would only duplicate our own error.
     with _pillow_limit_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, pixels

@@ -83,7 +83,7 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
 
     Raises:
         TypeError: for one benchmark instead of a list of them.
-        ValueError: for an unknown benchmark or one that is there twice, data that is not as expected, a model or
+        ValueError: for an unknown or duplicate benchmark, data that is not as expected, a model or
             processor that cannot be used, or sharded weights (FSDP, DeepSpeed).
         Unavailable: when a benchmark's data is unavailable, with the reason and how to get it.
     """

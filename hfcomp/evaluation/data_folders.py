@@ -17,7 +17,7 @@ def parse_folders(entries: Sequence[str], *, option: str) -> dict[str, str]:
         option: what errors call the entries.
 
     Raises:
-        ValueError: for an entry of another form, or a name that is there twice.
+        ValueError: for an entry of another form, or a duplicate name.
     """
     own: dict[str, str] = {}
     for text in entries:

@@ -87,7 +87,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
     So are those that a reader gave a reason in the column `left_out`.
 
     Raises:
-        ValueError: for a missing column, an item that is there twice, or no item left.
+        ValueError: for a missing column, a duplicate item, or no item left.
     """
     protocol, rows = benchmark.protocol, items.rows
     there = [*rows.column_names, *items.images]

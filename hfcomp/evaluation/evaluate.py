@@ -131,7 +131,7 @@ def score_models(
 
 
 def benchmark_facts(benchmark: Benchmark, items: BenchmarkData) -> dict[str, Any]:
-    """What `results.json` says of a benchmark."""
+    """A benchmark's entry in `results.json`."""
     facts = {"title": title_of(benchmark, items), "version": benchmark.version, "data": asdict(items.origin)}
     counts = {"unsolvable": items.unsolvable, "texts_alone": items.texts_alone}
     return {**facts, "items": len(items.rows), "left_out": dict(items.left_out), **counts}
@@ -160,7 +160,7 @@ def _load(benchmarks: Sequence[Benchmark], folders: Folders, scores: Scores) -> 
 
 
 def _items(benchmark: Benchmark, folders: Folders) -> tuple[BenchmarkData | None, tuple[str, str] | None]:
-    """The items, or why there are none and how to get them.
+    """The items, or why they are unavailable and how to get them.
 
     Raises:
         ValueError: when the user's own folder is wrong; the data of others is skipped then.

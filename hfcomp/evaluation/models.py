@@ -75,7 +75,7 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
         settings: of `Embedder`.
 
     Raises:
-        ValueError: as `open_embedder`, or for an object that is none of these.
+        ValueError: as `open_embedder`, or for any other object.
     """
     from torch import nn
 

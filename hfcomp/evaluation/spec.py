@@ -59,7 +59,7 @@ class BenchmarkData:
     """The rows of a benchmark, read and checked, images undecoded.
 
     Attributes:
-        rows: the columns that the protocol reads, by the names of the column contract, beside `item` (unique within
+        rows: the columns that the protocol reads, by the standard column names, besides `item` (unique within
             its `subset`), `subset` and `image_id` (what intervals draw). A missing one of these three is filled in:
             the row's number, "all", and the image's own file name, else a hash of its bytes, else the item. A
             column `left_out` says of a row why it is not scored, and is empty or `None` where it is.
@@ -192,7 +192,7 @@ class ScoringProtocol(ABC):
     needs_images: ClassVar[bool] = True
 
     def prompts(self, items: BenchmarkData) -> list[str]:
-        """Texts to encode beside those of the rows, such as class prompts; by default none."""
+        """Texts to encode besides those of the rows, such as class prompts; by default none."""
         return []
 
     def notes(self, items: BenchmarkData) -> Iterable[str]:

@@ -117,7 +117,7 @@ def _task(line: dict[str, Any]) -> str:
 
 
 def _figure(drawn: Path, place: Path) -> bool:
-    """Puts the run's figure beside a card; a card's picture of an earlier run is taken away."""
+    """Copies the run's figure next to a card and removes that of an earlier run."""
     own = place / FIGURE
     if drawn.is_file():
         if own != drawn:

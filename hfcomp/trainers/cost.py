@@ -44,7 +44,7 @@ class StageSummary:
 
 
 class Clock(TrainerCallback):
-    """Seconds of training in every line of the log, which a resumed run finds in its checkpoint and goes on from."""
+    """Seconds of training in every line of the log, which a resumed run continues from its checkpoint."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Starts, where the lines before ended."""

@@ -14,10 +14,10 @@ RESIDENT_SO_FAR = "resident, of the whole run so far"
 
 
 class PeakMemory:
-    """Counts from the moment it is made, as far as the system lets a process reset its own maximum.
+    """Counts from its creation if the system lets a process reset its own maximum.
 
     That is so for CUDA and, for resident memory, on Linux (`/proc/self/clear_refs`). Elsewhere resident memory is the
-    maximum of the process so far, earlier stages included, and `read` says so.
+    maximum of the process so far, earlier stages included, which `read` reports.
     """
 
     def __init__(self) -> None:

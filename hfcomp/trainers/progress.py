@@ -107,10 +107,10 @@ def in_words(seconds: float) -> str:
 
 
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
-    """Puts the bar in the place of transformers' own; with `disable_tqdm` nothing is shown but warnings.
+    """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown.
 
     Args:
-        trainer: whose bar it is.
+        trainer: the trainer.
         name: of the stage.
         pace: as in `StageProgress`.
     """

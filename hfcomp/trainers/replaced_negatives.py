@@ -31,7 +31,7 @@ class ReplacedNegativesTrainer(CompositionalTrainer):
     Needs `negative_captions`. The replaced texts are sampled for every batch, from the seed, the step and the
     batch within the step, on all processes alike. The paper leaves open which ones and how images are chosen for a
     text: here any other text with the same probability, and text to image stays plain. A row's missing negatives
-    replace nothing. Evaluation uses one draw for all batches, so that `eval_loss` can be had again.
+    replace nothing. Evaluation uses one draw for all batches, so that `eval_loss` is reproducible.
     """
 
     config_class = ReplacedNegativesConfig

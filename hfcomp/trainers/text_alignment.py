@@ -122,7 +122,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
     The paper holds that a model never sees the names of the levels on which it is tested, but its released code
     aligns captions with them. Here a text that is, but for upper case, white space and stops around it, a name in the
     columns `group` or `level_1` to `level_4` of the data set is refused, unless `allow_levels` is set;
-    `leave_out_levels` leaves its row out. A set without any of these columns cannot be checked, and a warning says so.
+    `leave_out_levels` leaves its row out. A set without any of these columns cannot be checked, which is warned about.
 
     The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
     texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each

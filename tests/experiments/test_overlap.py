@@ -212,7 +212,7 @@ def test_a_stream_is_compared_as_it_is_read_and_says_what_is_not(rows, clip, tmp
     assert len(list(kept)) == 14
     assert "left out and counted as left_out_rows" in session.notes[-1]
     assert session.notes[-1].endswith(
-        "other copies of a photograph, saved or resized anew, are not looked for in a stream"
+        "other copies of a photograph, re-saved or resized, are not detected in a stream"
     )
     kept, session = loaded(recipe(rows, clip, **fields, overlap="allow"))
     assert len(list(kept)) == 16 and "the streamed rows are not compared" in session.notes[-1]

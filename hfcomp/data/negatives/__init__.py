@@ -1,1 +1,1 @@
-"""Negatives of a training set: joined as columns when it is loaded, drawn anew in every epoch."""
+"""Negatives of a training set: joined as columns on loading, sampled in every epoch."""

@@ -34,7 +34,7 @@ def with_keyword_negatives(
         seed: likewise.
         matching: likewise.
         table: likewise.
-        others: what the log says of captions without a keyword.
+        others: the log's words for captions without a keyword.
         log: receives a line about what was made and what was removed.
 
     Raises:

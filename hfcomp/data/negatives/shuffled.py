@@ -14,7 +14,7 @@ from hfcomp.fields import FIELDS, columns_of
 
 
 def derangement(number: int, seed: int) -> NDArray[np.int64]:
-    """A random permutation of `range(number)` in which nothing stays in its place: one cycle through all of them.
+    """A random permutation of `range(number)` without fixed points: one cycle through all of them.
 
     Args:
         number: at least 2.

@@ -19,7 +19,7 @@ UNSURE_FIX = (
     "hfcomp.data.overlap.find_overlap gives as unsure; where they are not, --overlap allow compares by name and file "
     "alone, and trains on those too."
 )
-# Rows of a split whose size is not known; slices by per cent do not depend on it.
+# Assumed rows of a split of unknown size; slices by per cent do not depend on it.
 ANY_SIZE = 10**9
 
 
@@ -40,7 +40,7 @@ def check_own_split(
         training_split: that is trained on, or slices of splits.
         scored: the data set that is scored.
         scored_split: that is scored, or slices of splits.
-        allow: go on, with a line.
+        allow: continue, with a log line.
         streaming: whether training is streamed, so that no slices can be read.
         log: receives the line.
 
@@ -127,8 +127,8 @@ def apply_to_stream(
     fate = "are refused" if policy == REFUSE else "are left out and counted as left_out_rows in the log"
     return without_known_images(rows, scored, columns=columns, refuse=policy == REFUSE), (
         f"overlap: rows are compared as they are read: those that share a name or a file with one of the {images} "
-        f"({len(known_names(scored)):,} names) {fate}; other copies of a photograph, saved or resized anew, are not "
-        "looked for in a stream"
+        f"({len(known_names(scored)):,} names) {fate}; other copies of a photograph, re-saved or resized, are not "
+        f"detected in a stream"
     )
 
 

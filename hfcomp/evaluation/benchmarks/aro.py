@@ -17,7 +17,7 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkD
 
 PAPER = "Yuksekgonul et al. 2023, arXiv:2210.01936"
 # The list is in the notebook of github.com/mertyg/vision-language-models-are-bows (MIT) that makes the paper's number;
-# the package beside it knows nothing of it.
+# the package next to it does not have it.
 SYMMETRIC = frozenset(Path(__file__).with_name("aro_symmetric_relations.txt").read_text(encoding="utf-8").splitlines())
 SYMMETRIC_REASON = "relation that the authors leave out as symmetric"
 FEWEST = 25

@@ -20,7 +20,7 @@ def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named
         inside: the key of the file's own object under which the list or dictionary stands, if it does.
 
     Raises:
-        ValueError: for other JSON, a name or key that is there twice, or an object that lacks a key.
+        ValueError: for other JSON, a duplicate name or key, or an object that lacks a key.
     """
     content = _parse(file.read_bytes(), str(file))
     if inside is not None:

@@ -152,11 +152,11 @@ class _Solver:
         from sklearn.exceptions import ConvergenceWarning
 
         model.set_params(C=strength / self.scale**2)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.fit(self.units, target)
-        self.converged.append(not any(issubclass(one.category, ConvergenceWarning) for one in told))
-        for one in told:
+        self.converged.append(not any(issubclass(one.category, ConvergenceWarning) for one in caught))
+        for one in caught:
             if not issubclass(one.category, ConvergenceWarning):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 

@@ -42,7 +42,7 @@ def summarize_run(
         planned: comparisons on the primary endpoint that the run is made for, as in `correct`.
 
     Returns:
-        Lines as `summarize` makes them; the primary one, before all others where it is no line of theirs, has
+        Lines as `summarize` makes them; the primary one, first if it is not among the others, has
         `primary`, its name. Then the mean of general abilities, where there are several.
 
     Raises:

@@ -18,7 +18,7 @@ from hfcomp.evaluation.statistics.measures import Measure
 from hfcomp.evaluation.statistics.outcomes import LINE, NO_SEED, STRATUM, Line
 
 Cell = Any
-"""A model, or where a study has several of a name, what tells them apart: `(setting, arm)`, for example."""
+"""A model's identity: its name, or for example `(setting, arm)` if a study has several of a name."""
 Column = tuple[Cell, int]
 """A cell and a seed."""
 SIGNED = ("correlation", "kendall", "tau")
@@ -190,7 +190,7 @@ def _items(table: pd.DataFrame, chosen: Sequence[int], columns: Sequence[Column]
     twice[item[again], column[again]] = True
     value, image, first = table["value"].to_numpy()[rows], table["image"].to_numpy()[rows], rows[:, 0]
     for bad, said in (
-        (twice, "item {item} of model {model!r} is there twice. Score each item once."),
+        (twice, "item {item} of model {model!r} is duplicated. Score each item once."),
         (
             rows < 0,
             "item {item} is there for model {other!r} and missing for {model!r} ({count} such items). " + ALIKE,

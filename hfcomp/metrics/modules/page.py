@@ -15,7 +15,7 @@ def page(module: Path, example: Mapping[str, Any]) -> Any:
     """A Gradio interface to a metric; `launch()` serves it.
 
     Args:
-        module: file of the metric, beside its `README.md`.
+        module: file of the metric, next to its `README.md`.
         example: columns and options of a first computation, by name: there is a box for each.
     """
     import evaluate
