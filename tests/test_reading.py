@@ -22,7 +22,7 @@ YAML = {
     "bomb": (BOMB, "line 5: found more than 100,000 values"),
     "deep lists": ("objective: " + "[" * DEEP, "line 1: found more than 50 nested lists and mappings"),
     "deep mappings": ("objective: " + "{a: " * DEEP, "line 1: found more than 50"),
-    "an alias inside itself": ("a: &a [*a]", r"line 1: \*a is inside of what it names"),
+    "an alias inside itself": ("a: &a [*a]", r"line 1: \*a refers to itself"),
     "half a character": ('caption: "\\ud800"', "line 1: found a NUL or lone surrogate"),
     "a NUL": ('dataset: "a\\0b"', "line 1: found a NUL"),
     "a file too large": ("#" + "x" * 2**20, "expected at most 1,048,576"),

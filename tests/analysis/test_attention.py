@@ -293,7 +293,7 @@ def test_the_colour_bars_tell_how_little_they_span(tmp_path, drawn):
 
 def test_without_matplotlib_the_way_out_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"a.png is not drawn without matplotlib: pip install 'hfcomp\[plots\]'"):
+    with pytest.raises(ImportError, match=r"a.png needs matplotlib: pip install 'hfcomp\[plots\]'"):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"one": cosines(0)})
 
 

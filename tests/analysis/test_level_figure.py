@@ -70,5 +70,5 @@ def test_without_levels_or_matplotlib_it_says_so(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="lines: none has a level of abstraction"):
         draw_levels(tmp_path / "l.png", LINES[-2:])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="l.png is not drawn without matplotlib: pip install"):
+    with pytest.raises(ImportError, match="l.png needs matplotlib: pip install"):
         draw_levels(tmp_path / "l.png", LINES)

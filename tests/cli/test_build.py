@@ -301,7 +301,7 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--kinds", "keywords"], "'keywords' is no kind. Did you mean 'keyword'"),
+        (["--kinds", "keywords"], "unknown kind 'keywords'. Did you mean 'keyword'"),
         (["--num_negatives", "0"], "--num_negatives: found 0, expected 1 or more"),
         (["--shard_size", "0"], "rows_per_shard is 0"),
         (["--limit", "0"], "--limit: found 0"),

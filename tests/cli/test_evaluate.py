@@ -202,7 +202,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["--reference", "third"], "reference: 'third' is none of the models clip, other"),
         (["--blind", "deaf"], "blind: 'deaf' is none of constant, random, shorter"),
         (["--data", "sugarcrepe=nowhere"], "data: found 'sugarcrepe=nowhere', expected NAME=DIR"),
-        (["--data", "sugarcrepe=."], "sugarcrepe: . does not hold its data. Expected the seven JSON files"),
+        (["--data", "sugarcrepe=."], "sugarcrepe: . does not contain its data. Expected the seven JSON files"),
         (["--data_dir", "nowhere"], "nowhere is not a folder"),
         (["--data", "sugarcrep=."], "has data named 'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["--data", "val2017=.", "--data", "val2017=.."], "data: found two folders for 'val2017'"),

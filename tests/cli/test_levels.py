@@ -63,7 +63,7 @@ def test_a_folder_without_groups_captions_and_matplotlib(clip, tmp_path, monkeyp
     cli.main(["levels", str(clip), *words(tmp_path, *folder, "--seed", "3")])
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "groups.png is not drawn: it needs captions and two groups" in out and "hard" not in out
-    assert "levels.png is not drawn without matplotlib" in out
+    assert "levels.png needs matplotlib" in out
     assert not list((tmp_path / "out").glob("*.png"))
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
     assert set(items["metric"]) == {f"{name} image choice of 3" for name in LEVELS}

@@ -37,7 +37,7 @@ def test_an_unknown_kind_names_its_place_and_the_nearest(kind, near):
 
 
 def test_an_unknown_kind_like_nothing_lists_all():
-    with pytest.raises(ValueError, match="no kind of negative. Known kinds: replace_att, .*other"):
+    with pytest.raises(ValueError, match="not a known kind of negative. Known kinds: replace_att, .*other"):
         kind_id("zzz", where="here")
 
 

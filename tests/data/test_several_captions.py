@@ -20,7 +20,7 @@ def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
     )
     told: list[str] = []
     assert longest_caption(dataset, tell=told.append)["caption"][:] == ["a dog runs", "Two words."]
-    assert told[-1].startswith("1 captions are passed over; the first is in row 0: caption too long: 3,000 words")
+    assert told[-1].startswith("1 captions are skipped; the first is in row 0: caption too long: 3,000 words")
 
 
 @pytest.mark.parametrize("ids", [["7", None, ""], [7, None, 0]], ids=["texts", "numbers"])

@@ -230,7 +230,7 @@ def test_a_file_that_cannot_be_removed_still_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", refuse)
     cache.trim()
     (note,) = cache.notes
-    assert f"{2 * old[0].stat().st_size / 1000:.1f} kB are left, over the limit" in note
+    assert f"{2 * old[0].stat().st_size / 1000:.1f} kB remain, over the limit" in note
 
 
 def test_two_containers_with_equal_process_ids_write_the_same_file(tmp_path, monkeypatch):

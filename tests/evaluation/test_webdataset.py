@@ -114,7 +114,9 @@ def test_a_set_without_training_images_cannot_be_had(tmp_path):
 
 def test_another_folder_is_none(tmp_path):
     assert read(tmp_path) is None
-    with pytest.raises(ValueError, match=r"does not hold its data. Expected the files of clip-benchmark/wds_shapes"):
+    with pytest.raises(
+        ValueError, match=r"does not contain its data. Expected the files of clip-benchmark/wds_shapes"
+    ):
         load_items(benchmark(), Folders(own={"shapes": tmp_path}))
 
 
@@ -183,9 +185,7 @@ def test_a_damaged_header_and_joined_archives_are_refused(tmp_path):
     with tarfile.open(path) as archive:
         third = archive.getmembers()[2].offset
     path.write_bytes(whole[:third] + b"?" + whole[third + 1 :])
-    with pytest.raises(
-        ValueError, match=rf"0.tar is not a whole tar archive \(no header of a file at byte {third:,}\)"
-    ):
+    with pytest.raises(ValueError, match=rf"0.tar is not a whole tar archive \(no file header at byte {third:,}\)"):
         read(tmp_path)
     path.write_bytes(whole + whole)
     with pytest.raises(ValueError, match=r"0.tar is not a whole tar archive \(data after .* joined by cat\)"):
@@ -224,7 +224,9 @@ def test_a_folder_named_as_the_repository_serves_every_benchmark(tmp_path, hub):
     assert len(items.rows) == 2 and items.origin.place == str(tmp_path / "wds_shapes") and not hub
     write_set(tmp_path / "own", LABELS)
     assert len(load_items(benchmark(), Folders(root=tmp_path, own={"shapes": tmp_path / "own"})).rows) == 5
-    with pytest.raises(ValueError, match="test does not hold its data. Expected the files of clip-benchmark/wds_shap"):
+    with pytest.raises(
+        ValueError, match="test does not contain its data. Expected the files of clip-benchmark/wds_shap"
+    ):
         load_items(benchmark(), Folders(own={"wds_shapes": tmp_path / "own" / "test"}))
 
 

@@ -243,7 +243,7 @@ def test_damage_in_an_unfinished_build_is_named_or_made_again(whole, tmp_path, p
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match=r"holds files of something else \(thesis.tex\)"):
+    with pytest.raises(ValueError, match=r"contains other files \(thesis.tex\)"):
         build(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK_FILE, "thesis.tex"]
 
@@ -321,9 +321,9 @@ def make_broken(*, how: str):
     ("how", "message"),
     [
         ("without", "the returned batch has no column '_row'"),
-        ("uneven", r'columns of unequal length came back: {"_row": 4, "loud": 1}'),
+        ("uneven", r'columns of unequal length were returned: {"_row": 4, "loud": 1}'),
         ("typed", "column 'loud' is no string"),
-        ("lacking", "no column 'loud' came back; has: caption, _row"),
+        ("lacking", "no column 'loud' was returned; it has: caption, _row"),
     ],
 )
 def test_a_stage_that_breaks_its_contract_is_told(tmp_path, how, message):

@@ -199,7 +199,7 @@ def test_plain_captions_stay_as_they_are():
     [
         ([], "kinds is "),
         ("keyword", "kinds is 'keyword'"),
-        (["keywords"], r"'keywords' is no kind\. Did you mean 'keyword'\? Known: keyword, swap, mask"),
+        (["keywords"], r"unknown kind 'keywords'\. Did you mean 'keyword'\? Known: keyword, swap, mask"),
         (["keyword:colour"], r"'colour' is not a part of 'keyword'\. Did you mean 'color'\?"),
         (["swap:noun"], r"'noun' is not a part of 'swap'\. Did you mean 'nouns'\?"),
         (["mask:"], "'mask:': '' is not a part of 'mask'"),

@@ -235,7 +235,7 @@ def test_mistakes_name_the_file_and_how_to_fix_it(folders, tmp_path):
     write_table(twice / "items.parquet", items)
     results = {**read_results(twice / "results.json"), "data": {"items": items_hash(items)}}
     write_results(twice / "results.json", results)
-    refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is there twice", base, twice)
+    refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is duplicated", base, twice)
 
 
 @pytest.mark.parametrize("name", ["items.parquet", "results.json"])
@@ -269,7 +269,7 @@ def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_p
     refused(r"tuned.items\.parquet is damaged, or of another evaluation .*: expected items of sha256:\w{16}, found "
             r"sha256:\w{16}\. Evaluate again", base, tuned)  # fmt: skip
     path.write_bytes(path.read_bytes()[:99])
-    refused(r"tuned.items\.parquet: no Parquet file, or a damaged one .*Evaluate again", base, tuned)
+    refused(r"tuned.items\.parquet: not a Parquet file, or damaged .*Evaluate again", base, tuned)
     results = base / "results.json"
     results.write_text(results.read_text().replace('"tie_rule": "wrong"', '"tie_rule": "half"'))
     refused(r"base.results\.json is damaged: expected content of sha256:\w{64}, found .*Evaluate again", base, tuned)

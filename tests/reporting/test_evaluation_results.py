@@ -214,7 +214,7 @@ def test_folders_that_hold_no_evaluation_are_refused_with_a_fix(tmp_path):
     write_table(tmp_path / "items.parquet", crepe("a", 0.5).drop(columns="aspect"))
     refused(r"found no results\.json")
     (tmp_path / "results.json").write_text("{")
-    refused(r"results\.json: no JSON")
+    refused(r"results\.json: not JSON")
     (tmp_path / "results.json").write_text(json.dumps({"schema_version": 99}))
     refused("found schema_version 99")
     (tmp_path / "results.json").write_text("[]")
@@ -222,7 +222,7 @@ def test_folders_that_hold_no_evaluation_are_refused_with_a_fix(tmp_path):
     write_results(tmp_path / "results.json", {"versions": VERSIONS, "results": []})
     refused(r"items\.parquet: .*found the columns .* expected \['aspect'\] too")
     (tmp_path / "items.parquet").write_bytes(b"none")
-    refused(r"items\.parquet: no Parquet file")
+    refused(r"items\.parquet: not a Parquet file")
 
 
 @pytest.mark.parametrize(("models", "benchmarks"), [(1, 1), (6, 8)])

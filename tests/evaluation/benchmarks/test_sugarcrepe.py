@@ -150,7 +150,7 @@ def test_a_file_that_is_not_as_it_should_be_is_named(folder, content, message):
 
 
 def test_a_folder_without_the_files_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="does not hold its data. Expected the seven JSON files"):
+    with pytest.raises(ValueError, match="does not contain its data. Expected the seven JSON files"):
         items(SUGARCREPE, tmp_path)
 
 

@@ -76,7 +76,9 @@ def test_1000_training_images_of_which_200_are_held_out(tmp_path):
 
 
 def test_another_folder_is_refused_for_1k_too(tmp_path):
-    with pytest.raises(ValueError, match="does not hold its data. Expected the files of clip-benchmark/wds_vtab-dtd"):
+    with pytest.raises(
+        ValueError, match="does not contain its data. Expected the files of clip-benchmark/wds_vtab-dtd"
+    ):
         load_items(one("vtab1k_dtd"), Folders(own={"vtab1k_dtd": tmp_path}))
 
 
