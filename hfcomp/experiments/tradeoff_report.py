@@ -57,7 +57,7 @@ def tradeoff_report(
     """
     found, lines = findings(dict(results), plan), {name: _lines(name, plan, results) for name in plan.lines()}
     every = [line for own in lines.values() for line in own]
-    values = [tables.brief_values(own) if brief else [tables.full_values(own)] for own in lines.values()]
+    values = [tables.values(own, brief=brief) for own in lines.values()]
     verdicts = [Lines(_listed(found, verdict), words) for verdict, words in VERDICTS.items()]
     shown, title = sum(one.verdict == SHOWN for one in found), f"{facts['method']}: accuracy against retrieval"
     sections = [
@@ -110,7 +110,7 @@ def _differences(plan: TradeoffPlan, results: Results) -> Iterator[Table]:
             place = {"benchmark": NUMBERS.get(name, name), "subset": concept, "metric": meant.metric, "models": {}}
             minus = {one["run"]: {one["reference"]: one} for one in own}
             shown.append(({**place, "differences": minus}, [(one["run"], one["reference"]) for one in own]))
-        yield from tables.differences(shown, f"{NUMBERS.get(name, name)}, at the end")
+        yield from tables.differences(shown)
 
 
 def _checkpoints(concept: str, results: ConceptResults) -> Table:
