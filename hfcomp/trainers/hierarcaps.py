@@ -282,8 +282,8 @@ def with_siblings(rows: TrainingRows, columns: Sequence[str], *, seed: int) -> T
     )
     if idle == len(chains):
         raise ValueError(
-            f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts with a different "
-            "continuation in another row. Choose other chain_columns, or a data set with more names."
+            f"columns {', '.join(columns)}: none of {idle:,} rows has two different texts and, for the first, "
+            "a different one in another row. Choose other chain_columns, or a data set with more names."
         )
     if idle:
         logger.warning(f"{idle:,} of {len(chains):,} rows have no text with both a next text and a negative.")
