@@ -88,7 +88,7 @@ def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypa
         (["x"], ["--values", "v.npz"], "--values: found v.npz, expected the name of a .json file"),
         (["x"], ["--device", "quantum"], "device: 'quantum' cannot be used here"),
         (["x"], ["--image", "nowhere.png"], "--image: there is no file 'nowhere.png'; relative paths start at"),
-        (["nowhere/model"], [], "nowhere/model is no folder here, and as an id of the Hub:"),
+        (["nowhere/model"], [], "nowhere/model is not a local folder, and as a Hub id:"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(models, more, message, image, tmp_path, monkeypatch):

@@ -275,7 +275,7 @@ def test_counts_of_concepts_and_what_is_left_behind_are_told(with_phrases, tmp_p
     given = ["--column_names", "caption=text", "--parser", "rules", "--output", str(tmp_path / "out")]
     cli.main(["build", "concepts", "--source", source, *given])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "the source's own concepts are left out: they speak of other concepts" in shown
+    assert "the source's own concepts are dropped: they describe other concepts" in shown
     assert "written 4" in shown and "without a phrase 1" in shown and "4 rows read, 3 written to" in shown
 
 

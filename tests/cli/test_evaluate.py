@@ -197,7 +197,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--benchmarks", "sugarcrep"], "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
+        (["--benchmarks", "sugarcrep"], "unknown benchmark 'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["--benchmarks", ""], "name the benchmarks: --suite"),
         (["--reference", "third"], "reference: 'third' is none of the models clip, other"),
         (["--blind", "deaf"], "blind: 'deaf' is none of constant, random, shorter"),
@@ -206,7 +206,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
         (["--data_dir", "nowhere"], "nowhere is not a folder"),
         (["--data", "sugarcrep=."], "has data named 'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["--data", "val2017=.", "--data", "val2017=.."], "data: found two folders for 'val2017'"),
-        (["extra=nowhere/model"], "nowhere/model is no folder here, and as an id of the Hub:"),
+        (["extra=nowhere/model"], "nowhere/model is not a local folder, and as a Hub id:"),
         (["--batch_size", "0"], "batch_size: found 0"),
         (["--device", "nothing"], "device: 'nothing' cannot be used here"),
         (["--cache_limit", "much"], "cache_limit: found 'much', expected a size such as 20GB"),

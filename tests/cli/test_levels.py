@@ -110,7 +110,7 @@ def test_hierarcaps_by_level_where_images_lie_beside_the_table(clip, tmp_path):
         (["x"], ["--data", ".", "--benchmark", "sandbox_levels"], "--data: sandbox_levels is drawn and has none"),
         (["x"], ["--benchmark", "magic"], "benchmark magic is unavailable: MAGIC is not released"),
         (["x"], ["--device", "quantum"], "device: 'quantum' cannot be used here"),
-        (["nowhere/model"], ["--rows", "4"], "nowhere/model is no folder here, and as an id of the Hub:"),
+        (["nowhere/model"], ["--rows", "4"], "nowhere/model is not a local folder, and as a Hub id:"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(models, more, message, tmp_path, monkeypatch):

@@ -270,7 +270,7 @@ def test_processes_share_the_encoding_before_training(two, one):
 
 def test_a_file_that_cannot_be_written_stops_both_processes(two):
     for result in two["ahnpl_without_disk"]:
-        assert "of before training could not be written: [Errno 28] No space left" in result.facts["error"]
+        assert "could not be written: [Errno 28] No space left" in result.facts["error"]
     assert not list((two["ahnpl_without_disk"][0].folder / "out" / FOLDER).iterdir())
 
 
