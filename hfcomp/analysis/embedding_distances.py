@@ -10,9 +10,9 @@ import torch
 
 from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.statistics import Measure, summarize
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores
+from hfcomp.statistics import Measure, summarize
 
 IMAGE, TEXT, NEGATIVE, PERTURBED = "image", "text", "negative text", "perturbed image"
 PAIRS = {

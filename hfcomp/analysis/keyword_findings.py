@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hfcomp.evaluation.statistics.summary import BASE
+from hfcomp.statistics.summary import BASE
 
 PLAIN = "plain"
 SHOWN, OPPOSITE, OPEN = "shown", "the opposite is shown", "open"

@@ -26,7 +26,7 @@ def add_url_options(group: Group) -> None:
 
 def add_tie(group: Group, default: str | None, shown: str) -> None:
     """Adds `--tie`."""
-    from hfcomp.evaluation.statistics.summary import TIE_RULES
+    from hfcomp.statistics.summary import TIE_RULES
 
     group.add_argument("--tie", choices=list(TIE_RULES), default=default, help=f"what a tie counts (default: {shown})")
 

@@ -7,7 +7,6 @@ from hfcomp.evaluation.sources import Adapted as Adapted
 from hfcomp.evaluation.sources import HubData as HubData
 from hfcomp.evaluation.sources import RawFiles as RawFiles
 from hfcomp.evaluation.sources import load_items as load_items
-from hfcomp.evaluation.spec import Average as Average
 from hfcomp.evaluation.spec import Benchmark as Benchmark
 from hfcomp.evaluation.spec import BenchmarkData as BenchmarkData
 from hfcomp.evaluation.spec import Data as Data
@@ -16,3 +15,4 @@ from hfcomp.evaluation.spec import Measured as Measured
 from hfcomp.evaluation.spec import Origin as Origin
 from hfcomp.evaluation.spec import ScoringProtocol as ScoringProtocol
 from hfcomp.evaluation.spec import Unavailable as Unavailable
+from hfcomp.statistics.measures import Average as Average

@@ -26,10 +26,10 @@ from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.evaluation.statistics.measures import Measure, all_measures
-from hfcomp.evaluation.statistics.outcomes import Outcomes
-from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.modeling import load_processor
+from hfcomp.statistics.measures import Measure, all_measures
+from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.summary import summarize
 
 logger = logging.getLogger(__name__)
 

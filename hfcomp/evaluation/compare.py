@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics.outcomes import Outcomes
 from hfcomp.evaluation.stored import (
     Stored,
     listed,
     stated_items,
 )
+from hfcomp.statistics.measures import Average
+from hfcomp.statistics.outcomes import Outcomes
 
 ITEM = ["benchmark", "subset", "metric", "item", "image_id"]
 Facts = Mapping[str, Any]

@@ -267,7 +267,7 @@ class EmbeddedItems:
 def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd.DataFrame:
     import pandas as pd
 
-    from hfcomp.evaluation.statistics.outcomes import STRATUM
+    from hfcomp.statistics.outcomes import STRATUM
 
     rows = slice(None) if measured.rows is None else measured.rows
     names = {

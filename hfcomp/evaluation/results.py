@@ -11,14 +11,16 @@
 | `benchmarks` | name to `{"title", "version", "data", "items", "left_out"}`, see below |
 | `tie_rule` | what a tie counts: `wrong`, `half` or `win`; `items.parquet` holds them as wrong, whatever the rule |
 | `skipped` | benchmarks that were asked for and not scored: list of `{"benchmark", "reason", "how_to_fix"}` |
-| `missing_averages` | averages omitted because a subset is missing: list of `{"benchmark", "metric", "average",
-"absent"}` | | `reference` | the model that differences refer to, where it is one | | `seconds` | what scoring took:
-model to benchmark to seconds | | `config` | what the recipe and the command line set | | `stages` | cost of each
-training run | | `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted | |
-`notes` | what a reader of the numbers has to know | | `checksum` | sha256 of all other content: `read_results` refuses
-a file that was changed since | | `results` | the lines, see `hfcomp.evaluation.statistics.summarize`; `average` marks
-means over subsets | | `general_average` | of a recipe's run the mean of its lines of general abilities, as
-`mean_of_lines` makes it |
+| `missing_averages` | averages omitted because a subset is missing, each with what is `absent` |
+| `reference` | the model that differences refer to, where it is one |
+| `seconds` | what scoring took: model to benchmark to seconds |
+| `config` | what the recipe and the command line set |
+| `stages` | cost of each training run |
+| `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted |
+| `notes` | what a reader of the numbers has to know |
+| `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
+| `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
+| `general_average` | of a recipe's run the mean of its lines of general abilities |
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
@@ -26,7 +28,7 @@ that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the 
 Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
 `p_holm` in place of `q`.
 
-Of version 5 are the columns of `hfcomp.evaluation.statistics.Outcomes` in `items.parquet`, whose `arm` was `model`. Of
+Of version 5 are the columns of `hfcomp.statistics.Outcomes` in `items.parquet`, whose `arm` was `model`. Of
 version 4 are the mid-p of few images, bounds that agree with p, the formula of `smallest`, averages in runs of
 recipes, and `primary`. `hfcomp compare` reads earlier versions too: it recomputes all numbers from the items.
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.statistics.measures import Average
+
 if TYPE_CHECKING:  # a second to import, which whoever only compares stored results need not wait for
     from datasets import Dataset
 
@@ -132,21 +134,6 @@ class Data(Protocol):
         Raises:
             Unavailable: when it does not have them.
         """
-
-
-@dataclass(frozen=True)
-class Average:
-    """A mean over subsets that somebody publishes.
-
-    Attributes:
-        name: in tables, such as "macro of 7 subsets".
-        groups: each a set of subsets whose means are averaged first; `None`: every subset is a group of its own.
-        pooled: the mean over items of all subsets named (a micro average) instead.
-    """
-
-    name: str
-    groups: tuple[tuple[str, ...], ...] | None = None
-    pooled: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.evaluation.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION, read_results
-from hfcomp.evaluation.statistics.outcomes import Outcomes, read_table
+from hfcomp.statistics.outcomes import Outcomes, read_table
 
 FEWEST = 2
 # The version of results whose items call the column of the model `arm`; it was `model`.

@@ -12,9 +12,9 @@ import pandas as pd
 from hfcomp import __version__
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.statistics.outcomes import read_table, write_table
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
+from hfcomp.statistics.outcomes import read_table, write_table
 
 # Fields that say which items are scored, beside those that begin with "evaluation".
 FIELDS = ("dataset", "dataset_config")

@@ -17,9 +17,6 @@ from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.statistics import Measure, Outcomes
-from hfcomp.evaluation.statistics.measures import primary_measure
-from hfcomp.evaluation.statistics.run import summarize_run
 from hfcomp.experiments.arm import BASE, Arm
 from hfcomp.experiments.base import prepare_base, training_seed
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
@@ -36,6 +33,9 @@ from hfcomp.fields import columns_of
 from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.reporting.lines import SAME_BATCH
 from hfcomp.sandbox.bases import base_folder
+from hfcomp.statistics import Measure, Outcomes
+from hfcomp.statistics.measures import primary_measure
+from hfcomp.statistics.run import summarize_run
 
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",

@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.evaluation import results as files
-from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.hub.cards import write_model_card
 from hfcomp.reporting import tables
@@ -36,6 +35,7 @@ from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.report import Lines, Report, Section, titled
 from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
+from hfcomp.statistics import Outcomes
 
 MEANINGS = {
     BASE: "the model that all runs start from",

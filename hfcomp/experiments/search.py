@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from hfcomp import __version__
-from hfcomp.evaluation.statistics.score import Score, score
 from hfcomp.experiments.arm import BASE
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.plan_files import Search, shown
@@ -22,6 +21,7 @@ from hfcomp.experiments.search_store import SearchStore, Trial
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import HISTORY_FILE, SUMMARY_FILE
 from hfcomp.experiments.study import Study
+from hfcomp.statistics.score import Score, score
 
 FOLDER = "trials"
 # What stays of a trial that is not the best.

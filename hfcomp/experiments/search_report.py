@@ -14,7 +14,6 @@ import yaml
 from hfcomp import __version__
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.statistics.score import Score
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plans import SearchPlan
 from hfcomp.experiments.recipes import Recipe
@@ -23,6 +22,7 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import save_report
 from hfcomp.reporting.tables import made_table
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.statistics.score import Score
 from hfcomp.writing import write_text
 
 SCHEMA_VERSION = 1

@@ -30,7 +30,6 @@ import pandas as pd
 from tqdm import tqdm
 
 from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.experiments.arm import BASE, Arm
 from hfcomp.experiments.base import base_model
 from hfcomp.experiments.folders import finish, run_folder
@@ -39,6 +38,7 @@ from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import SUMMARY_FILE, read_summary
+from hfcomp.statistics import Outcomes
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 

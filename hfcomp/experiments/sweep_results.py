@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics.measures import GENERAL, headline_measures, mean_of_lines, primary_measure
-from hfcomp.evaluation.statistics.multiplicity import adjust
-from hfcomp.evaluation.statistics.outcomes import NO_SEED, Outcomes
-from hfcomp.evaluation.statistics.summary import BASE, summarize
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.stages import read_history
 from hfcomp.reporting.lines import Line
+from hfcomp.statistics.measures import GENERAL, Average, headline_measures, mean_of_lines, primary_measure
+from hfcomp.statistics.multiplicity import adjust
+from hfcomp.statistics.outcomes import NO_SEED, Outcomes
+from hfcomp.statistics.summary import BASE, summarize
 
 OF_BASE = ("", BASE)
 """The base among the cells of a sweep, setting and variant: it has neither setting nor seed."""
@@ -66,7 +65,7 @@ def summarize_sweep(
         plan: of the sweep.
         folder: of the sweep, with the parts' training logs.
         declared: averages in use, by title of the benchmark.
-        primary: the primary endpoint, as `hfcomp.evaluation.statistics.measures.primary_measure` takes it.
+        primary: the primary endpoint, as `hfcomp.statistics.measures.primary_measure` takes it.
 
     Raises:
         ValueError: for a benchmark or a primary endpoint that was not evaluated.

@@ -9,7 +9,6 @@ from typing import Any
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, Finding
 from hfcomp.evaluation import results as files
-from hfcomp.evaluation.statistics.summary import BASE
 from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.tradeoff_results import ConceptResults, Point, final_differences, findings, runs_of
@@ -20,6 +19,7 @@ from hfcomp.reporting.lines import Line, counts
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
 from hfcomp.reporting.saving import save_report
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.statistics.summary import BASE
 
 SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
 FIGURE = "figure.png"

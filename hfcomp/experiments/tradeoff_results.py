@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from hfcomp.analysis.keyword_findings import PLAIN, Finding, concept_findings
-from hfcomp.evaluation.statistics.measures import Measure
-from hfcomp.evaluation.statistics.multiplicity import adjust
-from hfcomp.evaluation.statistics.outcomes import Outcomes
-from hfcomp.evaluation.statistics.summary import BASE, summarize
 from hfcomp.experiments.plans import ACCURACY, RETRIEVAL, TradeoffPlan
+from hfcomp.statistics.measures import Measure
+from hfcomp.statistics.multiplicity import adjust
+from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.summary import BASE, summarize
 
 BASE_STEP = 0
 NEEDED = (ACCURACY, RETRIEVAL)  # of every concept

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from hfcomp.evaluation.results import package_versions, versions
-from hfcomp.evaluation.statistics.outcomes import COLUMNS
-from hfcomp.evaluation.statistics.summary import TIE_RULES, check_tie
 from hfcomp.evaluation.stored import BLIND_PATH, Stored, listed, read_stored
 from hfcomp.reporting.evaluation_results import EvaluationResults
+from hfcomp.statistics.outcomes import COLUMNS
+from hfcomp.statistics.summary import TIE_RULES, check_tie
 
 if TYPE_CHECKING:
     from hfcomp.evaluation.cache import EmbeddingCache

@@ -15,9 +15,6 @@ from rich.console import Console
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.compare import averages_of_lines, model_facts
-from hfcomp.evaluation.statistics import Outcomes, missing_averages, summarize
-from hfcomp.evaluation.statistics.outcomes import LINE
-from hfcomp.evaluation.statistics.summary import check_tie
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, read_evaluation
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
@@ -27,12 +24,15 @@ from hfcomp.reporting.report import Lines, Report, Section, Table, titled
 from hfcomp.reporting.saving import save_report
 from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal
+from hfcomp.statistics import Outcomes, missing_averages, summarize
+from hfcomp.statistics.outcomes import LINE
+from hfcomp.statistics.summary import check_tie
 from hfcomp.writing import locked
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hfcomp.evaluation.statistics.measures import Averages
+    from hfcomp.statistics.measures import Averages
 
 COMMIT_DIGITS = 12
 MOST_NAMED = 4  # models in a title
@@ -86,7 +86,7 @@ class EvaluationResults(metaclass=OwnHelp):
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The numbers, as `hfcomp.evaluation.statistics.summarize` makes them, of all that every model was scored on.
+        """The numbers, as `hfcomp.statistics.summarize` makes them, of all that every model was scored on.
 
         Raises:
             ValueError: for models whose items differ.

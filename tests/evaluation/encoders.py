@@ -20,7 +20,7 @@ from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Report, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin, Unavailable
-from hfcomp.evaluation.statistics.summary import summarize
+from hfcomp.statistics.summary import summarize
 from tests.evaluation.benchmarks import oracle
 
 

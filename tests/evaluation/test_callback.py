@@ -27,7 +27,7 @@ from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import RawFiles, load_items
 from hfcomp.evaluation.spec import Average, Benchmark, Folders, Unavailable
-from hfcomp.evaluation.statistics import summarize
+from hfcomp.statistics import summarize
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.evaluation import small_sugarcrepe

@@ -16,14 +16,14 @@ from hfcomp.evaluation.results import (
     weights_hash,
     write_results,
 )
-from hfcomp.evaluation.statistics import (
+from hfcomp.statistics import (
     ImageBootstrap,
     items_hash,
     sign_flip_test,
     smallest_difference,
     summarize,
 )
-from hfcomp.evaluation.statistics.outcomes import write_table
+from hfcomp.statistics.outcomes import write_table
 
 MODELS = ["base", "plain", "method"]
 

@@ -15,7 +15,7 @@ from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
-from hfcomp.evaluation.statistics import summarize
+from hfcomp.statistics import summarize
 
 FORMATS = {"webp": {"format": "WEBP", "lossless": True}, "png": {"format": "PNG"}}
 TEST, TRAIN = 0, 255

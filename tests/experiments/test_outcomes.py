@@ -6,8 +6,8 @@ import random
 
 import pandas as pd
 
-from hfcomp.evaluation.statistics.outcomes import write_table
 from hfcomp.experiments.outcomes import read_stored
+from hfcomp.statistics.outcomes import write_table
 from tests.reporting.evaluations import crepe, recall
 
 STAMP = {"weights": "sha256:0", "evaluation": "own"}

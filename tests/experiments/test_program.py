@@ -14,10 +14,10 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor, SiglipModel
 
-from hfcomp.evaluation.statistics import ImageBootstrap, items_hash
 from hfcomp.experiments import command, program, session
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.reporting.format import p_value
+from hfcomp.statistics import ImageBootstrap, items_hash
 from tests import tiny
 
 MODELS = ["base", "plain", "same-batch", "shuffled", "equal-images", "Slipform"]

@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.evaluation.statistics import Outcomes, items_hash
 from hfcomp.experiments.report import judgement, publish_run, run_report
 from hfcomp.reporting.lines import headline
 from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.saving import save_report
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.statistics import Outcomes, items_hash
 from tests.experiments.lines import (
     GENERAL,
     GROUP,

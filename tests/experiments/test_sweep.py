@@ -13,9 +13,6 @@ import pytest
 import yaml
 from scipy import stats
 
-from hfcomp.evaluation.statistics import sign_flip_test
-from hfcomp.evaluation.statistics.score import score
-from hfcomp.evaluation.statistics.summary import summarize
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import SweepPlan
@@ -24,6 +21,9 @@ from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_report import sweep_report
 from hfcomp.experiments.sweep_results import summarize_sweep
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.statistics import sign_flip_test
+from hfcomp.statistics.score import score
+from hfcomp.statistics.summary import summarize
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from tests import tiny

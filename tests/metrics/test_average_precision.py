@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.statistics import ImageBootstrap, sign_flip_test
 from hfcomp.metrics.average_precision import average_precision, map_influence
+from hfcomp.statistics import ImageBootstrap, sign_flip_test
 
 
 def draw(images, classes, *, seed, signal=1.0, steps=None):

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.evaluation.results import write_results
-from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics import Outcomes
 from hfcomp.reporting.evaluation_results import EvaluationResults, evaluation_to_json
+from hfcomp.statistics import Outcomes
+from hfcomp.statistics.measures import Average
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))

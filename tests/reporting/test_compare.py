@@ -15,8 +15,8 @@ import pytest
 from hfcomp import cli, compare
 from hfcomp.checksums import with_checksum
 from hfcomp.evaluation.results import read_results, write_results
-from hfcomp.evaluation.statistics.outcomes import items_hash, write_table
 from hfcomp.evaluation.stored import read_evaluation, read_stored
+from hfcomp.statistics.outcomes import items_hash, write_table
 from hfcomp.writing import locked
 from tests.reporting.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 

@@ -14,12 +14,12 @@ from PIL import Image
 from rich.console import Console
 
 from hfcomp.evaluation.results import write_results
-from hfcomp.evaluation.statistics.outcomes import write_table
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.reporting.evaluation_results import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.reporting.figures import draw
 from hfcomp.reporting.lines import MOST_SUBSETS
 from hfcomp.reporting.markdown import render_markdown
+from hfcomp.statistics.outcomes import write_table
 from tests.reporting.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 
 LONG = (

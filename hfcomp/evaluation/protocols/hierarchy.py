@@ -26,7 +26,7 @@ class Hierarchy(ScoringProtocol):
         """The authors' precision, recall and rank correlation, per image.
 
         Within some radius a tie is shown; what it took from a fraction is not known, so that no rule of what ties
-        count adds to precision and recall, see `hfcomp.evaluation.statistics.summarize`.
+        count adds to precision and recall, see `hfcomp.statistics.summarize`.
         """
         everyone = slice(None)
         text, _ = embedded.texts("captions", everyone)

@@ -14,7 +14,7 @@ from hfcomp.evaluation.content import decoded
 from hfcomp.evaluation.engine import NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
-from hfcomp.evaluation.statistics.summary import summarize
+from hfcomp.statistics.summary import summarize
 from tests.evaluation.benchmarks.oracle import Fake, constant, knowing, means, photo, random, run
 
 IMAGES = 40

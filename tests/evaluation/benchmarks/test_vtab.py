@@ -14,7 +14,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
-from hfcomp.evaluation.statistics import missing_averages, summarize
+from hfcomp.statistics import missing_averages, summarize
 from tests.evaluation.webdatasets import TRAIN, class_encoders, encoded, means, write_set
 
 TEST, TRAINING = [row % 4 for row in range(120)], [row % 4 for row in range(60)]

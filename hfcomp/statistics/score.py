@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from hfcomp.evaluation.statistics.measures import search_measure
-from hfcomp.evaluation.statistics.outcomes import Outcomes
-from hfcomp.evaluation.statistics.summary import summarize
+from hfcomp.statistics.measures import search_measure
+from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.summary import summarize
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics.bootstrap import LEVEL, ImageBootstrap
-from hfcomp.evaluation.statistics.clusters import Images, Subsets
-from hfcomp.evaluation.statistics.significance import macro_standard_error
+from hfcomp.statistics.bootstrap import LEVEL, ImageBootstrap
+from hfcomp.statistics.clusters import Images, Subsets
+from hfcomp.statistics.significance import macro_standard_error
 
 # Points of the numerical integral of Student's t; its error is far below what is printed.
 GRID = 4001

@@ -8,18 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics.measures import (
+from hfcomp.statistics.measures import (
     GENERAL,
+    Average,
     Measure,
     all_measures,
     mean_of_lines,
     primary_measure,
     usable_averages,
 )
-from hfcomp.evaluation.statistics.multiplicity import correct
-from hfcomp.evaluation.statistics.outcomes import Outcomes
-from hfcomp.evaluation.statistics.summary import BASE, summarize
+from hfcomp.statistics.multiplicity import correct
+from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.summary import BASE, summarize
 
 Result = dict[str, Any]
 

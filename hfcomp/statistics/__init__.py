@@ -3,17 +3,17 @@
 `Outcomes` is the long table, a `Measure` what a number is the mean of, and `summarize` makes every number of a report.
 """
 
-from hfcomp.evaluation.statistics.bootstrap import ImageBootstrap
-from hfcomp.evaluation.statistics.measures import Measure, missing_averages
-from hfcomp.evaluation.statistics.outcomes import Outcomes, items_hash
-from hfcomp.evaluation.statistics.significance import (
+from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.measures import Measure, missing_averages
+from hfcomp.statistics.outcomes import Outcomes, items_hash
+from hfcomp.statistics.significance import (
     differing_images,
     macro_sign_flip_test,
     macro_smallest_difference,
     sign_flip_test,
     smallest_difference,
 )
-from hfcomp.evaluation.statistics.summary import summarize
+from hfcomp.statistics.summary import summarize
 
 __all__ = [
     "ImageBootstrap",

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hfcomp.evaluation.statistics.bootstrap import ImageBootstrap
-from hfcomp.evaluation.statistics.measures import Averages, Measure, all_measures
-from hfcomp.evaluation.statistics.multiplicity import correct
-from hfcomp.evaluation.statistics.outcomes import COLUMNS, Outcomes
-from hfcomp.evaluation.statistics.samples import Cell, Column, Sample, Samples
-from hfcomp.evaluation.statistics.seeds import difference_over_seeds
-from hfcomp.evaluation.statistics.significance import macro_smallest_difference
+from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.measures import Averages, Measure, all_measures
+from hfcomp.statistics.multiplicity import correct
+from hfcomp.statistics.outcomes import COLUMNS, Outcomes
+from hfcomp.statistics.samples import Cell, Column, Sample, Samples
+from hfcomp.statistics.seeds import difference_over_seeds
+from hfcomp.statistics.significance import macro_smallest_difference
 
 BASE = "base"
 Contrasts = Mapping[Any, tuple[Sequence[Cell], Sequence[Cell]]]

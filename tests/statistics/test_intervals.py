@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.statistics import (
+from hfcomp.statistics import (
     ImageBootstrap,
     differing_images,
     macro_sign_flip_test,
@@ -397,7 +397,7 @@ def test_interval_and_p_never_contradict_each_other():
 
 
 def test_the_example_of_the_documentation_prints_what_it_shows(capsys):
-    page = (Path(__file__).parents[3] / "docs" / "statistics.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
     code, shown = re.search(r"```python\n(.*?)```\n```\n(.*?)```", page, re.DOTALL).groups()
     exec(code, {})
     assert capsys.readouterr().out == shown

@@ -1,4 +1,4 @@
-"""How often 95 % intervals of averages hold the truth: `python -m tests.evaluation.statistics.coverage`.
+"""How often 95 % intervals of averages hold the truth: `python -m tests.statistics.coverage`.
 
 A simulated benchmark has seven subsets of 30 to 90 % of its images, with 1 to 3 items each, so that an image is in 3.6
 of them. An item is right where `mean + image + image in this subset + model on this image + item` is above 0, all but
@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics import ImageBootstrap
+from hfcomp.statistics import ImageBootstrap
 
 TAKEN = (0.9, 0.7, 0.5, 0.5, 0.4, 0.3, 0.3)
 """How many of the images each subset has."""

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.evaluation.statistics import Outcomes
-from hfcomp.evaluation.statistics.measures import primary_measure, search_measure
-from hfcomp.evaluation.statistics.score import score
+from hfcomp.statistics import Outcomes
+from hfcomp.statistics.measures import primary_measure, search_measure
+from hfcomp.statistics.score import score
 
 
 def outcomes(values: list[float], *, benchmark: str = "drawn", subset: str = "all", **other: str) -> pd.DataFrame:

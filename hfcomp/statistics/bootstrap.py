@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics.clusters import (
+from hfcomp.statistics.clusters import (
     Aligned,
     Images,
     Part,
@@ -18,7 +18,7 @@ from hfcomp.evaluation.statistics.clusters import (
     parts_of,
     share_of_subsets,
 )
-from hfcomp.evaluation.statistics.significance import BLOCK, differing_images, macro_sign_flip_test
+from hfcomp.statistics.significance import BLOCK, differing_images, macro_sign_flip_test
 
 # A resample that happens to hold equal images only has no spread; its deviation is then counted in quarters of the
 # spread of the whole set. Without it, sets of 60 images with few errors get intervals that reach from 0 to 1.

@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from hfcomp.evaluation.spec import Average
-from hfcomp.evaluation.statistics import ImageBootstrap
-from hfcomp.evaluation.statistics.clusters import Aligned
-from hfcomp.evaluation.statistics.measures import mean_of_lines, missing_averages
-from hfcomp.evaluation.statistics.multiplicity import correct, false_discovery_rate, holm
-from hfcomp.evaluation.statistics.summary import summarize
+from hfcomp.statistics import ImageBootstrap
+from hfcomp.statistics.clusters import Aligned
+from hfcomp.statistics.measures import Average, mean_of_lines, missing_averages
+from hfcomp.statistics.multiplicity import correct, false_discovery_rate, holm
+from hfcomp.statistics.summary import summarize
 
 PLAIN = {"a": [1, 0, 0, 0], "b": [1, 1], "c": [1, 0]}  # means 1/4, 1, 1/2
 TUNED = {"a": [1, 1, 1, 0], "b": [1, 0], "c": [1, 1]}  # means 3/4, 1/2, 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics.clusters import (
+from hfcomp.statistics.clusters import (
     Aligned,
     Images,
     Subsets,

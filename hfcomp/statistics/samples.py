@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.statistics.bootstrap import ImageBootstrap
-from hfcomp.evaluation.statistics.measures import Measure
-from hfcomp.evaluation.statistics.outcomes import LINE, NO_SEED, STRATUM, Line
+from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.measures import Measure
+from hfcomp.statistics.outcomes import LINE, NO_SEED, STRATUM, Line
 
 Cell = Any
 """A model's identity: its name, or for example `(setting, arm)` if a study has several of a name."""

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.evaluation.statistics.coverage import ACCURACIES, IMAGES, simulated
+from tests.statistics.coverage import ACCURACIES, IMAGES, simulated
 
 FEW_IMAGES = {50: 0.02, 100: 0.015}
 """How far from 95 % few images may be beside the error of the run; docs/statistics.md has the measured table."""
