@@ -31,7 +31,7 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.reporting import evaluation_results
+from hfcomp.reporting import evaluation_results, saving
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build
@@ -64,8 +64,10 @@ FAULTS = {
     "base_of_run": (base, "copy_sandbox_base", full_disk, 0),
     "cost_of_run": (stages, "write_json", full_disk, 0),
     "outcomes_of_run": (outcomes, "write_table", full_disk, 0),
-    "report_of_run": (program, "write_results", full_disk, 0),
+    "report_of_run": (saving, "write_results", full_disk, 0),
 }
+for _owner, _name, *_ in FAULTS.values():
+    getattr(_owner, _name)  # one that was renamed would stop one process alone, and the other would wait
 
 
 RECIPES = ("primary_of_run", "primary_of_sweep", "measure_of_search")
