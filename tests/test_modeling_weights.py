@@ -61,7 +61,7 @@ def refusal(folder: Path) -> str:
 
 def test_a_missing_weight_is_named_with_the_folder(model_folder, tmp_path):
     folder = changed(model_folder, tmp_path / "model", without(QUERY))
-    assert refusal(folder).startswith(f"{folder}: the weights miss ['{QUERY}'], so that")
+    assert refusal(folder).startswith(f"{folder}: the weights miss ['{QUERY}']")
 
 
 def test_of_many_the_first_are_named_and_all_counted(clip, tmp_path):

@@ -115,9 +115,8 @@ class _Join:
         """The error for rows of which none has a caption."""
         key, other = next((key for key in keys if key is not None), None), next(iter(captions), None)
         return ValueError(
-            f"none of {rows} has its {self.key_column!r} in {self.file}: they are as {key!r} in the data set and "
-            f"like {other!r} "
-            "in the file. Set key_column (data set) and captions_columns (file) to matching keys."
+            f"none of {rows} has its {self.key_column!r} in {self.file}: keys look like {key!r} in the data set and "
+            f"like {other!r} in the file. Set key_column (data set) and captions_columns (file) to matching keys."
         )
 
     def lines(self, read: FileCaptions, keys: list[str | None], found: list[str | None]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hfcomp.evaluation.stored import (
     listed,
     stated_items,
 )
-from hfcomp.statistics.measures import Average
+from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes
 
 ITEM = ["benchmark", "subset", "metric", "item", "image_id"]

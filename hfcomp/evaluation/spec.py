@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.statistics.measures import Average
+from hfcomp.statistics.average import Average
 
 if TYPE_CHECKING:  # a second to import, which whoever only compares stored results need not wait for
     from datasets import Dataset

@@ -11,23 +11,8 @@ import pandas as pd
 
 from hfcomp.metrics.units import HEADLINE_METRIC, named_with_unit, unit_of
 from hfcomp.reading import nearest
+from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Line, Outcomes
-
-
-@dataclass(frozen=True)
-class Average:
-    """A mean over subsets that somebody publishes.
-
-    Attributes:
-        name: in tables, such as "macro of 7 subsets".
-        groups: each a set of subsets whose means are averaged first; `None`: every subset is a group of its own.
-        pooled: the mean over items of all subsets named (a micro average) instead.
-    """
-
-    name: str
-    groups: tuple[tuple[str, ...], ...] | None = None
-    pooled: bool = False
-
 
 Averages = Mapping[Any, Sequence[Average]]
 """By benchmark, or by benchmark and metric."""

@@ -51,7 +51,7 @@ def test_two_models_are_shown_for_each_phrase(clip, siglip, image, tmp_path, cap
         assert np.array(one["attention"][0]) == pytest.approx(4 * weights)
         entropy = -100 * (weights * np.log(weights)).sum() / np.log(4)
         numbers = f"{one['pooled'][0]:.3f} +{cosines.max():.3f} +{place} +{4 * weights.max():.3f} +{entropy:.2f}"
-        assert re.search(rf"red cube +{name} +{numbers}", out)
+        assert re.search(rf"{name} +{numbers}", out)
     # the crop of the one, all that the other sees: compared on finer cells where both see the image
     assert values["models"]["ours"]["box"] == pytest.approx([1 / 6, 0, 5 / 6, 1], abs=0.01)
     change = values["difference"]

@@ -35,7 +35,7 @@ def test_a_named_benchmark_shows_where_it_comes_from(capsys):
         "mean of 19 tasks",
     ):
         assert text in shown, text
-    with pytest.raises(SystemExit, match="'nothing' is none"):
+    with pytest.raises(SystemExit, match="unknown benchmark 'nothing'"):
         cli.main(["evaluate", "--list", "nothing"])
 
 

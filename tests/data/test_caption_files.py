@@ -107,7 +107,7 @@ def test_shards_get_captions_by_the_names_of_their_samples(shards, tmp_path):
     assert [image.getpixel((0, 0))[0] for image in joined["png"]] == [0, 1, 10]
     assert told == [
         "captions of short.json, joined by __key__: 2 rows have one; 1 have none and are left out",
-        "1 captions of short.json belong to no row",
+        "1 captions of short.json match no row",
     ]
 
 
@@ -138,7 +138,7 @@ def test_captions_of_the_set_give_way(tmp_path):
         Dataset.from_dict({"id": [7, None], "caption": ["old", "old"], "concepts": [["a"], []]}), path, key_column="id"
     )
     assert joined.to_dict() == {"id": [7, None], "caption": ["new", None]}
-    assert told[-1] == "they take the place of the data set's own caption, concepts"
+    assert told[-1] == "they replace the data set's own caption, concepts"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_captions_of_the_set_give_way(tmp_path):
             {},
             "none of the 2 rows has its 'id' in a.json: keys look like '7' in the data set and like 'x'",
         ),
-        ("a.json", "{}", {}, "they are as '7' there, and as None in the file"),
+        ("a.json", "{}", {}, "keys look like '7' in the data set and like None in the file"),
         ("a.txt", "", {}, "captions_file=a.txt: expected a .json"),
         ("a.csv", "url,text\n7,a\n", {}, "a.csv has no column 'key'; it has: url, text"),
         ("a.csv", "url,text\n7,a\n", {"file_columns": "url"}, "captions_columns='url': expected two names"),

@@ -32,7 +32,7 @@ def test_ids_of_kinds_are_their_places():
 
 @pytest.mark.parametrize(("kind", "near"), [("swap_attr", "swap_att"), ("replace_object", "replace_obj")])
 def test_an_unknown_kind_names_its_place_and_the_nearest(kind, near):
-    with pytest.raises(ValueError, match=rf"^column 'negative_kinds', row 7: '{kind}' is no kind.*mean '{near}'\?"):
+    with pytest.raises(ValueError, match=rf"^column 'negative_kinds', row 7: '{kind}' .*mean '{near}'\?"):
         kind_id(kind, where="column 'negative_kinds', row 7")
 
 
@@ -61,7 +61,7 @@ def test_nothing_to_rename_changes_nothing(dataset):
 
 
 def test_a_name_that_is_not_ours_is_refused_and_the_nearest_named(dataset):
-    with pytest.raises(ValueError, match=r"'captions' is no column of hfcomp\. Did you mean 'caption'\?"):
+    with pytest.raises(ValueError, match=r"'captions' is not a column of hfcomp\. Did you mean 'caption'\?"):
         rename_columns(dataset, {"captions": "text"})
 
 

@@ -405,7 +405,7 @@ def idle(clip, pairs, tmp_path_factory):
     [
         ("sugarcrepe", {}, TypeError, "expected a list"),
         ([], {}, ValueError, "at least one"),
-        (["sugarcrep"], {}, ValueError, "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
+        (["sugarcrep"], {}, ValueError, "'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["sugarcrepe", SUGARCREPE], {}, ValueError, r"found \['sugarcrepe'\], expected .* each name once"),
         (["sugarcrepe"], {"steps": 0}, ValueError, "steps: found 0, expected at least 1"),
         (
@@ -444,7 +444,11 @@ def test_a_name_of_a_group_stands_for_all_of_it(idle, root, monkeypatch):
             f"'sugarcrepe_choice' is .* {KEY}",
         ),
         ({**EVERY_STEP, **CHOOSE, "metric_for_best_model": f"{KEY}/swap"}, {}, "details=True.* adds"),
-        ({**CHOOSE, "save_strategy": "best", "metric_for_best_model": "loss"}, {"steps": 1}, "'loss' is none of the"),
+        (
+            {**CHOOSE, "save_strategy": "best", "metric_for_best_model": "loss"},
+            {"steps": 1},
+            "='loss' is not",
+        ),
         ({**EVERY_STEP, **CHOOSE}, {"steps": 2}, "is read at every evaluation"),
     ],
 )
@@ -471,14 +475,14 @@ def test_an_image_that_cannot_be_read_stops_the_run_before_its_first_step(traine
 
 def test_a_metric_of_the_same_name_is_not_overwritten(trainer_of):
     trainer = trainer_of(**EVERY_STEP, compute_metrics=lambda _: {KEY.removeprefix("eval_"): 1.0})
-    with pytest.raises(ValueError, match=f"has a metric '{KEY}' of its own"):
+    with pytest.raises(ValueError, match=f"has a metric '{KEY}'"):
         trainer.train()
 
 
 def test_a_callback_of_another_trainer_is_refused(trainer_of, idle, root):
     trainer = trainer_of(scoring={"steps": 1})
     trainer.add_callback(EvaluateBenchmarks(idle, ["sugarcrepe"], folders=root, steps=1))
-    with pytest.raises(ValueError, match="was made for another trainer"):
+    with pytest.raises(ValueError, match="for another trainer"):
         trainer.train()
 
 

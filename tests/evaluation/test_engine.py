@@ -78,7 +78,7 @@ def test_rows_that_cannot_be_scored_are_left_out_and_counted(tmp_path):
 def test_nothing_left_is_an_error(tmp_path):
     items = rows(2, tmp_path)
     table = items.rows.to_dict() | {"caption": ["", ""]}
-    with pytest.raises(ValueError, match="choice: memory has no item that can be scored: {'empty caption': 2}"):
+    with pytest.raises(ValueError, match="choice: memory has no items.*{'empty caption': 2}"):
         validate(CHOICE, replace(items, rows=datasets.Dataset.from_dict(table)))
 
 

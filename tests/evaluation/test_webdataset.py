@@ -128,7 +128,7 @@ def test_another_folder_is_none(tmp_path):
         ("test/nshards.txt", b"4", "2 of 4 archives are missing, the first is 2.tar"),
         ("test/1.tar", b"version https://git-lfs", r"1.tar is not a whole tar archive .* `git lfs pull`"),
         ("classnames.txt", None, "classnames.txt is missing: expected the name of a class in each line"),
-        ("classnames.txt", b"a\nb\n", "'s0000001' has the label 3, expected 0 to 1, a line of classnames.txt each"),
+        ("classnames.txt", b"a\nb\n", "'s0000001' has the label 3, expected 0 to 1"),
         ("zeroshot_classification_templates.txt", None, "templates.txt is missing: expected a prompt with {c}"),
         ("zeroshot_classification_templates.txt", b"{c}\na photo\n", "line 2: found 'a photo', expected a prompt"),
         ("zeroshot_classification_templates.txt", b"\n", "templates.txt is empty"),

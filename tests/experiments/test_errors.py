@@ -39,7 +39,7 @@ def refused(tmp_path, monkeypatch):
     ("changed", "facts"),
     [
         ("batch_sise: 8", ["mine.yaml", "batch_sise", "Did you mean 'batch_size'?"]),
-        ("method: Other", ["mine.yaml, line 5", "'method' is there twice", "line 1"]),
+        ("method: Other", ["mine.yaml, line 5", "'method' is duplicated", "line 1"]),
         ("max_steps: many", ["mine.yaml: max_steps", "'many'", "a whole number"]),
         ("max_steps: 3.5", ["mine.yaml: max_steps", "3.5", "a whole number"]),
         ("learning_rate: fast", ["mine.yaml: learning_rate", "'fast'", "a number"]),

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.results import weights_hash
-from hfcomp.experiments import folders, outcomes, program, report
+from hfcomp.experiments import folders, outcomes, program
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
@@ -30,6 +30,7 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import HISTORY_FILE, last_checkpoint, write_checksums
 from hfcomp.experiments.study import Study
+from hfcomp.reporting import saving
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.writing import LOCK_FILE
@@ -68,7 +69,7 @@ def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
         lambda self, *_: Path(self.args.output_dir).name == stage and self.state.global_step == 3,
     )
     kill_before(outcomes, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
-    kill_before(report, "save_report", lambda *_: place == "report")
+    kill_before(saving, "save_report", lambda *_: place == "report")
     program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", rows, "--output_dir", folder]))
     Path(log).write_text(json.dumps(done))
 

@@ -60,7 +60,7 @@ def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatc
     (told,) = check(source, names, allow_outside=True)
     assert told.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
     assert check(source, ["http://host/a.png"]) == [
-        f"1 images that {source} references by URL are copied into the set"
+        f"1 images that {source} references by URL are copied into the set if fetching is allowed"
     ]
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from hfcomp.evaluation.results import write_results
 from hfcomp.reporting.evaluation_results import EvaluationResults, evaluation_to_json
 from hfcomp.statistics import Outcomes
-from hfcomp.statistics.measures import Average
+from hfcomp.statistics.average import Average
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))

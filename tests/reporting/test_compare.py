@@ -228,7 +228,7 @@ def test_mistakes_name_the_file_and_how_to_fix_it(folders, tmp_path):
     refused("nowhere: found no such folder", tmp_path / "nowhere", base)
     refused(r"base.items\.parquet: found one model, 'clip'. Give a second folder", base)
     refused(r"base.items\.parquet: found no model 'other'; it has clip", f"{base}:other", base)
-    refused("model 'clip' is asked for 2 times", base, f"{base}:clip")
+    refused("model 'clip' is given 2 times", base, f"{base}:clip")
     twice = stored(tmp_path / "twice", crepe("x", 0.5))
     items = pd.read_parquet(twice / "items.parquet")
     items = pd.concat([items, items.iloc[:1]])
@@ -266,7 +266,7 @@ def test_damage_ends_the_command_with_what_was_expected_and_found(folders, tmp_p
     path = tuned / "items.parquet"
     items = pd.read_parquet(path)
     items.assign(value=1 - items["value"]).to_parquet(path)
-    refused(r"tuned.items\.parquet is damaged, or of another evaluation .*: expected items of sha256:\w{16}, found "
+    refused(r"tuned.items\.parquet is damaged, or from another evaluation .*: expected items of sha256:\w{16}, found "
             r"sha256:\w{16}\. Evaluate again", base, tuned)  # fmt: skip
     path.write_bytes(path.read_bytes()[:99])
     refused(r"tuned.items\.parquet: not a Parquet file, or damaged .*Evaluate again", base, tuned)

@@ -131,7 +131,7 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
 @pytest.mark.parametrize(
     ("models", "change", "message"),
     [
-        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep' is none. Did you mean 'sugarcrepe'"),
+        (["x"], {"benchmarks": ["sugarcrep"]}, "'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["x"], {"benchmarks": ["no/such/pairs.parquet"]}, "^no/such/pairs.parquet: no such file or folder"),
         (["x"], {"benchmarks": []}, "name the benchmarks"),
         (["x"], {"suite": "composition"}, "suite: found 'composition'.*Did you mean 'compositional'"),
@@ -139,7 +139,7 @@ def test_objects_score_as_their_folders_do(results, clip, other, data):
         (["x"], {"data": {"val2017": "nowhere"}}, "data: found 'val2017=nowhere', expected NAME=DIR with a folder"),
         (["./runs/nowhere"], {}, "^./runs/nowhere: no such folder.$"),
         (["/runs/nowhere/x"], {}, "^/runs/nowhere/x: no such folder.$"),
-        (["nowhere/model"], {}, "^nowhere/model is no folder here, and as an id of the Hub:"),
+        (["nowhere/model"], {}, "^nowhere/model is not a local folder, and as a Hub id:"),
         ([{}], {}, "models: found a dict, expected a Hub id, a folder"),
         ([], {}, "name at least one model"),
     ],

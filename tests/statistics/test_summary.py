@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 
 from hfcomp.statistics import ImageBootstrap
+from hfcomp.statistics.average import Average
 from hfcomp.statistics.clusters import Aligned
-from hfcomp.statistics.measures import Average, mean_of_lines, missing_averages
+from hfcomp.statistics.measures import mean_of_lines, missing_averages
 from hfcomp.statistics.multiplicity import correct, false_discovery_rate, holm
 from hfcomp.statistics.summary import summarize
 

@@ -137,7 +137,7 @@ def test_a_negative_that_is_the_caption_stays_and_is_counted(folder):
             '{"0": {"file": "a.jpg", "caption": "a"}}',
             "entry '0': has no 'filename', 'negative_caption'; it has 'file'",
         ),
-        ('{"0": {}, "0": {}}', "add_att.json: the key '0' is there twice"),
+        ('{"0": {}, "0": {}}', "add_att.json: duplicate key '0'"),
         ('{"0": {"filename"', "add_att.json: .*Download the file again"),
         ('["caption"]', "entry '0': found a str, expected an object with filename"),
         ("7", "add_att.json: found a int, expected a list or dictionary"),

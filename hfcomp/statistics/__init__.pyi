@@ -1,0 +1,11 @@
+from hfcomp.statistics.bootstrap import ImageBootstrap as ImageBootstrap
+from hfcomp.statistics.measures import Measure as Measure
+from hfcomp.statistics.measures import missing_averages as missing_averages
+from hfcomp.statistics.outcomes import Outcomes as Outcomes
+from hfcomp.statistics.outcomes import items_hash as items_hash
+from hfcomp.statistics.significance import differing_images as differing_images
+from hfcomp.statistics.significance import macro_sign_flip_test as macro_sign_flip_test
+from hfcomp.statistics.significance import macro_smallest_difference as macro_smallest_difference
+from hfcomp.statistics.significance import sign_flip_test as sign_flip_test
+from hfcomp.statistics.significance import smallest_difference as smallest_difference
+from hfcomp.statistics.summary import summarize as summarize
