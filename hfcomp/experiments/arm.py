@@ -14,11 +14,9 @@ from transformers import AutoProcessor
 from hfcomp.data.loading import TrainingRows
 from hfcomp.experiments.outcomes import Scoring
 from hfcomp.experiments.stages import stage_config, train_stage
+from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
-
-BASE = "base"
-"""The model that a study starts from, which is no arm but is scored like one."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from datasets import IterableDataset
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
 from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
 from hfcomp.experiments.stages import world_size_at_launch
 from hfcomp.trainers.cost import StageSummary
@@ -60,7 +61,7 @@ def same_batch(method: Arm) -> Arm:
     arguments = {**method.arguments, **form.arguments}
     if form.trainer_class is not objective:  # whose default may be another number
         arguments.setdefault("num_negatives", objective.config_class.num_negatives)
-    return replace(method, name="same-batch", trainer_class=form.trainer_class, arguments=arguments)
+    return replace(method, name=SAME_BATCH, trainer_class=form.trainer_class, arguments=arguments)
 
 
 def shuffled(method: Arm) -> Arm:
@@ -123,7 +124,7 @@ def equal_images(method: Arm, cost: StageSummary) -> Arm:
     return replace(arm, name=EQUAL_IMAGES, batch_size=batch, arguments={**arm.arguments, "max_steps": cost.steps})
 
 
-CONTROLS = {"plain": plain, "same-batch": same_batch, "shuffled": shuffled, "random-spans": random_spans}
+CONTROLS = {"plain": plain, SAME_BATCH: same_batch, "shuffled": shuffled, "random-spans": random_spans}
 """Those that are known before the method is trained."""
 EQUAL_IMAGES = "equal-images"
 

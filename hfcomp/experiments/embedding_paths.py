@@ -15,11 +15,12 @@ from hfcomp import __version__
 from hfcomp.analysis.embedding_distances import BASE_STEP, Tables, distances
 from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.arm import BASE, Arm, Checkpoints
+from hfcomp.experiments.arm import Arm, Checkpoints
 from hfcomp.experiments.outcomes import Scoring
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import Study
+from hfcomp.statistics.summary import BASE
 
 FOLDER = "embeddings"
 

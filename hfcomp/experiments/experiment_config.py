@@ -15,7 +15,8 @@ SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectu
 FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
 EVALUATIONS = (SANDBOX, f"{SANDBOX}+benchmarks", "benchmarks", "own")
 CAPTIONS = ("longest", "all")
-CONTROLS = ("plain", "same-batch", "shuffled", "random-spans", "equal-images")
+SAME_BATCH = "same-batch"
+CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
 # Names of folders and of models in a run's folder.
 RESERVED_METHODS = ("base", "evaluation", *CONTROLS)
 SANDBOX_FIELDS = ("edit_noise", "caption_noise", "false_negatives", "negative_kinds")

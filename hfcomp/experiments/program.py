@@ -17,12 +17,12 @@ from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.experiments.arm import BASE, Arm
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.base import prepare_base, training_seed
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import Tell, training_rows
 from hfcomp.experiments.evaluate import declared_averages, prepare_evaluation
-from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
+from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.overlap import without_scored_rows
 from hfcomp.experiments.recipes import Recipe
@@ -31,11 +31,11 @@ from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
 from hfcomp.fields import columns_of
 from hfcomp.generation.neighbours import with_neighbours
-from hfcomp.reporting.lines import SAME_BATCH
 from hfcomp.sandbox.bases import base_folder
 from hfcomp.statistics import Measure, Outcomes
 from hfcomp.statistics.measures import primary_measure
 from hfcomp.statistics.run import summarize_run
+from hfcomp.statistics.summary import BASE
 
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",

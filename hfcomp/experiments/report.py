@@ -12,13 +12,11 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.evaluation import results as files
-from hfcomp.experiments.stages import StageSummary
+from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.hub.cards import write_model_card
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
-    BASE,
-    SAME_BATCH,
     Line,
     about_general,
     difference,
@@ -36,6 +34,8 @@ from hfcomp.reporting.report import Lines, Report, Section, titled
 from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
 from hfcomp.statistics import Outcomes
+from hfcomp.statistics.summary import BASE
+from hfcomp.trainers.cost import StageSummary
 
 MEANINGS = {
     BASE: "the model that all runs start from",

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 
 from hfcomp import __version__
-from hfcomp.experiments.arm import BASE
 from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.plan_files import Search, shown
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, num_negatives, prepare
-from hfcomp.experiments.search_report import SearchReport, print_search, read_trials, trial_line, write_search
+from hfcomp.experiments.search_report import SearchReport, publish_search, read_trials, trial_line
 from hfcomp.experiments.search_store import FILE as DATABASE
 from hfcomp.experiments.search_store import SearchStore, Trial
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.stages import HISTORY_FILE, SUMMARY_FILE
 from hfcomp.experiments.study import Study
 from hfcomp.statistics.score import Score, score
+from hfcomp.statistics.summary import BASE
 
 FOLDER = "trials"
 # What stays of a trial that is not the best.
@@ -61,9 +61,8 @@ def run_search(search: Search) -> Path:
 
     with Study.open(recipe, session, scoring, wants_more=wants_more) as study:
         base = session.on_main(lambda: _score(search, study, BASE))  # what is not scored costs no training
-        report = SearchReport(plan, recipe, search.path, search.result, base)
+        report = SearchReport(search, base)
         _try_all(search, study, rows, report)
-        session.on_main(lambda: print_search(report, study.folder))
     return study.folder
 
 
@@ -77,10 +76,11 @@ def _try_all(search: Search, study: Study, rows: Any, report: SearchReport) -> N
     store = session.on_main(lambda: _open_store(search, study))
 
     def ask() -> tuple[int, dict[str, Any]] | None:
-        report.update(store.ended(), store.best())
-        write_search(study.folder, report, session.notes)
+        report.trials, report.best = store.ended(), store.best()
+        ended = len(report.trials) >= plan.trials
+        publish_search(study.folder, report, session.notes, shown=ended)
         _drop_models(study.folder, report)
-        if len(report.trials) >= plan.trials:
+        if ended:
             return None
         _check_failures(report)
         return store.ask(plan.ranges)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from hfcomp import __version__
 from hfcomp.evaluation import results as files
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.plan_files import Search
 from hfcomp.experiments.plans import SearchPlan
-from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.search_store import Trial
 from hfcomp.reporting.report import Lines, Report, Section, Table
-from hfcomp.reporting.saving import save_report
+from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table
-from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics.score import Score
 from hfcomp.writing import write_text
 
@@ -41,26 +41,21 @@ class SearchReport:
     """What there is to say of a search.
 
     Attributes:
-        plan: what it tries.
-        recipe: of the search.
-        path: of its file.
-        result: from a trial's values to the recipe that comes out.
-        base: of the model that all trials start from; known to the main process.
+        search: its recipe, and what it tries.
+        base: score of the model that all trials start from; known to the main process.
         trials: that have ended, in their order.
         best: of them.
     """
 
-    plan: SearchPlan
-    recipe: Recipe
-    path: Path
-    result: Callable[[dict[str, Any]], Recipe]
+    search: Search
     base: Score | None
-    trials: list[Trial] = field(default_factory=list)
+    trials: Sequence[Trial] = ()
     best: Trial | None = None
 
-    def update(self, trials: list[Trial], best: Trial | None) -> None:
-        """Takes what there is now."""
-        self.trials, self.best = trials, best
+    @property
+    def plan(self) -> SearchPlan:
+        """What it tries."""
+        return self.search.plan
 
     def sorted_trials(self) -> list[Trial]:
         """The best first, those that failed last."""
@@ -73,48 +68,49 @@ def search_report(report: SearchReport, notes: Sequence[str], *, brief: bool, fo
 
     Args:
         report: of the search.
-        notes: on data and evaluation.
+        notes: on data and evaluation, of the whole report.
         brief: trials without intervals and seconds, and without the ranges.
-        folder: where the files lie, to say so and how to train the best.
+        folder: where the files lie; with it the report ends with that and with how to train the best.
     """
     findings = _findings(report)
     sections = [
         Section("Findings", [Lines(findings[2:])]),
         Section("Trials, the best first", [_trials(report, brief=brief)]),
         Section("Ranges", [] if brief else [_ranges(report)]),
-        Section("How it was made", [] if brief else [made_table(report.recipe.given)]),
+        Section("How it was made", [] if brief else [made_table(report.search.recipe.given)]),
     ]
     closing = {"written to": str(folder)} if folder else {}
     if folder and report.best is not None:
         closing["next"] = shlex.join(["hfcomp", "train", str(folder / BEST_FILE)])
-    return Report(f"{report.recipe.experiment.method}: a search", "", findings[:2], sections, [LEGEND], notes, closing)
+    title = f"{report.search.recipe.experiment.method}: a search"
+    return Report(title, "", findings[:2], sections, [LEGEND], () if brief else notes, closing)
 
 
-def write_search(folder: Path, report: SearchReport, notes: Sequence[str]) -> None:
+def publish_search(folder: Path, report: SearchReport, notes: Sequence[str], *, shown: bool) -> None:
     """Writes `best.yaml`, `trials.csv`, `search.json` and `report.md`, each whole or not at all.
 
     Args:
         folder: of the search.
         report: of it.
         notes: on data and evaluation.
+        shown: whether the findings and the trials are printed, as at the end.
     """
     if report.best is not None:
-        write_text(folder / BEST_FILE, _recipe(report))
+        write_text(folder / BEST_FILE, _recipe(report, report.best))
     write_text(folder / "trials.csv", _table(report).to_csv(index=False))
     contents = {
         "search_schema_version": SCHEMA_VERSION,
         "hfcomp_version": __version__,
-        "method": report.recipe.experiment.method,
+        "method": report.search.recipe.experiment.method,
         "measure": report.plan.measure,
         "direction": report.plan.direction,
         "base": asdict(report.base) if report.base else None,
         "best": report.best.number if report.best else None,
         "trials": [asdict(trial) for trial in report.trials],
         "notes": list(notes),
-        "config": report.recipe.given,
+        "config": report.search.recipe.given,
     }
-    files.write_results(folder / RESULTS_FILE, contents)
-    save_report(search_report(report, notes, brief=False), folder)
+    publish(partial(search_report, report, notes, folder=folder), contents, folder / RESULTS_FILE, shown=shown)
 
 
 def read_trials(folder: Path) -> list[dict[str, Any]]:
@@ -127,11 +123,6 @@ def read_trials(folder: Path) -> list[dict[str, Any]]:
     return files.read_results(path, how_to_fix)["trials"] if path.is_file() else []
 
 
-def print_search(report: SearchReport, folder: Path) -> None:
-    """The findings and the trials in the terminal, in 80 columns."""
-    render_terminal(search_report(report, (), brief=True, folder=folder))
-
-
 def trial_line(trial: Trial, plan: SearchPlan, best: Trial | None) -> str:
     """A line for the terminal when a trial has ended."""
     values = ", ".join(f"{name} {_shown(value)}" for name, value in trial.values.items())
@@ -140,15 +131,14 @@ def trial_line(trial: Trial, plan: SearchPlan, best: Trial | None) -> str:
     return f"trial {trial.number + 1} of {plan.trials}, number {trial.number}: {values}: {came_to}{known}"
 
 
-def _recipe(report: SearchReport) -> str:
+def _recipe(report: SearchReport, best: Trial) -> str:
     """The best trial's recipe, for `--config`."""
-    best, given = report.best, dict(report.result(report.best.values).given)
-    for name in NOT_OF_RESULT:
-        given.pop(name, None)
+    result = report.search.result(best.values).given
+    given = {name: value for name, value in result.items() if name not in NOT_OF_RESULT}
     comment = (
         f"# Trial {best.number}, the best of {len(report.trials)} by {report.plan.measure}: {_interval(best)}.\n"
-        f"# Search: {report.path.name}, hfcomp {__version__}. The best of many is chosen by the items that it was\n"
-        "# scored on, so that number is too good: score this recipe on other items.\n"
+        f"# Search: {report.search.path.name}, hfcomp {__version__}. The best of many is chosen by the items that\n"
+        "# it was scored on, so that number is too good: score this recipe on other items.\n"
     )
     return comment + yaml.safe_dump(given, sort_keys=True)
 
@@ -156,46 +146,42 @@ def _recipe(report: SearchReport) -> str:
 def _table(report: SearchReport) -> pd.DataFrame:
     names = list(report.plan.ranges)
     rows = [
-        {
-            "trial": trial.number,
-            **{name: trial.values.get(name) for name in names},
-            "value": trial.value,
-            **{key: trial.facts.get(key) for key in ("low", "high", "steps", "seconds")},
-            "failure": trial.failure,
-        }
-        for trial in report.trials
+        {**one.values, **one.facts, "trial": one.number, "value": one.value, "failure": one.failure}
+        for one in report.trials
     ]
     return pd.DataFrame(rows, columns=["trial", *names, "value", "low", "high", "steps", "seconds", "failure"])
 
 
 def _findings(report: SearchReport) -> list[str]:
-    failed = sum(trial.failure is not None for trial in report.trials)
+    """How many trials there are and what came of the best, then what to know of it."""
+    failed, base, best = sum(trial.failure is not None for trial in report.trials), report.base, report.best
     counts = f"{len(report.trials)} of {report.plan.trials} trials" + (f", {failed} failed" if failed else "")
-    lines = [f"{report.plan.direction} {report.plan.measure}: {counts}"]
-    if report.best is not None:
-        values = ", ".join(f"{name} {_shown(value)}" for name, value in report.best.values.items())
-        lines.append(f"best: trial {report.best.number}, {_interval(report.best)}: {values}")
-        lines += [*_alike(report), _judged_by(report)]
-    if report.base is not None:
-        lines.append(f"base, untrained: {report.base.value:.4f}")
+    untrained = f"; base, untrained: {base.value:.4f}" if base else ""
+    lines = [f"{report.plan.direction} {report.plan.measure}: {counts}{untrained}"]
+    if best is not None:
+        values = ", ".join(f"{name} {_shown(value)}" for name, value in best.values.items())
+        sign = 1 if report.plan.direction == "maximize" else -1
+        worse = base is not None and best.value is not None and sign * best.value <= sign * base.value
+        lines.append(f"best: trial {best.number}, {_interval(best)}{', no better than the base' * worse}: {values}")
+        lines += [*_alike(report, best), _judged_by(report, best)]
     return lines
 
 
-def _alike(report: SearchReport) -> list[str]:
+def _alike(report: SearchReport, best: Trial) -> list[str]:
     """How many trials other items might have put first."""
-    low, high = report.best.facts["low"], report.best.facts["high"]
-    others = [one for one in report.trials if one.value is not None and one.number != report.best.number]
+    low, high = best.facts["low"], best.facts["high"]
+    others = [one for one in report.trials if one.value is not None and one.number != best.number]
     inside = sum(low <= one.value <= high for one in others)
     return [f"{inside} of the {len(others)} other values lie in the interval of the best"] if others else []
 
 
-def _judged_by(report: SearchReport) -> str:
+def _judged_by(report: SearchReport, best: Trial) -> str:
     """What chose the best, and whether that recipe's own report is of the same items."""
     judged = report.base.benchmarks if report.base else ()
-    items = _sets(report.recipe.experiment, judged)
+    items = _sets(report.search.recipe.experiment, judged)
     if not items:
         return "judged on scenes of the search's own: a run of best.yaml is scored on others"
-    again = [name for name in _sets(report.result(report.best.values).experiment, judged) if name in items]
+    again = [name for name in _sets(report.search.result(best.values).experiment, judged) if name in items]
     judged = f"judged on {', '.join(items)}; a run of best.yaml is scored on "
     return judged + (f"{', '.join(again)} too: report it on others" if again else "others")
 

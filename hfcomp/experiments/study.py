@@ -30,7 +30,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from hfcomp.evaluation.identity import identity
-from hfcomp.experiments.arm import BASE, Arm
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.base import base_model
 from hfcomp.experiments.folders import finish, run_folder
 from hfcomp.experiments.outcomes import Scoring, read_stored, score_model
@@ -39,6 +39,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.stages import SUMMARY_FILE, read_summary
 from hfcomp.statistics import Outcomes
+from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 

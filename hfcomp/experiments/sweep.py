@@ -11,7 +11,7 @@ from typing import Any
 from hfcomp import __version__
 from hfcomp.analysis.held_out_rows import HeldOutRows
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.experiments.arm import BASE, Arm
+from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.embedding_paths import follow, read_paths, score_base
 from hfcomp.experiments.embedding_paths_report import write_paths
@@ -38,6 +38,7 @@ from hfcomp.experiments.sweep_report import publish_sweep
 from hfcomp.experiments.sweep_results import part_name, summarize_sweep
 from hfcomp.fields import columns_of
 from hfcomp.statistics.measures import headline_measures
+from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
 

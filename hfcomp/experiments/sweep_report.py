@@ -15,15 +15,16 @@ from typing import Any
 
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.report import MEANINGS, evaluate_command
-from hfcomp.experiments.stages import StageSummary
 from hfcomp.experiments.sweep_results import SweepResults, contrast_pair, part_name
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
-from hfcomp.reporting.format import Estimate, direction, unsigned
-from hfcomp.reporting.lines import BASE, Line, about_general, difference, general_of, points_of, primary_of
+from hfcomp.reporting.format import direction, unsigned
+from hfcomp.reporting.lines import Line, about_general, general_of, points_of, primary_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.reporting.sections import merge_sections, sections_of_lines
+from hfcomp.statistics.summary import BASE
+from hfcomp.trainers.cost import StageSummary
 
 SCHEMA_VERSION = 2
 SEEDS = (
@@ -95,34 +96,33 @@ def sweep_report(
 
 def _verdict(plan: SweepPlan, results: SweepResults, setting: str) -> Iterator[str]:
     """Which variants differ from the reference on the primary endpoint, and in general abilities."""
-    lines, reference = results.lines[setting], plan.reference
-    others, primary = [name for name in plan.variants if name != reference], primary_of(lines)
-    if primary is not None and others:
-        changes = {name: difference(primary, name, reference) for name in others}
-        about = f"{setting}: against {reference} on {primary['primary']} (primary endpoint, p by Holm)"
-        tested = {name: direction({"value": one["value"], "p": one["p_holm"]}) for name, one in changes.items()}
-        yield f"{about}: {_told(primary, changes, tested)}."
-    general = general_of(lines, results.general[setting])
-    if general is not None and others:
-        changes = {name: difference(general, name, reference) for name in others}
-        tested = {name: direction(one) for name, one in changes.items()}
-        about = f"{setting}: price: general abilities against {reference} ({about_general(lines)})"
-        yield f"{about}: {_told(general, changes, tested)}."
+    lines = results.lines[setting]
+    primary, general = primary_of(lines), general_of(lines, results.general[setting])
+    if primary is not None:
+        yield f"{setting}: {primary['primary']} (primary endpoint, p by Holm){_told(primary, plan)}."
+    if general is not None:
+        yield f"{setting}: price: general abilities ({about_general(lines)}){_told(general, plan)}."
 
 
-def _told(line: Line, changes: Mapping[str, Estimate | None], tested: Mapping[str, int | None]) -> str:
-    """Who differs by how much, and who does not."""
+def _told(line: Line, plan: SweepPlan) -> str:
+    """Which variants differ from the reference by how much, and which do not; p of Holm goes before an interval."""
+    changes = {name: minus[plan.reference] for name, minus in line["differences"].items() if plan.reference in minus}
+    signs = {
+        name: direction({"value": one["value"], "p": one["p_holm"]} if "p_holm" in one else one)
+        for name, one in changes.items()
+    }
     parts = []
     for word, sign in (("better", 1), ("worse", -1)):
-        found = [f"{name} {points_of(changes[name], line)}" for name in changes if tested[name] == sign]
-        parts += [f"{word}: {', '.join(found)}"] if found else []
-    alike = [name for name in changes if not tested[name]]
-    return "; ".join(parts + ([f"no significant difference: {', '.join(alike)}"] if alike else []))
+        found = [f"{name} {points_of(changes[name], line)}" for name in changes if signs[name] == sign]
+        parts += [f"{word} than {plan.reference}: {', '.join(found)}"] if found else []
+    alike = [name for name in changes if not signs[name]]
+    parts += [f"no significant difference to {plan.reference}: {', '.join(alike)}"] if alike else []
+    return ": " + "; ".join(parts) if parts else ""
 
 
 def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """Where the files lie, and how to score the first runs on benchmarks."""
-    models = {BASE: BASE} | {name: part_name(next(iter(plan.settings)), plan.seeds[0], name) for name in plan.variants}
+    models = {BASE: BASE} | {name: part_name(*plan.first, name) for name in plan.variants}
     paths = {name: facts["models"][part]["path"] for name, part in models.items()}
     return {"written to": str(folder), "next": evaluate_command(paths)}
 
@@ -185,7 +185,7 @@ def publish_sweep(
         primary: the primary endpoint that was asked for.
         further: sections behind the others.
     """
-    contents = {"plan": {**plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
-    contents["results"] = results.contents
+    written = {"plan": {**plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
+    contents = {"sweep_schema_version": SCHEMA_VERSION, **facts, **written, "results": results.contents}
     report = partial(sweep_report, plan, results, stages, facts, further=further, folder=folder)
-    publish(report, {"sweep_schema_version": SCHEMA_VERSION, **facts, **contents}, folder / "sweep.json")
+    publish(report, contents, folder / "sweep.json")

@@ -162,7 +162,7 @@ def _contents(lines: dict[str, list[Line]], plan: SweepPlan, folder: Path, prima
                 measures[line["name"]] = found | ({"minus": minus[plan.reference]} if minus else {})
             logged = {metric: _logged(folder, plan, setting, variant, metric) for metric in plan.logged}
             settings.setdefault(setting, {})[variant] = {"measures": measures, "logged": logged}
-    first, contrasts = next(iter(lines.values())), {name: contrast_pair(name) for name in plan.contrasts}
+    first, contrasts = lines[plan.first[0]], {name: contrast_pair(name) for name in plan.contrasts}
     return {
         "measures": [line["name"] for line in first],
         "primary": primary,

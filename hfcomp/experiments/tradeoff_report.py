@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, Finding
-from hfcomp.evaluation import results as files
-from hfcomp.experiments.plans import TradeoffPlan
-from hfcomp.experiments.stages import StageSummary
+from hfcomp.experiments.plans import RETRIEVAL, TradeoffPlan
+from hfcomp.experiments.report import evaluate_command
 from hfcomp.experiments.tradeoff_results import ConceptResults, Point, final_differences, findings, runs_of
 from hfcomp.reporting import tables
 from hfcomp.reporting.figures import Figure, Paths, Stop
 from hfcomp.reporting.format import points, with_interval
 from hfcomp.reporting.lines import Line, counts
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
-from hfcomp.reporting.saving import save_report
-from hfcomp.reporting.terminal import render_terminal
+from hfcomp.reporting.saving import publish
+from hfcomp.reporting.sections import sections_of_lines
+from hfcomp.statistics.measures import COMPOSITION, GENERAL
 from hfcomp.statistics.summary import BASE
+from hfcomp.trainers.cost import StageSummary
 
 SCHEMA_VERSION = 2  # of version 2: mid-p of few images, bounds that agree with p, p_holm and q
 FIGURE = "figure.png"
@@ -45,6 +47,7 @@ def tradeoff_report(
     facts: Mapping[str, Any],
     *,
     brief: bool,
+    folder: Path | None = None,
 ) -> Report:
     """The report of a study of concepts.
 
@@ -52,27 +55,31 @@ def tradeoff_report(
         plan: of the study.
         results: of `summarize_tradeoff`.
         stages: what each training run cost.
-        facts: as in `write_tradeoff`.
+        facts: as in `publish_tradeoff`.
         brief: without differences and checkpoints.
+        folder: of the study; with it the report ends with where its files lie.
     """
-    found, lines = findings(dict(results), plan), {name: _lines(name, plan, results) for name in plan.lines()}
-    every = [line for own in lines.values() for line in own]
-    values = [tables.values(own, brief=brief) for own in lines.values()]
+    found, lines = findings(dict(results), plan), _lines(plan, results)
     verdicts = [Lines(_listed(found, verdict), words) for verdict, words in VERDICTS.items()]
     shown, title = sum(one.verdict == SHOWN for one in found), f"{facts['method']}: accuracy against retrieval"
     sections = [
         Section("", [_figure(plan, results, titled(title, facts["caveat"]))]),
         Section("What the paper found, and what is found here", verdicts),
-        Section("Accuracy and retrieval by epoch", [table for own in values for table in own]),
-        Section("Differences", [] if brief else list(_differences(plan, results))),
+        *sections_of_lines(lines, lambda line: [] if brief else _pairs(line), reference=None, brief=brief),
         Section("Checkpoints", [] if brief else [_checkpoints(concept, one) for concept, one in results.items()]),
-        Section("Ties", [tables.ties(_worst_ties(results))]),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
     verdict = f"{shown} of {len(found)} statements are shown here; one that is not shown is not refuted."
-    how = tables.legend(every, adjusted=ADJUSTED, brief=brief)
-    return Report(title, facts["caveat"], [verdict], sections, [how], () if brief else facts["notes"])
+    how, notes = tables.legend(lines, adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
+    return Report(title, facts["caveat"], [verdict], sections, [how], notes, _closing(plan, folder) if folder else {})
+
+
+def _closing(plan: TradeoffPlan, folder: Path) -> dict[str, str]:
+    """Where the files lie, and how to score the first concept's runs on benchmarks."""
+    concept = next(iter(plan.concepts))
+    models = {run: str(folder / concept / run) for run in plan.runs(concept)}
+    return {"written to": str(folder), "next": evaluate_command(models)}
 
 
 def _listed(found: Sequence[Finding], verdict: str) -> list[str]:
@@ -86,31 +93,30 @@ def _listed(found: Sequence[Finding], verdict: str) -> list[str]:
     return texts
 
 
-def _lines(name: str, plan: TradeoffPlan, results: Results) -> list[Line]:
-    """The form of the paper's Tables 3 to 5: a line per concept and epoch, whose models are the runs."""
-    meant, runs, lines = plan.lines()[name], runs_of(dict(results)), []
-    for concept, one in results.items():
-        for step in one.epochs() if name in one.lines else ():
-            shares, line = one.shares[name], one.lines[name]
-            models = {run: shares.get(Point(run, 0 if run == BASE else step)) for run in runs}
-            place = {"benchmark": NUMBERS.get(name, name), "subset": f"{concept}, epoch {step // one.per_epoch}"}
-            facts = {key: line[key] for key in ("items", "images", "chance")}
-            metric = f"{meant.benchmark}, {meant.metric}"
-            lines.append({**place, "metric": metric, **facts, "models": models, "differences": {}})
+def _lines(plan: TradeoffPlan, results: Results) -> list[Line]:
+    """The form of the paper's Tables 3 to 5: a line per number, concept and epoch, whose models are the runs.
+
+    Those of the last epoch have the differences of the last models to plain training, and of that to the base.
+    """
+    runs, changes, lines = runs_of(dict(results)), final_differences(dict(results)), []
+    for name, meant in plan.lines().items():
+        for concept, one in results.items():
+            for step in one.epochs() if name in one.lines else ():
+                minus: dict[str, dict[str, Any]] = {}
+                for change in changes if step == one.last else ():
+                    if (change["concept"], change["line"]) == (concept, name):
+                        minus[change["run"]] = {change["reference"]: change}
+                place = {"benchmark": NUMBERS.get(name, name), "subset": f"{concept}, epoch {step // one.per_epoch}"}
+                place["metric"] = f"{meant.benchmark}, {meant.metric}"
+                place["aspect"] = GENERAL if name == RETRIEVAL else COMPOSITION
+                models = {run: one.shares[name].get(Point(run, 0 if run == BASE else step)) for run in runs}
+                facts = {key: one.lines[name][key] for key in ("items", "images", "chance")}
+                lines.append({**place, **facts, "models": models, "differences": minus})
     return lines
 
 
-def _differences(plan: TradeoffPlan, results: Results) -> Iterator[Table]:
-    """The last models against plain training, and that against the base."""
-    changes = final_differences(dict(results))
-    for name, meant in plan.lines().items():
-        shown = []
-        for concept in results:
-            own = [one for one in changes if (one["concept"], one["line"]) == (concept, name)]
-            place = {"benchmark": NUMBERS.get(name, name), "subset": concept, "metric": meant.metric, "models": {}}
-            minus = {one["run"]: {one["reference"]: one} for one in own}
-            shown.append(({**place, "differences": minus}, [(one["run"], one["reference"]) for one in own]))
-        yield from tables.differences(shown)
+def _pairs(line: Line) -> list[tuple[str, str]]:
+    return [(run, reference) for run, minus in line["differences"].items() for reference in minus]
 
 
 def _checkpoints(concept: str, results: ConceptResults) -> Table:
@@ -120,18 +126,6 @@ def _checkpoints(concept: str, results: ConceptResults) -> Table:
         row = [point.run, f"{results.epoch(point):.2f}", f"{point.step:,}"]
         rows.append([*row, with_interval(accuracy), with_interval(results.shares["retrieval"][point])])
     return Table(concept, ["run", "epochs", "step", "accuracy", "retrieval"], rows)
-
-
-def _worst_ties(results: Results) -> list[Line]:
-    """By concept and line the checkpoint of each run that has most ties."""
-    found = []
-    for concept, one in results.items():
-        for name, shares in one.shares.items():
-            worst: dict[str, Any] = {run: {"tie_rate": 0.0} for run in runs_of(dict(results))}
-            for point, share in shares.items():
-                worst[point.run] = max(worst[point.run], share, key=lambda one: one["tie_rate"])
-            found.append({"benchmark": concept, "subset": "all", "metric": name, "models": worst})
-    return found
 
 
 def _figure(plan: TradeoffPlan, results: Results, title: str) -> Figure:
@@ -160,7 +154,7 @@ def _path(results: ConceptResults, run: str) -> list[Stop]:
     ]
 
 
-def write_tradeoff(
+def publish_tradeoff(
     folder: Path,
     plan: TradeoffPlan,
     results: dict[str, ConceptResults],
@@ -168,7 +162,7 @@ def write_tradeoff(
     stages: list[StageSummary],
     facts: dict[str, Any],
 ) -> None:
-    """Writes `tradeoff.json`, `report.md` and, with matplotlib, `figure.png`.
+    """Writes `tradeoff.json`, `report.md` and, with matplotlib, `figure.png`, and prints the tables.
 
     Args:
         folder: of the study.
@@ -181,19 +175,8 @@ def write_tradeoff(
     contents |= {"concepts": {concept: _as_json(one) for concept, one in results.items()}}
     contents["differences"] = final_differences(results)
     contents["findings"] = [asdict(finding) for finding in findings(results, plan)]
-    files.write_results(folder / "tradeoff.json", {"tradeoff_schema_version": SCHEMA_VERSION, **contents})
-    save_report(tradeoff_report(plan, results, stages, facts, brief=False), folder)
-
-
-def print_tradeoff(
-    plan: TradeoffPlan,
-    results: dict[str, ConceptResults],
-    stages: list[StageSummary],
-    facts: dict[str, Any],
-    folder: Path,
-) -> None:
-    """The tables in the terminal, in 80 columns."""
-    render_terminal(tradeoff_report(plan, results, stages, facts, brief=True), folder=folder)
+    report = partial(tradeoff_report, plan, results, stages, facts, folder=folder)
+    publish(report, {"tradeoff_schema_version": SCHEMA_VERSION, **contents}, folder / "tradeoff.json")
 
 
 def _as_json(results: ConceptResults) -> dict[str, Any]:

@@ -132,13 +132,6 @@ def final(results: ConceptResults, run: str) -> Point:
     return Point(run, BASE_STEP if run == BASE else results.last)
 
 
-def curve(results: ConceptResults, line: str, run: str) -> list[tuple[Point, dict[str, float]]]:
-    """A run's shares on a line by step, from the base on."""
-    shares = results.shares[line]
-    wanted = [point for point in shares if point.run in (BASE, run)]
-    return [(point, shares[point]) for point in sorted(wanted, key=lambda point: point.step)]
-
-
 def runs_of(results: dict[str, ConceptResults]) -> list[str]:
     """The runs of all concepts, in the order of the tables."""
     runs = {run for one in results.values() for line in one.lines.values() for run, _ in line["models"]}

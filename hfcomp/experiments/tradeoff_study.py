@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from hfcomp import __version__
 from hfcomp.evaluation.evaluator import ConceptEvaluator
-from hfcomp.experiments.arm import BASE, Arm, Checkpoints
+from hfcomp.experiments.arm import Arm, Checkpoints
 from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.evaluate import prepare_concepts
@@ -20,8 +20,9 @@ from hfcomp.experiments.plan_files import Tradeoff
 from hfcomp.experiments.program import check_rows, load_rows, method_arm, run_facts
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.tradeoff_report import print_tradeoff, write_tradeoff
+from hfcomp.experiments.tradeoff_report import publish_tradeoff
 from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
+from hfcomp.statistics.summary import BASE
 
 Tell = Callable[[str], None]
 
@@ -91,9 +92,7 @@ def _report(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator, arms: 
         tables[arm.setting] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
     outcomes = {concept: pd.concat(parts, ignore_index=True) for concept, parts in tables.items()}
     results, facts = summarize_tradeoff(outcomes, tradeoff.plan), run_facts(tradeoff.recipe, study.session)
-    costs = list(study.costs.values())
-    write_tradeoff(study.folder, tradeoff.plan, results, stages=costs, facts=facts)
-    print_tradeoff(tradeoff.plan, results, costs, facts, study.folder)
+    publish_tradeoff(study.folder, tradeoff.plan, results, stages=list(study.costs.values()), facts=facts)
 
 
 def whole_parts(rows: Dataset, size: int, parts: int, tell: Tell) -> Dataset:

@@ -182,7 +182,9 @@ def _draw(figure: Figure) -> Any:
             axes.set_ylim(rows - 0.5, -0.5)
         else:
             (_draw_curves if isinstance(panel, Curves) else _draw_paths)(axes, panel, styles)
-        axes.set_title(textwrap.fill(_line(panel.title), int(9 * size[0] / columns)), loc="left", fontsize=10)
+            axes.set(xlabel=panel.axes[0], ylabel=panel.axes[1])
+            axes.grid(color=GRID, linewidth=0.8)
+        axes.set_title(textwrap.fill(_line(panel.title), int(11 * size[0] / columns)), loc="left", fontsize=10)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     return canvas
@@ -213,13 +215,8 @@ def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], na
         for name, label in zip(names, shown, strict=True)
     ]
     strip.legend(handles, shown, loc="center", ncols=columns, frameon=False, columnspacing=1.4, borderpad=0)
-    places = strips[2].subgridspec(*grid).subplots(squeeze=False, sharey=_share_axis(figure)).ravel()
-    return canvas, places
-
-
-def _share_axis(figure: Figure) -> bool:
-    """Curves of several panels are compared by height."""
-    return isinstance(figure.panels[0], Curves)
+    places = strips[2].subgridspec(*grid).subplots(squeeze=False, sharey=isinstance(figure.panels[0], Curves)).ravel()
+    return canvas, places  # curves of several panels are compared by height
 
 
 def _line(text: str) -> str:
@@ -276,10 +273,8 @@ def _draw_curves(axes: Any, panel: Curves, styles: Mapping[str, Style]) -> None:
         axes.fill_between(steps, low, high, color=color, alpha=0.13, linewidth=0, zorder=1)
         dash = DASHES[index % len(DASHES)]
         axes.plot(steps, value, marker, linestyle=dash, color=color, markersize=4.5, linewidth=1.5, zorder=2)
-    axes.set_xlabel(panel.axes[0])
-    axes.set_ylabel(panel.axes[1])
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(bottom=0)
-    axes.grid(color=GRID, linewidth=0.8)
 
 
 def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
@@ -299,9 +294,6 @@ def _draw_paths(axes: Any, panel: Paths, styles: Mapping[str, Style]) -> None:
     low, high = axes.get_ylim()
     if 100 * panel.chance > low - 0.5 * (high - low):  # far below it would press the paths together
         axes.axhline(100 * panel.chance, color="black", linestyle="dotted", linewidth=1.1, zorder=1)
-    axes.set_xlabel(panel.axes[0])
-    axes.set_ylabel(panel.axes[1])
-    axes.grid(color=GRID, linewidth=0.8)
 
 
 def _side(estimate: Estimate, bound: str) -> float:

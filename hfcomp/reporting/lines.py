@@ -18,8 +18,6 @@ Line = dict[str, Any]
 Block = tuple[str, list[tuple[str, Line]]]
 """A title and its labelled lines."""
 
-BASE = "base"
-SAME_BATCH = "same-batch"
 ASPECTS = {"composition": "Composition", "general": "General abilities"}
 # Of a metric with more subsets than that, the averages stand for them; where there are none, the first ones.
 MOST_SUBSETS = 12

@@ -16,17 +16,19 @@ from hfcomp.writing import write_bytes, write_text
 REPORT_FILE = "report.md"
 
 
-def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path) -> None:
+def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path, *, shown: bool = True) -> None:
     """Writes a result and its report, and prints what of it fits a terminal.
 
     Args:
         report: makes the report, `brief` for the terminal or whole; called when the result is written.
         contents: of the JSON file.
         path: of that file; the report's files lie beside it.
+        shown: whether the report is printed.
     """
     write_results(path, contents)
     save_report(report(brief=False), path.parent)
-    render_terminal(report(brief=True), folder=path.parent)
+    if shown:
+        render_terminal(report(brief=True), folder=path.parent)
 
 
 def save_report(report: Report, folder: Path, say: Callable[[str], None] = print) -> None:

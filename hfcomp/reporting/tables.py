@@ -121,6 +121,7 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
     Args:
         lines: each with the models and references of which it is shown, as far as it has them.
     """
+    lines = [(line, pairs) for line, pairs in lines if pairs]
     every = list(dict.fromkeys(pair for _, pairs in lines for pair in pairs))
     if min(len(every), len(lines)) > 1 and max(len(name) for pair in every for name in pair) > LONGEST_NAME:
         of_pair = {pair: [(line, [pair]) for line, pairs in lines if pair in pairs] for pair in every}

@@ -246,7 +246,10 @@ def test_a_trial_that_fails_is_told_and_counted(whole):
     assert list(table["trial"]) == [0, 1, 2] and list(table["value"].isna()) == [False, False, True]
     assert table["failure"][2] == "FloatingPointError: the loss is nan"
     report = (folder / "report.md").read_text()
-    assert "3 of 3 trials, 1 failed" in report and "failed: FloatingPointError: the loss is nan" in report
+    assert (
+        "3 of 3 trials, 1 failed; base, untrained: 0." in report
+        and "failed: FloatingPointError: the loss is nan" in report
+    )
     assert re.search(
         r"rows \(test\); a run of best.yaml is scored on .*rows \(test\) too: report it on others", report
     )

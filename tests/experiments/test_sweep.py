@@ -137,8 +137,8 @@ def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path):
     assert one == three and set(one) == {3}
 
 
-def summarized(*arguments, **options) -> dict:
-    return summarize_sweep(*arguments, **options).contents
+def summarized(*arguments) -> dict:
+    return summarize_sweep(*arguments).contents
 
 
 def outcomes(model: str, shares: dict[tuple[str, str, str], list[float]]) -> pd.DataFrame:
@@ -227,7 +227,7 @@ def test_the_primary_endpoint_of_the_recipe_heads_a_sweep(tmp_path):
     choice, group = ("composition", "swap", "choice"), ("composition", "swap", "group")
     plan = plan_of(["s"], [1], ["a", "b"])
     tables = [outcomes(name, {choice: [0, 1, 1, 1], group: [0, 0, 1, 1]}) for name in ("base", "s/1/a", "s/1/b")]
-    found = summarized(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice")
+    found = summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choice").contents
     assert (found["primary"], found["measures"]) == ("drawn: swap choice", ["drawn: swap choice", "drawn: swap group"])
     with pytest.raises(ValueError, match=r"primary: 'drawn: swap choise' is not scored.*Did you mean 'drawn: swap c"):
         summarize_sweep(pd.concat(tables), plan, tmp_path, primary="drawn: swap choise")

@@ -157,8 +157,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
     assert isinstance(spans.rows, RandomSpans) and spans.rows.column("caption") == npc.rows["caption"][:]
-    plan = sweep.plan
-    published(tmp_path, plan, method="C2LIP")
+    published(tmp_path, sweep.plan, method="C2LIP")
     assert "- spans: C2LIP with runs of a caption's words" in (tmp_path / "report.md").read_text()
 
 
@@ -209,13 +208,13 @@ FACTS = {
 }
 
 
-def made_up(plan: SweepPlan) -> SweepResults:
+def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
     """Results in which the variants with another objective log nothing."""
     logged = {
         name: {"logged": dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0)} for name in plan.variants
     }
-    minus = {name: {plan.reference: CHANGE} for name in plan.variants if name != plan.reference}
-    minus |= {one: {other: CHANGE} for one, other in map(contrast_pair, plan.contrasts)}
+    minus = {name: {plan.reference: change} for name in plan.variants if name != plan.reference}
+    minus |= {one: {other: change} for one, other in map(contrast_pair, plan.contrasts)}
     about = {"name": "m", "benchmark": "", "subset": "all", "metric": "m", "aspect": "composition", "chance": None}
     about["primary"] = "m"
     models = dict.fromkeys(["base", *plan.variants], {"value": 0.5, "lowest": 0.5, "highest": 0.5})
@@ -224,15 +223,35 @@ def made_up(plan: SweepPlan) -> SweepResults:
     )
 
 
-def published(folder: Path, plan: SweepPlan, **facts: object) -> None:
+def published(folder: Path, plan: SweepPlan, change: dict[str, float] = CHANGE, **facts: object) -> None:
     models = {name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{one}" for one in plan.variants)]}
-    results = made_up(plan)
-    publish_sweep(folder, plan, results, stages=_costs(plan), facts={**FACTS, "models": models, **facts})
+    publish_sweep(folder, plan, made_up(plan, change), stages=_costs(plan), facts={**FACTS, "models": models, **facts})
 
 
 def _costs(plan: SweepPlan) -> list[StageSummary]:
     costs = {"steps": 1, "images": 1, "texts": 1, "seconds": 1.0, "images_per_second": 1.0, "peak_memory_gib": 1.0}
     return [StageSummary(f"all/1/{name}", **costs, loss=1.0, truncated_text_share=0.0) for name in plan.variants]
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"p_holm": 0.001}, "m (primary endpoint, p by Holm): better than plain: cement +10.0 [-20.0, +40.0] points."),
+        ({"p_holm": 0.2, "low": 0.01}, "m (primary endpoint, p by Holm): no significant difference to plain: cement."),
+        (
+            {"p_holm": 0.01, "value": -0.1},
+            "m (primary endpoint, p by Holm): worse than plain: cement -10.0 [-20.0, +40.0] points.",
+        ),
+    ],
+)
+def test_a_sweep_ends_with_a_verdict_by_the_adjusted_p_and_the_next_command(tmp_path, capsys, change, verdict):
+    plan = read(tmp_path).plan
+    published(tmp_path, plan, change={**CHANGE, **change})
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"all: {verdict}" in shown and f"all: {verdict}**" in (tmp_path / "report.md").read_text()
+    assert shown.endswith(
+        "next: hfcomp evaluate base=base cement=all/1/cement plain=all/1/plain --suite compositional"
+    )
 
 
 def test_the_report_says_who_trains_what(tmp_path):

@@ -13,12 +13,13 @@ import yaml
 from datasets import Dataset
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN
-from hfcomp.experiments import command, outcomes, tradeoff_report
+from hfcomp.experiments import command, outcomes
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
 from hfcomp.experiments.tradeoff_results import Point, findings, summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
+from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
 VALUES = {
@@ -208,7 +209,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     assert (folder / "figure.png").stat().st_size > 10_000
     assert not list(folder.rglob("checkpoint-*"))
     report = (folder / "report.md").read_text()
-    assert "accuracy against retrieval (synthetic)](figure.png)" in report and "| HN1 | plain |" in report
+    assert "accuracy against retrieval (synthetic)](figure.png)" in report and " | HN1 | plain | " in report
     lines = whole["concepts"]["location"]["lines"]
     assert {"accuracy", "retrieval", "visual"} <= set(lines)
     runs = [("base", 0.0), *((run, share) for run in ("plain", "HN1") for share in (0.5, 1.0))]
@@ -234,7 +235,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
         return of_arm(self, start, where, *rest)
 
     of_arm = Arm.train
-    monkeypatch.setattr(tradeoff_report, "save_report", lambda *_: None)
+    monkeypatch.setattr(saving, "save_report", lambda *_: None)
     monkeypatch.setattr(Arm, "train", train)
     monkeypatch.setattr(outcomes, "write_table", stored)
     for _ in range(2):
