@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import inspect
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 Group = argparse.ArgumentParser | argparse._ArgumentGroup
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
 def add_device(group: Group) -> None:
@@ -34,3 +40,40 @@ def add_tie(group: Group, default: str | None, shown: str) -> None:
 def names_of(text: str) -> list[str]:
     """The names in a text such as `a,b`."""
     return [name for name in map(str.strip, text.split(",")) if name]
+
+
+def add_fields(found: argparse.ArgumentParser, kind: type) -> None:
+    """Adds the fields of a dataclass: a group for each class that declares some, with what its docstring says of them.
+
+    Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
+    """
+    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
+    for owner in reversed([one for one in kind.__mro__ if "__annotations__" in vars(one)]):
+        text = inspect.getdoc(owner) or ""
+        group = found.add_argument_group(text.partition("\n")[0].rstrip("."))
+        for name, about in _ATTRIBUTE.findall(text):
+            field = known[name]
+            words, default = " ".join(about.split()).rstrip(".").replace("%", "%%"), field.default
+            if default not in (MISSING, None, "") and default is not False:
+                words += f" (default: {_shown(default)})"
+            settings = {"help": words, "required": default is MISSING, "metavar": name.rpartition("_")[2].upper()}
+            group.add_argument(f"--{name}", **settings | _reading(hints[name]))
+
+
+def _shown(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _reading(hint: Any) -> dict[str, Any]:
+    """How argparse reads a value of a type."""
+    from hfcomp.schemas import members
+
+    (kind,) = members(hint)
+    if kind is bool:
+        return {"action": "store_const", "const": True, "metavar": None}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind), "metavar": None}
+    if get_origin(kind) is tuple:
+        return {"type": lambda text: tuple(names_of(text)), "metavar": "A,B"}
+    metavar = {Path: "DIR", int: "N", float: "X"}.get(kind)
+    return {"type": kind} | ({"metavar": metavar} if metavar else {})

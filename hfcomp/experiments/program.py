@@ -160,7 +160,7 @@ def _with_hard_images(recipe: Recipe, rows: Dataset, tell: Tell) -> Dataset:
     place = config.model or base_folder(SANDBOX_MODELS[config.fresh_model])
     device = "cpu" if recipe.trainer_arguments.get("use_cpu") else None
     cache = EmbeddingCache(default_folder())
-    return with_neighbours(rows, place=place, number=config.hard_images, tell=tell, cache=cache, device=device)
+    return with_neighbours(rows, place=place, number=config.hard_images, log=tell, cache=cache, device=device)
 
 
 def method_arm(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Arm:

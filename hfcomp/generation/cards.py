@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
+from hfcomp.reporting.markdown import markdown_table
+from hfcomp.reporting.report import Table
 from hfcomp.writing import write_text
 
 CARD = "README.md"
@@ -121,22 +123,7 @@ def source_license(name: str) -> str | None:
     return ", ".join(stated) if isinstance(stated, list) else stated
 
 
-@dataclass(frozen=True)
-class Counts:
-    """A table of numbers by name.
-
-    Attributes:
-        title: of the table.
-        of: what the names are of.
-        numbers: by name.
-    """
-
-    title: str
-    of: str
-    numbers: Mapping[str, int]
-
-
-def counts_of(manifest: Mapping[str, Any]) -> list[Counts]:
+def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     """What was made and not made, by kind and reason, and rows that were set aside."""
     counts = manifest["counts"]
     parts = [
@@ -150,7 +137,7 @@ def counts_of(manifest: Mapping[str, Any]) -> list[Counts]:
         (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
     ]
     return [
-        Counts(title, of, {name.replace("_", " "): number for name, number in found.items()})
+        Table(title, [of, "number"], [[name.replace("_", " "), f"{number:,}"] for name, number in found.items()])
         for title, of, found in parts
         if found
     ]
@@ -177,7 +164,7 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
     )
     name = source.name if is_on_hub(source.name) else Path(source.name).name
     stages = yaml.safe_dump(manifest["plan"]["stages"], allow_unicode=True, sort_keys=False).strip()
-    tables = ["\n".join(_count_table(counts)) for counts in counts_of(manifest)]
+    tables = [_markdown(table) for table in count_tables(manifest)]
     text = [
         f"---\n{data.to_yaml()}\n---",
         f"# {title} of {_plain(name)}",
@@ -217,10 +204,10 @@ def _strip_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
 
 
-def _count_table(counts: Counts) -> list[str]:
-    title = f"**{counts.title[0].upper()}{counts.title[1:]}**"
-    rows = [line for name, number in counts.numbers.items() for line in _cells([_plain(name), f"{number:,}"])]
-    return [title, "", *_cells([counts.of, "number"]), *_cells(["---", "---:"]), *rows]
+def _markdown(table: Table) -> str:
+    rows = [[_plain(cell) for cell in row] for row in table.rows]
+    title = f"**{table.title[0].upper()}{table.title[1:]}**"
+    return "\n".join([title, "", *markdown_table(replace(table, rows=rows))])
 
 
 def _license_text(source: Source) -> str:
@@ -233,19 +220,15 @@ def _license_text(source: Source) -> str:
 
 
 def _examples_text(folder: Path, examples: _Examples) -> list[str]:
-    lines = _cells(examples.header) + _cells(["---"] * len(examples.header))
+    rows: list[Sequence[str]] = []
     for path in sorted((folder / DATA).glob("train-*.parquet")):
         table = pq.read_table(path, columns=list(examples.columns))
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():
-            for texts in examples.of_row(*(row[name] for name in examples.columns)):
-                lines += _cells([_plain(text) for text in texts])
-            if len(lines) >= EXAMPLES + 2:
-                return ["**Examples**\n\n" + "\n".join(lines[: EXAMPLES + 2])]
-    return ["**Examples**\n\n" + "\n".join(lines)] if len(lines) > 2 else []
-
-
-def _cells(texts: Sequence[str]) -> list[str]:
-    return [f"| {' | '.join(texts)} |"]
+            rows += examples.of_row(*(row[name] for name in examples.columns))
+        if len(rows) >= EXAMPLES:
+            break
+    table = Table("examples", examples.header, rows[:EXAMPLES], labels=len(examples.header))
+    return [_markdown(table)] if rows else []
 
 
 def _plain(text: str) -> str:

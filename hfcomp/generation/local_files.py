@@ -21,7 +21,7 @@ _SHOWN = 3
 
 
 def check_local_files(
-    dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, tell: Callable[[str], None]
+    dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, log: Callable[[str], None]
 ) -> None:
     """Reports the images that a build copies from files or fetches, and refuses files outside of the source's folder.
 
@@ -34,7 +34,7 @@ def check_local_files(
         source: its name: a file, a folder or a Hub id, with its own folders in the caches of the Hub and
             `datasets`.
         allow_outside: whether files elsewhere are copied too.
-        tell: receives a line about the files.
+        log: receives a line about the files.
 
     Raises:
         ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
@@ -55,12 +55,12 @@ def check_local_files(
             outside.append(f"{name} (column {column!r}, row {row})")
     if number:
         inside = " and ".join(map(str, roots)) or "no folder of its own"
-        tell(
+        log(
             f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
             f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
         )
     if urls:
-        tell(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
+        log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")
     if outside and not allow_outside and everything:
         raise ValueError(
             f"{source} references {len(outside):,} image files, such as {', '.join(outside[:_SHOWN])}, and is in "

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, Features
+from datasets import Value
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
@@ -16,7 +16,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
-from hfcomp.generation.sources import Tell, model_facts, output_features, read_captioned_rows
+from hfcomp.generation.sources import BuildInputs, Log, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import check_kinds, make_captions, make_negatives, needs_parser
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
@@ -26,52 +26,38 @@ from hfcomp.parsing import cached_parser
 
 NO_IMAGE = "no image"
 BAD_IMAGE = "image cannot be decoded"
-SAID_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop_same_words", "only_with_negative")
+RECORDED_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop_same_words", "only_with_negative")
 SETTINGS = (
-    *SAID_AS_GIVEN,
+    *RECORDED_AS_GIVEN,
     *("parser", "fill_model", "keyword_table", "grammar_model", "grammar_tolerance", "device"),
     *("false_negative_model", "false_negative_margin"),
 )
 
 
-def negative_rows(options: NegativeOptions, tell: Tell) -> Dataset:
-    """The rows that get negatives, without negatives of before.
-
-    Args:
-        options: of the build.
-        tell: receives a line about what was read and left behind.
+def negative_inputs(options: NegativeOptions, log: Log) -> BuildInputs:
+    """Rows without earlier negatives, and the stages, which record models and versions, not places on this machine.
 
     Raises:
-        ValueError: for missing columns, or a `caption` that is not a text.
+        ValueError: for an unknown kind, missing columns, or a `caption` that is not a text.
+        OSError: for a model that cannot be found.
     """
-    needed = ("image",) if options.false_negative_model else ()
-    return read_captioned_rows(options, tell, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
+    check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    facts = {name: settings[name] for name in RECORDED_AS_GIVEN} | _model_facts(options)
+    stages = [Stage("captions", make_captions, {"which": options.captions})]
+    needed: list[str] = []
+    if options.false_negative_model:
+        stages.append(Stage("images", make_image_check))
+        needed = ["image"]
+    stages.append(Stage("negatives", make_checked_negatives, settings, facts))
+    dataset = read_captioned_rows(options, log, is_old=_is_old, needed=needed, needed_by="--false_negative_model")
+    made = {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES}
+    features = output_features(dataset, {"caption": Value("string"), **made})
+    return BuildInputs(dataset, stages, features, ["caption", *needed])
 
 
 def _is_old(column: str) -> bool:
     return column.startswith("negative_") or column == "mask"  # the mask is of the negative image
-
-
-def negative_features(dataset: Dataset) -> Features:
-    """The columns of the built set: the source's, with one caption per row, and those of negatives."""
-    return output_features(dataset, {name: NEGATIVE_FEATURES[name] for name in COLUMN_NAMES})
-
-
-def negative_stages(options: NegativeOptions) -> list[Stage]:
-    """The stages of a build, with what identifies them: names of models and versions, not places on this machine.
-
-    Raises:
-        ValueError: for options that do not fit.
-        OSError: for a model that cannot be found.
-    """
-    check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
-    _check_unused(options)
-    settings = {name: getattr(options, name) for name in SETTINGS}
-    facts = {name: settings[name] for name in SAID_AS_GIVEN} | _model_facts(options)
-    stages = [Stage("captions", make_captions, {"which": options.captions})]
-    if options.false_negative_model:
-        stages.append(Stage("images", make_image_check))
-    return [*stages, Stage("negatives", make_checked_negatives, settings, facts)]
 
 
 def _model_facts(options: NegativeOptions) -> dict[str, Any]:
@@ -82,7 +68,7 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
         facts["keyword_table"] = f"{table.name} sha256:{file_hash(table)}"
     if needs_parser(options.kinds):
         facts["parser"] = without_local_paths(cached_parser(options.parser).name)
-    if _has_kind(options, "mask"):
+    if options.has_kind("mask"):
         facts["fill_model"] = model_facts(options.fill_model or DEFAULT_MODEL)
     if options.grammar_model:
         facts["grammar_model"] = model_facts(options.grammar_model)
@@ -91,24 +77,6 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
         facts["false_negative_model"] = model_facts(options.false_negative_model)
         facts["false_negative_margin"] = options.false_negative_margin
     return facts
-
-
-def _has_kind(options: NegativeOptions, generator: str) -> bool:
-    return any(kind.partition(":")[0] == generator for kind in options.kinds)
-
-
-def _check_unused(options: NegativeOptions) -> None:
-    """An option that changes nothing is a mistake."""
-    if options.num_negatives < 1:
-        raise ValueError(f"--num_negatives: found {options.num_negatives}, expected 1 or more.")
-    if options.grammar_tolerance is not None and not options.grammar_model:
-        raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
-    if options.false_negative_margin and not options.false_negative_model:
-        raise ValueError("--false_negative_margin needs --false_negative_model, such as openai/clip-vit-base-patch32.")
-    if options.fill_model and not _has_kind(options, "mask"):
-        raise ValueError("--fill_model needs the kind mask.")
-    if options.keyword_table and not _has_kind(options, "keyword"):
-        raise ValueError("--keyword_table needs the kind keyword.")
 
 
 def make_checked_negatives(

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from datasets import Dataset, List, Value
@@ -16,9 +17,9 @@ from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import NEIGHBOURS, default_folder, mark_used
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.generation.options import NEIGHBOURS_OF, NeighbourOptions
+from hfcomp.generation.options import ComparedBy, NeighbourOptions
 from hfcomp.generation.shards import Batch, Stage
-from hfcomp.generation.sources import Tell, kept_columns, model_facts, read_rows
+from hfcomp.generation.sources import BuildInputs, Log, kept_columns, model_facts, output_features, read_rows
 from hfcomp.negatives.neighbours import EXACT_ROWS, default_method, neighbour_columns
 
 FEATURES = {"image_id": Value("string"), "neighbour_ids": List(Value("string"))}
@@ -29,8 +30,8 @@ def with_neighbours(
     *,
     place: str | Path,
     number: int,
-    tell: Tell,
-    by: str = "image",
+    log: Log,
+    by: ComparedBy = "image",
     cache: EmbeddingCache | None = None,
     device: str | None = None,
 ) -> Dataset:
@@ -43,7 +44,7 @@ def with_neighbours(
         dataset: in the column contract.
         place: Hub id or folder of the embedding model.
         number: neighbours of each image; NegCLIP has 3.
-        tell: receives a line about what was compared, and how.
+        log: receives a line about what was compared, and how.
         by: `image`, or `caption` for images with similar captions.
         cache: of embeddings and neighbours.
         device: of the model; by default a GPU when there is one.
@@ -51,8 +52,8 @@ def with_neighbours(
     Raises:
         ValueError: for a missing column or image, a row without an id, or another `by`.
     """
-    if by not in NEIGHBOURS_OF:
-        raise ValueError(f"by={by!r}: expected one of {', '.join(NEIGHBOURS_OF)}.")
+    if by not in get_args(ComparedBy):
+        raise ValueError(f"by={by!r}: expected one of {', '.join(get_args(ComparedBy))}.")
     has_ids = "image_id" in dataset.column_names
     require_columns(dataset, [by] if has_ids else dict.fromkeys((by, "image")), needed_by="the search for neighbours")
     embedder = Embedder(place, cache=cache, device=device)
@@ -66,12 +67,12 @@ def with_neighbours(
     near = _cached_neighbours(cache, found.take(slice(None)), found.index, ids, number)
     embedder.release()
     for note in cache.notes if cache else ():
-        tell(note)
+        log(note)
     images = len(set(ids))
-    tell(f"{images:,} images, each with the {number} nearest by {by} ({place}, {_how(images)})")
+    log(f"{images:,} images, each with the {number} nearest by {by} ({place}, {_how(images)})")
     columns = {"neighbour_ids": near} if has_ids else {"image_id": ids, "neighbour_ids": near}
     if "neighbour_ids" in dataset.column_names:
-        tell("they replace the data set's own neighbour_ids")
+        log("they replace the data set's own neighbour_ids")
         dataset = dataset.remove_columns("neighbour_ids")
     for name, values in columns.items():
         dataset = dataset.add_column(name, values, feature=FEATURES[name])
@@ -103,9 +104,9 @@ def _cached_neighbours(
     """The neighbours, from the cache's folder when the same ones were searched before."""
     if cache is None or cache.folder is None:
         return neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
-    asked = hashlib.sha256(json.dumps([number, ids]).encode())
-    asked.update(vectors.tobytes() + same.tobytes())
-    path = cache.folder / NEIGHBOURS / f"{asked.hexdigest()[:32]}.json"
+    wanted = hashlib.sha256(json.dumps([number, ids]).encode())
+    wanted.update(vectors.tobytes() + same.tobytes())
+    path = cache.folder / NEIGHBOURS / f"{wanted.hexdigest()[:32]}.json"
     near = _read(path)
     if near is None:
         near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
@@ -130,43 +131,33 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def neighbour_rows(options: NeighbourOptions, tell: Tell) -> Dataset:
-    """The source with its columns `image_id` and `neighbour_ids`.
+def neighbour_inputs(options: NeighbourOptions, log: Log) -> BuildInputs:
+    """Rows with `image_id` and `neighbour_ids`, and a stage that records where these come from.
 
-    All images are compared with all, so this is not a stage. Embeddings and neighbours are kept in the cache of
+    All images are compared with all, so the search is not a stage. Embeddings and neighbours are kept in the cache of
     `hfcomp evaluate`, from which an interrupted build resumes.
-
-    Args:
-        options: of the build.
-        tell: receives a line about what was read and compared.
 
     Raises:
         ValueError: for columns that are not there, or an image that cannot be read.
     """
-    if options.number < 1:
-        raise ValueError(f"--number: found {options.number}, expected 1 or more.")
-    dataset = read_rows(options, tell)
-    cache = EmbeddingCache(default_folder())
+    facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
     dataset = with_neighbours(
-        dataset,
+        read_rows(options, log),
         place=options.model,
         number=options.number,
-        tell=tell,
+        log=log,
         by=options.by,
-        cache=cache,
+        cache=EmbeddingCache(default_folder()),
         device=options.device,
     )
-    return dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
-
-
-def neighbour_stages(options: NeighbourOptions) -> list[Stage]:
-    """A stage that changes nothing but records the source of the neighbours."""
-    facts = {"model": model_facts(options.model), "number": options.number, "by": options.by}
-    return [Stage("neighbours", make_unchanged, {}, facts)]
+    dataset = dataset.select_columns(list(dict.fromkeys([*kept_columns(dataset, options.columns), *FEATURES])))
+    return BuildInputs(
+        dataset, [Stage("neighbours", make_unchanged, {}, facts)], output_features(dataset, {}), list(FEATURES)
+    )
 
 
 def make_unchanged() -> Callable[[Batch], Batch]:
-    """The stage that hands every batch on as it is."""
+    """The stage that returns every batch as it is."""
     return _identity
 
 

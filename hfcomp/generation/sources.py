@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, Image, LargeList, List, Value
 from datasets.arrow_writer import SchemaInferenceError
@@ -15,26 +15,38 @@ from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import identity
-from hfcomp.generation.options import BuildOptions
+from hfcomp.generation.options import BuildOptions, CaptionOptions
+from hfcomp.generation.shards import Stage
 from hfcomp.reading import parse_json
 
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
-Tell = Callable[[str], None]
+TEXTS = (Value("string"), Value("large_string"))
+Log = Callable[[str], None]
 
 
-def read_rows(options: BuildOptions, tell: Tell) -> Dataset:
-    """The rows of the source, under the contract's names.
+class BuildInputs(NamedTuple):
+    """What `run_stages` needs of a build.
 
-    Args:
-        options: of the build.
-        tell: receives a line about what was read.
+    Attributes:
+        dataset: the source's rows.
+        stages: in their order.
+        features: of the columns that are written.
+        reads: columns of the source that stages see.
+    """
+
+    dataset: Dataset
+    stages: Sequence[Stage]
+    features: Features
+    reads: Sequence[str]
+
+
+def read_rows(options: BuildOptions, log: Log) -> Dataset:
+    """The rows of the source, under the contract's names; `log` receives a line about what was read.
 
     Raises:
-        ValueError: for a split or column that is not there, or a limit below 1.
+        ValueError: for a split or column that is not there.
     """
-    if options.limit is not None and options.limit < 1:
-        raise ValueError(f"--limit: found {options.limit}, expected 1 or more.")
     try:
         dataset = load_training_set(options.source, split=options.split, config=options.config)
     except (StopIteration, DatasetGenerationError) as error:
@@ -42,13 +54,16 @@ def read_rows(options: BuildOptions, tell: Tell) -> Dataset:
         if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
             raise ValueError(f"{options.source} has no rows.") from error
         raise
-    tell(f"{len(dataset):,} rows from {options.source}")
+    log(f"{len(dataset):,} rows from {options.source}")
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
     names = column_names(options.column_names)
-    dataset = rename_columns(_with_captions_file(options, dataset, names, tell), names)
+    if isinstance(options, CaptionOptions) and options.captions_file:  # rows without a caption are set aside later
+        keys = {"key_column": options.key_column, "file_columns": options.captions_columns}
+        dataset = with_captions_of(dataset, options.captions_file, column_names=names, tell=log, **keys)
+    dataset = rename_columns(dataset, names)
     kept = kept_columns(dataset, options.columns)
-    if "image" in kept and dataset.features["image"] in (Value("string"), Value("large_string")):
+    if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
             f"column 'image' of {options.source} holds texts, expected images. In a JSON-lines or CSV file the "
             "column of file names must be named image; or build without it: --columns caption."
@@ -56,19 +71,9 @@ def read_rows(options: BuildOptions, tell: Tell) -> Dataset:
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
 
 
-def _with_captions_file(options: BuildOptions, dataset: Dataset, names: Mapping[str, str], tell: Tell) -> Dataset:
-    """The rows with the captions of a file, where one is given; those without are set aside later, by the build."""
-    columns = {"key_column": options.key_column, "file_columns": options.captions_columns}
-    if options.captions_file:
-        return with_captions_of(dataset, options.captions_file, column_names=names, tell=tell, **columns)
-    if any(columns.values()):
-        raise ValueError("--key_column and --captions_columns need --captions_file.")
-    return dataset
-
-
 def read_captioned_rows(
-    options: BuildOptions,
-    tell: Tell,
+    options: CaptionOptions,
+    log: Log,
     *,
     is_old: Callable[[str], bool],
     needed: Sequence[str] = (),
@@ -78,19 +83,19 @@ def read_captioned_rows(
 
     Args:
         options: of the build.
-        tell: receives a line about what was read and left behind.
-        is_old: whether a column of that name speaks of others than those that are made.
+        log: receives a line about what was read and left out.
+        is_old: whether a column of that name describes others than those that are made.
         needed: further columns.
         needed_by: what asks for these.
 
     Raises:
         ValueError: for missing columns, or a `caption` that is not a text.
     """
-    dataset = read_rows(options, tell)
+    dataset = read_rows(options, log)
     _check_captions(options, dataset)
     left = [name for name in dataset.column_names if is_old(name)]
     if left and options.columns is None:
-        tell(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
+        log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     require_columns(dataset, needed, needed_by=needed_by)
     kept = [name for name in kept_columns(dataset, options.columns) if name not in left]
     if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
@@ -114,8 +119,7 @@ def _check_captions(options: BuildOptions, dataset: Dataset) -> None:
             f"column: --column_names caption={near[0] if near else '...'}"
         )
     kind = dataset.features["caption"]
-    texts = (Value("string"), Value("large_string"))
-    if (kind.feature if isinstance(kind, List | LargeList) else kind) not in texts:
+    if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
         raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
 
 
@@ -141,23 +145,19 @@ def column_names(text: str) -> dict[str, str]:
     return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
-def kept_columns(dataset: Dataset, asked: str | None) -> list[str]:
-    """The source's columns that the built set has: those asked for, or all."""
-    if asked is None:
+def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:
+    """The source's columns that the built set has: the requested ones, or all."""
+    if wanted is None:
         return dataset.column_names
-    names = [name.strip() for name in asked.split(",") if name.strip()]
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
     require_columns(dataset, names, needed_by="--columns")
     return list(dict.fromkeys(names))
 
 
-def shown_features(dataset: Dataset) -> Features:
-    """The features of a set with images decoded on access."""
-    return Features({name: Image() if isinstance(one, Image) else one for name, one in dataset.features.items()})
-
-
-def output_features(dataset: Dataset, made: Mapping[str, Any]) -> Features:
-    """The columns of a set that is made of captions: the source's, with one caption per row, and those made."""
-    return Features({**shown_features(dataset), "caption": Value("string"), **made})
+def output_features(dataset: Dataset, added: Mapping[str, Any]) -> Features:
+    """The columns of a built set: the source's, its images decoded on access, and the added ones."""
+    shown = {name: Image() if isinstance(one, Image) else one for name, one in dataset.features.items()}
+    return Features({**shown, **added})
 
 
 def model_facts(place: str) -> str:

@@ -49,7 +49,7 @@ def built(source, tmp_path_factory):
     return folder
 
 
-def test_the_set_reads_as_it_lies(built):
+def test_the_set_can_be_loaded(built):
     rows = load_dataset(str(built), split="train")
     assert rows["caption"][:] == [CAPTIONS[0], CAPTIONS[1], CAPTIONS[2], CAPTIONS[5]]
     assert rows["image_id"][:] == [0, 1, 2, 5] and [row["image"].size for row in rows] == [(4, 4)] * 4
@@ -89,7 +89,7 @@ def test_the_card_says_what_it_is_and_shows_texts_as_data(built, source):
         assert source.rpartition("/")[0] not in (built / file).read_text()
 
 
-def test_everything_is_told(source, tmp_path, capsys):
+def test_counts_are_printed(source, tmp_path, capsys):
     cli.main(["build", *words(source, tmp_path, "--only_with_negative")])
     shown = " ".join(capsys.readouterr().out.split())
     assert "7 rows from" in shown and "7 rows read, 3 written to" in shown
@@ -98,7 +98,7 @@ def test_everything_is_told(source, tmp_path, capsys):
     assert load_dataset(str(tmp_path), split="train")["caption"][:] == [CAPTIONS[0], CAPTIONS[1], CAPTIONS[5]]
 
 
-def test_a_build_that_failed_half_way_goes_on_to_the_same_bytes(source, built, tmp_path, monkeypatch, capsys):
+def test_an_interrupted_build_resumes_to_the_same_bytes(source, built, tmp_path, monkeypatch, capsys):
     given = words(source, tmp_path, "--kinds", "keyword:color,keyword:object", "--num_negatives", "2")
     original = shards.ShardMaker.make
 
@@ -110,7 +110,7 @@ def test_a_build_that_failed_half_way_goes_on_to_the_same_bytes(source, built, t
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
         patch.setattr(shards.ShardMaker, "make", interrupted)
         cli.main(["build", *given])
-    assert stopped.value.code == 130 and "the same command goes on" in capsys.readouterr().err
+    assert stopped.value.code == 130 and "the same command resumes" in capsys.readouterr().err
     cli.main(["build", *given])
     assert "1 shards were there already, 2 were made" in capsys.readouterr().out
     assert builds.hashes(tmp_path) == builds.hashes(built)
@@ -270,7 +270,7 @@ def test_shards_with_a_file_of_captions_become_a_set_with_concepts(tmp_path, cap
     assert "--captions_file LOCAL/short.json" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_counts_of_concepts_and_what_is_left_behind_are_told(with_phrases, tmp_path, capsys):
+def test_counts_of_concepts_and_dropped_columns_are_printed(with_phrases, tmp_path, capsys):
     source = str(with_phrases.parent / "rows.jsonl")
     given = ["--column_names", "caption=text", "--parser", "rules", "--output", str(tmp_path / "out")]
     cli.main(["build", "concepts", "--source", source, *given])
@@ -282,7 +282,7 @@ def test_counts_of_concepts_and_what_is_left_behind_are_told(with_phrases, tmp_p
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--max_concepts", "0"], "--max_concepts: found 0, expected 1 or more"),
+        (["--max_concepts", "0"], "max_concepts: found 0, expected 1 or more"),
         (["--parser", "stanza"], "parser 'stanza' is not known"),
         (["--key_column", "url"], "--key_column and --captions_columns need --captions_file"),
         (["--captions_file", "none.csv"], "none.csv"),
@@ -290,7 +290,7 @@ def test_counts_of_concepts_and_what_is_left_behind_are_told(with_phrases, tmp_p
         (["--column_names", "caption=url", "--columns", "none"], "--columns needs the column 'none'"),
     ],
 )
-def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_path, more, message):
+def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tmp_path, more, message):
     source = str(with_phrases.parent / "rows.jsonl")
     given = ["concepts", "--source", source, "--parser", "rules", "--output", str(tmp_path / "out"), *more]
     with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
@@ -302,9 +302,9 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
     ("more", "message"),
     [
         (["--kinds", "keywords"], "unknown kind 'keywords'. Did you mean 'keyword'"),
-        (["--num_negatives", "0"], "--num_negatives: found 0, expected 1 or more"),
-        (["--shard_size", "0"], "rows_per_shard is 0"),
-        (["--limit", "0"], "--limit: found 0"),
+        (["--num_negatives", "0"], "num_negatives: found 0, expected 1 or more"),
+        (["--shard_size", "0"], "shard_size: found 0, expected 1 or more"),
+        (["--limit", "0"], "limit: found 0, expected 1 or more"),
         (["--column_names", "text"], "--column_names: found 'text', expected hfcomp's name=the set's own"),
         (["--column_names", '{"caption": 3}'], "--column_names: found .*, expected hfcomp's name=.*or JSON"),
         (["--column_names", "{caption: text}"], "--column_names: .* is not JSON"),
@@ -323,7 +323,7 @@ def test_mistakes_with_concepts_are_told_and_leave_nothing(with_phrases, tmp_pat
         (["--source", "nothing/at/all.jsonl"], "nothing/at/all"),
     ],
 )
-def test_mistakes_are_told_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch, more, message):
+def test_mistakes_end_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch, more, message):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
         cli.main(["build", *words(source, tmp_path / "out", *more)])
@@ -338,13 +338,13 @@ def test_a_wrong_command_line_ends_with_2(given, capsys):
 
 
 @pytest.mark.parametrize(("content", "message"), [("no json", "error: "), ("", "error: .*rows.jsonl has no rows")])
-def test_a_file_without_rows_is_told(tmp_path, content, message):
+def test_a_file_without_rows_is_refused(tmp_path, content, message):
     (tmp_path / "rows.jsonl").write_text(content)
     with pytest.raises(SystemExit, match=f"^{message}"):
         cli.main(["build", "negatives", "--source", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")])
 
 
-def test_a_stage_that_fails_is_told_with_its_trace(source, tmp_path, monkeypatch, capsys):
+def test_a_failing_stage_is_reported_with_its_traceback(source, tmp_path, monkeypatch, capsys):
     def fail(*_, **__):
         raise ZeroDivisionError("deep down")
 

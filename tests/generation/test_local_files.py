@@ -14,11 +14,11 @@ FEATURES = Features({"image": Image(decode=False)})
 
 
 def check(source: str, names: list[str], **options) -> list[str]:
-    """The lines that are told of a source whose images are files of these names."""
-    told: list[str] = []
+    """The lines that are logged of a source whose images are files of these names."""
+    logged: list[str] = []
     dataset = Dataset.from_dict({"image": [{"path": name, "bytes": None} for name in names]}, features=FEATURES)
-    check_local_files(dataset, ["image"], source, **{"allow_outside": False, "tell": told.append} | options)
-    return told
+    check_local_files(dataset, ["image"], source, **{"allow_outside": False, "log": logged.append} | options)
+    return logged
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_a_set_of_the_hub_may_name_files_of_its_own_folder_alone(caches):
             check("her/set", [own[0], str(caches / name)])
     with pytest.raises(ValueError, match="references 1 image files outside its own folder"):
         check(str(caches), ["/elsewhere/a.png"])
-    (told,) = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
-    assert told.startswith("4 image files that her/set names are copied into the set: 4 from ")
+    (logged,) = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
+    assert logged.startswith("4 image files that her/set names are copied into the set: 4 from ")
 
 
 @pytest.mark.parametrize("place", ["home/me", "home", "/"])
@@ -57,8 +57,8 @@ def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatc
         ValueError, match="references 1 image files, such as .*passport.jpg.*Move the file and its images"
     ):
         check(source, names)
-    (told,) = check(source, names, allow_outside=True)
-    assert told.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
+    (logged,) = check(source, names, allow_outside=True)
+    assert logged.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
     assert check(source, ["http://host/a.png"]) == [
         f"1 images that {source} references by URL are copied into the set if fetching is allowed"
     ]
@@ -68,5 +68,5 @@ def test_a_file_below_a_home_directory_may_name_those_beside_it(tmp_path, monkey
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     (tmp_path / "set/images").mkdir(parents=True)
     (tmp_path / "set/rows.jsonl").write_text("")
-    (told,) = check(str(tmp_path / "set/rows.jsonl"), [str(tmp_path / "set/images/a.png")])
-    assert told.endswith(f": 1 from {tmp_path / 'set'} and its sub-folders, 0 from elsewhere")
+    (logged,) = check(str(tmp_path / "set/rows.jsonl"), [str(tmp_path / "set/images/a.png")])
+    assert logged.endswith(f": 1 from {tmp_path / 'set'} and its sub-folders, 0 from elsewhere")

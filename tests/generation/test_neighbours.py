@@ -24,21 +24,21 @@ def rows():
 
 
 def found(dataset, clip, **settings):
-    told: list[str] = []
+    logged: list[str] = []
     settings = {"number": 3, **settings}
-    return with_neighbours(dataset, place=clip, tell=told.append, device="cpu", **settings), told
+    return with_neighbours(dataset, place=clip, log=logged.append, device="cpu", **settings), logged
 
 
 def test_the_neighbours_are_those_of_the_models_embeddings(rows, clip):
-    dataset, told = found(rows, clip)
+    dataset, logged = found(rows, clip)
     expected = nearest_neighbours(Embedder(clip, device="cpu").images(undecoded(rows)["image"]), number=3)
     assert dataset["neighbour_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
     assert dataset.column_names == [*rows.column_names, "neighbour_ids"]
-    assert told == [f"12 images, each with the 3 nearest by image ({clip}, exact)"]
+    assert logged == [f"12 images, each with the 3 nearest by image ({clip}, exact)"]
 
 
 def test_the_neighbours_of_captions_are_others(rows, clip):
-    dataset, told = found(rows, clip, by="caption")
+    dataset, logged = found(rows, clip, by="caption")
     expected = nearest_neighbours(Embedder(clip, device="cpu").texts(rows["caption"][:]).vectors, number=3)
     assert dataset["neighbour_ids"][:] == [[f"tiny-{other}" for other in near] for near in expected]
     assert dataset["neighbour_ids"][:] != found(rows, clip)[0]["neighbour_ids"][:]
@@ -67,10 +67,10 @@ def test_copies_under_other_ids_are_no_neighbours(rows, clip):
     assert {len(near) for near in dataset["neighbour_ids"]} == {22}
 
 
-def test_own_neighbours_of_the_set_are_replaced_and_told(rows, clip):
-    dataset, told = found(rows.add_column("neighbour_ids", [["x"]] * 12), clip)
+def test_own_neighbours_of_the_set_are_replaced_and_logged(rows, clip):
+    dataset, logged = found(rows.add_column("neighbour_ids", [["x"]] * 12), clip)
     assert "x" not in sum(dataset["neighbour_ids"][:], [])
-    assert "they replace the data set's own neighbour_ids" in told
+    assert "they replace the data set's own neighbour_ids" in logged
 
 
 def test_a_second_process_reads_what_the_first_one_computed(rows, clip, tmp_path, monkeypatch):
@@ -103,8 +103,8 @@ def test_the_search_keeps_the_cache_within_its_limit(rows, clip, tmp_path):
         old.parent.mkdir(exist_ok=True)
         old.write_bytes(bytes(10**6))
         os.utime(old, (0, 0))
-        _, told = found(rows, clip, cache=EmbeddingCache(tmp_path, limit=10**6), number=number)
-        assert not old.exists() and any("1 files (1.0 MB)" in line for line in told)
+        _, logged = found(rows, clip, cache=EmbeddingCache(tmp_path, limit=10**6), number=number)
+        assert not old.exists() and any("1 files (1.0 MB)" in line for line in logged)
 
 
 def test_the_column_lies_on_disk_as_any_other(rows, clip, tmp_path):
