@@ -58,9 +58,7 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     Source:
         C2LIP (arXiv 2603.25722), Eqs. 4 and 5, Figure 2.
     """
-    blank = [phrase for phrase in phrases if not phrase.strip()]
-    if blank or not phrases:
-        raise ValueError(f"phrases: found {blank[0]!r}, expected words." if blank else "phrases: found none.")
+    check_phrases(phrases)
     box = seen_box(embedder.transform, image.size)
     texts = embedder.texts(phrases).vectors.astype(np.float64)
     pixels = embedder.transform.normalize(embedder.transform([image]).to(embedder.device))
@@ -81,6 +79,19 @@ def token_cosines(embedder: Embedder, image: Image.Image, phrases: Sequence[str]
     )
 
 
+def check_phrases(phrases: Sequence[str]) -> None:
+    """Raises ValueError for an empty phrase, or none at all."""
+    blank = [phrase for phrase in phrases if not phrase.strip()]
+    if blank or not phrases:
+        raise ValueError(f"phrases: found {blank[0]!r}, expected words." if blank else "phrases: found none.")
+
+
+def check_temperature(temperature: float) -> None:
+    """Raises ValueError for a temperature that is not a finite number above 0."""
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature: found {temperature:g}, expected a finite number above 0.")
+
+
 def attention(cosines: NDArray[np.float64], temperature: float = 1.0) -> NDArray[np.float64]:
     """Computes the softmax over tokens of `cosines / temperature`, times the number of tokens.
 
@@ -99,8 +110,7 @@ def attention(cosines: NDArray[np.float64], temperature: float = 1.0) -> NDArray
     Source:
         C2LIP (arXiv 2603.25722), Eq. 6: `attn`, which the paper does not write out.
     """
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature: found {temperature}, expected a finite number above 0.")
+    check_temperature(temperature)
     weights = np.exp((cosines - cosines.max(axis=(-2, -1), keepdims=True)) / temperature)
     return weights / weights.mean(axis=(-2, -1), keepdims=True)
 

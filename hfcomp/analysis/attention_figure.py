@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hfcomp.analysis.attention import Box, TokenCosines, attention, best_token, difference
-from hfcomp.writing import replacing
+from hfcomp.analysis.canvas import new_figure, save_figure
 
 QUANTITIES = ("attention", "cosine")
 COLORS, CHANGE_COLORS = "viridis", "PRGn"  # read alike with any colour vision; green is more, as in the paper
@@ -100,21 +100,15 @@ def draw_attention(
     """
     maps = attention_maps(found, quantity=quantity, temperature=temperature)
     path = Path(path)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"{path} needs matplotlib: pip install 'hfcomp[plots]'") from error
+    figure = new_figure(path)
     if max(image.size) > LARGEST_SIDE:
         image = image.copy()
         image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-    figure = Figure(layout="constrained")
     _draw(figure, image, phrases, found, maps, quantity)
     caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
     # the layout leaves no room for a long name above panels that are narrower than their place
-    with replacing(path) as part:
-        figure.savefig(part, dpi=150, format="png", bbox_inches="tight", pad_inches=0.06)
-    return path
+    return save_figure(figure, path, bbox_inches="tight", pad_inches=0.06)
 
 
 def _draw(

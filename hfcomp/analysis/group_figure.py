@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.analysis.canvas import new_figure, save_figure
 from hfcomp.analysis.joint_embeddings import nearest_own_centroid, principal_plane
-from hfcomp.analysis.level_figure import COLORS, MARKERS, new_figure, save_figure
+from hfcomp.reporting.figures import styles_of
 
 PANEL = (4.6, 4.2)  # inches
 LEGEND_LETTERS = 26
@@ -65,11 +66,10 @@ def _draw_model(
 ) -> None:
     points, shares = principal_plane(vectors)
     own = np.array([names.index(one) for one in group])
+    styles = styles_of(names)
     for number, one in enumerate(names):
-        marker = MARKERS[(number + number // len(COLORS)) % len(MARKERS)]
-        axes.scatter(
-            *points[own == number].T, s=16, color=COLORS[number % len(COLORS)], marker=marker, alpha=0.75, label=one
-        )
+        color, marker = styles[one]
+        axes.scatter(*points[own == number].T, s=16, color=color, marker=marker, alpha=0.75, label=one)
     nearest = 100 * nearest_own_centroid(vectors, group).mean()
     axes.set_title(f"{name}\nnearest to own group: {nearest:.1f} %", loc="left", fontsize=10, parse_math=False)
     for set_label, share in zip((axes.set_xlabel, axes.set_ylabel), shares, strict=True):

@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.writing import replacing
+from hfcomp.analysis.canvas import new_figure, save_figure
+from hfcomp.reporting.figures import styles_of
 
-# Okabe and Ito's palette, distinguishable with any colour vision; markers differ too.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vPX*"
 PANEL = (4.4, 3.7)  # inches
 MOST_COLUMNS = 3
 SPREAD = 0.3  # of a level, between the first and the last model
@@ -78,33 +76,11 @@ def draw_levels(path: str | Path, lines: Sequence[Mapping[str, Any]]) -> Path:
     return save_figure(figure, path)
 
 
-def new_figure(path: Path, size: tuple[float, float]) -> Any:
-    """An empty figure that lays itself out.
-
-    Args:
-        path: that errors name.
-        size: in inches.
-
-    Raises:
-        ImportError: without matplotlib.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"{path} needs matplotlib: pip install 'hfcomp[plots]'") from error
-    return Figure(figsize=size, layout="constrained")
-
-
-def save_figure(figure: Any, path: Path) -> Path:
-    """Writes a PNG, whole or not at all, into a folder that is made where it is missing."""
-    with replacing(path) as part:
-        figure.savefig(part, dpi=150, format="png")
-    return path
-
-
 def _draw_panel(axes: Any, title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:
     models = list(dict.fromkeys(name for line in parts.values() for name in line["models"]))
+    styles = styles_of(models)
     for index, name in enumerate(models):
+        color, marker = styles[name]
         there = [(place, line["models"][name]) for place, line in enumerate(parts.values()) if name in line["models"]]
         across = [place + SPREAD * (index / max(1, len(models) - 1) - 0.5) for place, _ in there]
         value, low, high = ([_percent(share[key]) for _, share in there] for key in ("value", "low", "high"))
@@ -112,7 +88,6 @@ def _draw_panel(axes: Any, title: str, parts: Mapping[str, Mapping[str, Any]]) -
             [max(0.0, one - bound) for one, bound in zip(value, low, strict=True)],
             [max(0.0, bound - one) for one, bound in zip(value, high, strict=True)],
         ]
-        color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
         axes.errorbar(across, value, yerr=sides, fmt=marker, color=color, linewidth=1.1, markersize=5, label=name)
         axes.plot(across, value, color=color, linewidth=1.1, alpha=0.6)
     chance = [_percent(line["chance"]) for line in parts.values()]

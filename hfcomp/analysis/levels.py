@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,13 +23,13 @@ from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.engine import run_benchmark, select_rows, validate
 from hfcomp.evaluation.evaluate import benchmark_facts, title_of
 from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.models import open_embedder
+from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.evaluation.protocols.level_choice import LEVELS, Count, LevelChoice
 from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.results import versions
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.reporting.evaluation_results import EvaluationResults
+from hfcomp.reporting.evaluation_results import EvaluationResults, write_evaluation
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
@@ -49,56 +50,78 @@ class LevelResults:
     joint: Mapping[str, NDArray[np.floating]]
     groups: Sequence[str]
 
-    def draw(self, folder: Path, log: Callable[[str], None]) -> None:
-        """Draws `levels.png` and `groups.png`, those for which there are numbers, and removes those of before.
+    def save(self, folder: Path, log: Callable[[str], None] = print) -> None:
+        """Writes tables and outcomes as `hfcomp evaluate` does, `levels.png` and `groups.png`.
+
+        A figure without numbers is not drawn, and one of an earlier run is removed.
 
         Args:
             folder: that receives them.
             log: receives a figure's path, or why it is missing: without matplotlib, the numbers are kept.
         """
-        drawings: dict[str, Callable[[Path], Path]] = {}
-        if lines_by_level(self.results.lines):
-            drawings[LEVELS_FIGURE] = lambda path: draw_levels(path, self.results.lines)
-        if self.joint:
-            drawings[GROUPS_FIGURE] = lambda path: draw_groups(path, self.joint, self.groups)
-        for name in (LEVELS_FIGURE, GROUPS_FIGURE):
+        write_evaluation(folder, self.results)
+        for name, filled, draw in (
+            (LEVELS_FIGURE, lines_by_level(self.results.lines), lambda path: draw_levels(path, self.results.lines)),
+            (GROUPS_FIGURE, self.joint, lambda path: draw_groups(path, self.joint, self.groups)),
+        ):
             (folder / name).unlink(missing_ok=True)
-        for name, draw in drawings.items():
             try:
-                log(f"drawn: {draw(folder / name)}")
+                if filled:
+                    log(f"drawn: {draw(folder / name)}")
             except ImportError as error:
                 log(str(error))
 
 
-def score_levels(
-    models: Mapping[str, str],
-    benchmark: Benchmark,
-    items: BenchmarkData,
+def evaluate_levels(
+    models: Sequence[str] | Mapping[str, str],
+    benchmark: str | None = None,
+    data: Path | None = None,
     *,
+    rows: int | None = None,
+    candidates: Sequence[Count] = (2, 10, "all"),
+    seed: int = 0,
     groups: int = 6,
     batch_size: int = 128,
     device: str | None = None,
 ) -> LevelResults:
-    """Scores models by level, and encodes the largest groups.
+    """Scores models by the names of concepts on levels of abstraction, and encodes the largest groups.
 
     Args:
-        models: Hub ids or folders by name; the others are compared to the first.
-        benchmark: of `levels_benchmark`.
-        items: likewise.
-        groups: how many of them.
+        models: Hub ids or folders, also as `name=PLACE`, or places by name; the others are compared to the first.
+        benchmark: one of `BENCHMARKS`; by default MAGIC with a folder, and without one the sandbox's levels.
+        data: the benchmark's folder.
+        rows: that many, sampled with the seed; by default all, of the sandbox `LEVEL_ROWS`.
+        candidates: numbers of images to choose from, or "all".
+        seed: of all draws.
+        groups: how many of them, the largest.
         batch_size: images or texts at a time.
         device: by default a GPU where there is one.
 
     Raises:
-        ValueError: for a model that is not a supported dual encoder, or data that cannot be scored.
+        ValueError: for settings or data that do not fit, a benchmark that is unavailable, or a model that is not a
+            supported dual encoder.
     """
+    for name, value, least in (("rows", rows, 2), ("groups", groups, 2), ("batch_size", batch_size, 1)):
+        if value is not None and value < least:
+            raise ValueError(f"{name}: found {value}, expected {least} or more.")
+    models = named_models(models)
+    chosen = BENCHMARKS[benchmark or (SANDBOX_LEVELS if data is None else MAGIC).name]
+    items = _load(chosen, data, rows, seed)
+    texts = (("caption",) if _has_captions(items) else ()) + LEVELS
+    chosen = replace(chosen, protocol=LevelChoice(texts, tuple(dict.fromkeys(candidates)), seed))
+    return _score(models, chosen, validate(chosen, items), groups, batch_size=batch_size, device=device)
+
+
+def _score(
+    models: Mapping[str, str], benchmark: Benchmark, items: BenchmarkData, groups: int, **settings: Any
+) -> LevelResults:
     notes = list(remarks(benchmark, items))
-    pairs = pairs_of_groups(items, groups)
+    pairs = _pairs_of_groups(items, groups)
     if pairs is None:
         notes.append(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
     tables, joint = [], {}
     for name, place in models.items():
-        embedder = open_embedder(place, device=device, batch_size=batch_size, cache=EmbeddingCache())
+        embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
         scored = run_benchmark(benchmark, items, embedder).items
         tables.append(scored.assign(arm=name, benchmark=title_of(benchmark, items)))
         if pairs is not None:
@@ -112,77 +135,46 @@ def score_levels(
         versions=versions(),
         config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
     )
-    group = group_names(items)
+    group = _group_names(items)
     return LevelResults(results, joint, [] if pairs is None else [group[row] for row in pairs])
 
 
-def levels_benchmark(
-    name: str | None = None,
-    data: Path | None = None,
-    *,
-    rows: int | None = None,
-    candidates: Sequence[Count] = (2, 10, "all"),
-    seed: int = 0,
-) -> tuple[Benchmark, BenchmarkData]:
-    """A benchmark of levels and its items.
-
-    Args:
-        name: one of `BENCHMARKS`; by default MAGIC with a folder, and without one the sandbox's levels.
-        data: its folder.
-        rows: that many, drawn by the seed; by default all, of the sandbox `LEVEL_ROWS`.
-        candidates: images to choose from.
-        seed: of all draws.
-
-    Raises:
-        ValueError: when they are unavailable, or the folder does not hold the columns.
-    """
-    benchmark = BENCHMARKS[name or (SANDBOX_LEVELS if data is None else MAGIC).name]
+def _load(benchmark: Benchmark, folder: Path | None, rows: int | None, seed: int) -> BenchmarkData:
+    """All items, or a sample of them."""
     if benchmark is SANDBOX_LEVELS:
-        items = SandboxData("levels_set", rows or LEVEL_ROWS, seed).remote(Folders())
-    else:
-        items = _drawn(_loaded(benchmark, data), rows, seed)
-    texts = (("caption",) if _has_captions(items) else ()) + LEVELS
-    benchmark = replace(benchmark, protocol=LevelChoice(texts, tuple(candidates), seed))
-    return benchmark, validate(benchmark, items)
+        if folder is not None:
+            raise ValueError(f"data: {benchmark.name} is synthetic and has no folder. Leave out one of the two.")
+        return SandboxData("levels_set", rows or LEVEL_ROWS, seed).remote(Folders())
+    if folder is not None and not folder.is_dir():
+        raise ValueError(f"data: {folder} is not a folder.")
+    try:
+        items = load_items(benchmark, Folders(own={} if folder is None else {benchmark.name: folder}))
+    except Unavailable as error:
+        raise ValueError(f"benchmark {benchmark.name} is unavailable: {error} Here that is --data DIR.") from error
+    total = len(items.rows)
+    if rows is None or rows >= total:
+        return items
+    return select_rows(items, np.sort(np.random.default_rng(seed).choice(total, rows, replace=False)))
 
 
-def group_names(items: BenchmarkData) -> list[str]:
+def _group_names(items: BenchmarkData) -> list[str]:
     """`[n]`, the group of each row; where the data has none, its name on level 1."""
     column = "group" if "group" in items.rows.column_names else LEVELS[0]
     return [name or "" for name in items.rows[column][:]]
 
 
-def pairs_of_groups(items: BenchmarkData, count: int) -> NDArray[np.intp] | None:
+def _pairs_of_groups(items: BenchmarkData, count: int) -> NDArray[np.intp] | None:
     """The rows of the largest groups, `MOST_PAIRS` of each at most, the first ones; group after group.
 
-    Args:
-        items: of `levels_benchmark`.
-        count: of groups; of equally large ones, those that come first.
-
-    Returns:
-        Rows; `None` without captions or two groups of two rows.
+    Of equally large groups those that come first are taken. `None` without captions or two groups of two rows.
     """
-    group = group_names(items)
+    group = _group_names(items)
     sizes = Counter(name for name in group if name)
     largest = [name for name, size in sizes.most_common(count) if size > 1]
     if not _has_captions(items) or len(largest) < 2:
         return None
     rows = [[row for row, own in enumerate(group) if own == name][:MOST_PAIRS] for name in largest]
     return np.array([row for part in rows for row in part], dtype=np.intp)
-
-
-def _loaded(benchmark: Benchmark, folder: Path | None) -> BenchmarkData:
-    try:
-        return load_items(benchmark, Folders(own={} if folder is None else {benchmark.name: folder}))
-    except Unavailable as error:
-        raise ValueError(f"benchmark {benchmark.name} is unavailable: {error} Here that is --data DIR.") from error
-
-
-def _drawn(items: BenchmarkData, rows: int | None, seed: int) -> BenchmarkData:
-    total = len(items.rows)
-    if rows is None or rows >= total:
-        return items
-    return select_rows(items, np.sort(np.random.default_rng(seed).choice(total, rows, replace=False)))
 
 
 def _has_captions(items: BenchmarkData) -> bool:

@@ -96,6 +96,8 @@ class LevelChoice(ScoringProtocol):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not self.candidates:
+            raise ValueError("candidates: found none, expected numbers of at least 2, or 'all'.")
         for count in self.candidates:
             if count != ALL and (isinstance(count, str) or count < 2):
                 raise ValueError(f"candidates: found {count!r}, expected a number of at least 2, or 'all'.")
