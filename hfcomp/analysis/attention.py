@@ -16,10 +16,10 @@ from hfcomp.evaluation.embed import NOT_FINITE, Embedder
 from hfcomp.modeling import encode_image_tokens
 
 Box = tuple[float, float, float, float]
-"""Left, top, right and bottom, as shares of an image's width and height."""
+"""Left, top, right and bottom, as fractions of an image's width and height."""
 
 SMALLEST_SIDE = 16  # pixels
-# What two ramps of 8 bits leave unknown of a box: an edge this close to the image's own is the image's own.
+# Two ramps of 8 bits locate an edge only up to this: one that is as close to the image's own counts as it.
 NEAR = 0.005
 
 
@@ -116,13 +116,13 @@ def attention(cosines: NDArray[np.float64], temperature: float = 1.0) -> NDArray
 
 
 def evenness(attended: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Computes the entropy of an attention as a share of the largest possible.
+    """Computes the entropy of an attention as a fraction of its maximum.
 
     Args:
         attended: `[..., rows, columns]`, from `attention`.
 
     Returns:
-        `[...]`, from 0, one token has it all, to 1, all have the same; 1 for a single token.
+        `[...]`, from 0, all on one token, to 1, uniform; 1 for a single token.
     """
     count = attended.shape[-2] * attended.shape[-1]
     if count == 1:
@@ -133,7 +133,7 @@ def evenness(attended: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def best_token(values: NDArray[np.float64]) -> tuple[int, int]:
-    """Row and column, from 0, of the largest of `[rows, columns]`; of equals the first."""
+    """Row and column, from 0, of the largest of `[rows, columns]`, the first of equal ones."""
     row, column = np.unravel_index(np.argmax(values), values.shape)
     return int(row), int(column)
 
@@ -146,7 +146,7 @@ def difference(
     Maps of different grids are compared on cells as small as the finer ones: a cell has the mean over its area.
 
     Args:
-        first: `[..., rows, columns]`, even inside each cell.
+        first: `[..., rows, columns]`, constant within each cell.
         first_box: what it covers.
         second: likewise, of as many maps.
         second_box: what it covers.
@@ -198,14 +198,14 @@ def seen_box(transform: PixelTransform, size: tuple[int, int]) -> Box:
 
 def _ends(values: NDArray[np.float64], places: NDArray[np.int64], count: int) -> tuple[float, float]:
     """Where a straight ramp starts and ends, from its values at some of `count` pixels."""
-    cut = len(values) // 8  # near an edge, a resize has fewer pixels to weigh
+    cut = len(values) // 8  # near an edge, a resize averages fewer pixels
     inner = slice(cut, len(values) - cut)
     slope, start = np.polyfit((places[inner] + 0.5) / count, values[inner] / 255, 1)
     return tuple(float(round(end)) if abs(end - round(end)) < NEAR else float(end) for end in (start, start + slope))
 
 
 def _crop_to_patches(box: Box, shares: Sequence[float]) -> Box:
-    """A box without what is right of and below the last whole patch; `shares` of height and width are left."""
+    """A box without what is right of and below the last whole patch; `shares` of height and width remain."""
     left, top, right, bottom = box
     return left, top, left + shares[1] * (right - left), top + shares[0] * (bottom - top)
 
@@ -213,7 +213,7 @@ def _crop_to_patches(box: Box, shares: Sequence[float]) -> Box:
 def _means(
     cells: int, span: tuple[float, float], own_cells: int, own_span: tuple[float, float]
 ) -> NDArray[np.float64]:
-    """`[cells, own_cells]`: the share of each cell of `span` that lies in each cell of `own_span`."""
+    """`[cells, own_cells]`: the fraction of each cell of `span` inside each cell of `own_span`."""
     edges, own_edges = np.linspace(*span, cells + 1)[:, None], np.linspace(*own_span, own_cells + 1)[None]
     overlap = np.minimum(edges[1:], own_edges[:, 1:]) - np.maximum(edges[:-1], own_edges[:, :-1])
     overlap = overlap.clip(min=0)

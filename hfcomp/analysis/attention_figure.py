@@ -16,7 +16,7 @@ from hfcomp.analysis.attention import Box, TokenCosines, attention, best_token, 
 from hfcomp.analysis.canvas import new_figure, save_figure
 
 QUANTITIES = ("attention", "cosine")
-COLORS, CHANGE_COLORS = "viridis", "PRGn"  # read alike with any colour vision; green is more, as in the paper
+COLORS, CHANGE_COLORS = "viridis", "PRGn"  # distinct with any colour vision; green is more, as in the paper
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 PANEL_WIDTH = 2.7  # inches
 PANEL_HEIGHTS = (1.2, 4.5)  # inches, whatever the image's shape
@@ -25,7 +25,7 @@ LETTERS = 38  # in a line above a panel
 OPACITY = 0.72
 PALE = 0.7  # of white in the picture below a map: white has to look white there too, on a dark image as well
 LARGEST_SIDE = 1024  # pixels of the image that is drawn; a panel has some 400
-# A change this small against what the maps span is drawn pale: else rounding would look like one.
+# Changes below this fraction of the maps' range are drawn pale, so that rounding does not look like one.
 SMALLEST_CHANGE = 0.01
 TEXT = {"fontsize": 8.5, "loc": "left", "parse_math": False}  # a phrase may have dollar signs
 
@@ -107,7 +107,7 @@ def draw_attention(
     _draw(figure, image, phrases, found, maps, quantity)
     caption = "\n".join(textwrap.wrap(_caption(maps, found, quantity, temperature), LETTERS * maps.columns))
     figure.supxlabel(caption, fontsize=8, x=0.01, ha="left", parse_math=False)
-    # the layout leaves no room for a long name above panels that are narrower than their place
+    # constrained layout reserves no room for a long title above a narrow panel
     return save_figure(figure, path, bbox_inches="tight", pad_inches=0.06)
 
 
@@ -249,7 +249,7 @@ def _caption(maps: Maps, found: Mapping[str, TokenCosines], quantity: str, tempe
 
 
 def _other_cells(maps: Maps) -> str:
-    """On what the difference is, where it is not on the tokens of both models."""
+    """The cells of the difference, where they are not the tokens of both models."""
     grids, boxes = ([one[part] for one in maps.values.values()] for part in (0, 1))
     shapes = [f"{high} x {wide}" for high, wide in (values.shape[-2:] for values in grids)]
     if maps.change is None or (len(set(shapes)) == 1 and len(set(boxes)) == 1):

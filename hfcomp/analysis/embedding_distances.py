@@ -38,15 +38,15 @@ Tables = dict[int, pd.DataFrame]
 def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]:
     """The six distances of every row and negative by one model.
 
-    The perturbed image is made of this model's own embeddings, image + (negative text - text), normalised, as the
-    paper's Table 5 has it, whatever the shift's source in training.
+    The perturbed image is computed from this model's own embeddings, image + (negative text - text), normalised, as in
+    the paper's Table 5, whatever the shift's source in training.
 
     Args:
         embedder: of the model.
         rows: whose images, captions and negatives are embedded.
 
     Returns:
-        A table with a line per row and negative, and the number of texts that were cut. Columns: `row` and `slot`,
+        A table with a line per row and negative, and the number of truncated texts. Columns: `row` and `slot`,
         their numbers, the names of `PAIRS`, each 1 - cosine in 0..2, and `nearer`, whether the image scores its text
         strictly higher than this negative.
     """
@@ -63,7 +63,7 @@ def distances(embedder: Embedder, rows: HeldOutRows) -> tuple[pd.DataFrame, int]
     table = pd.DataFrame({"row": index, "slot": [slot for texts in rows.negatives for slot in range(len(texts))]})
     for name, (one, other) in PAIRS.items():
         cosine = np.einsum("nd,nd->n", found[one], found[other], dtype=np.float64)
-        table[name] = np.clip(1 - cosine, 0, 2)  # of equal embeddings rounding makes a little less than 0
+        table[name] = np.clip(1 - cosine, 0, 2)  # rounding puts equal embeddings slightly below 0
     table["nearer"] = pair_scores(found[IMAGE], found[TEXT]) > pair_scores(found[IMAGE], found[NEGATIVE])
     return table, texts.truncated
 
@@ -76,11 +76,11 @@ def summarize_paths(tables: dict[str, Tables], rows: HeldOutRows, examples: int)
     Args:
         tables: `distances` by variant and step.
         rows: that they are of.
-        examples: number of rows that are given one by one, with their first negative.
+        examples: number of rows that are listed one by one, with their first negative.
 
     Returns:
         Variant to `points`, `change` and `examples`. A point has `step`, and by name of `PAIRS` and `nearest` (the
-        share of rows whose image is nearer to its text than to each of its negatives) `value`, `low` and `high`. The
+        fraction of rows whose image is nearer to its text than to all of its negatives) `value`, `low` and `high`. The
         change is the last step minus the base, paired by row. An example has `row`, `image_id`, `caption`,
         `negative_caption` and `points`, each a step and its six distances.
     """

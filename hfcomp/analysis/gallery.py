@@ -22,7 +22,7 @@ BETWEEN = 36  # pixels between rows of the data set side by side
 PANEL = 224
 MOST_NEGATIVES = 4
 WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
-# Weak inside, since an edit may be one of colour; the outline shows where.
+# Faint inside, since an edit may be a change of colour; the outline shows where it is.
 TINT, TINT_SHARE = (255, 64, 32), 0.15
 # What a panel's column is called in the picture.
 TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}

@@ -23,7 +23,7 @@ def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], gro
     """Draws each model's joint embeddings in their principal plane, coloured by group.
 
     Each model has its own plane: compare positions within a panel, not between panels. Above
-    a panel stands the share of pairs that are nearest to their own group's mean, in all dimensions.
+    a panel is the fraction of pairs that are nearest to their own group's mean, in all dimensions.
 
     Args:
         path: of the PNG, replaced.
@@ -53,8 +53,8 @@ def draw_groups(path: str | Path, found: Mapping[str, NDArray[np.floating]], gro
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
     caption = (
         f"Element-wise products of image and caption, {len(group):,} pairs of {len(names)} groups, each model in its "
-        "own principal plane (percent: variance that an axis keeps). Nearest: share of pairs nearer to the mean of "
-        f"their group's others than to another group's, in all dimensions; chance {100 / len(names):.1f} %."
+        "own principal plane (percent: variance explained by an axis). Nearest: fraction of pairs nearer to the mean "
+        f"of their group's others than to another group's, in all dimensions; chance {100 / len(names):.1f} %."
     )
     text = "\n".join(textwrap.wrap(caption, int(CAPTION_LETTERS * figure.get_figwidth())))
     figure.supxlabel(text, fontsize=8, color="#444444", x=0.01, ha="left")

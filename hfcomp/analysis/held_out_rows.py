@@ -60,7 +60,7 @@ def select_rows(rows: Dataset, wanted: int, source: str) -> HeldOutRows:
             "Choose another evaluation_split or evaluation_dataset, or leave embeddings out of the sweep's file."
         )
     named = rows["image_id"] if "image_id" in rows.column_names else dict.fromkeys(chosen)
-    # rows that share an image are one draw of an interval, also where the set does not name its images
+    # rows that share an image are one cluster of the bootstrap, also where the set does not name its images
     names = [f"image {key.hex()}" if named[row] is None else str(named[row]) for row, key in chosen.items()]
     captions, own = [captions[row] for row in chosen], [negatives[row] for row in chosen]
     digest = hashlib.sha256(repr((names, captions, own)).encode() + b"".join(chosen.values()))

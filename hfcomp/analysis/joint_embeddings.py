@@ -12,9 +12,9 @@ _ROUNDING = 1e-12
 
 
 def joint_embeddings(image: NDArray[np.floating], text: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The element-wise products of images and their captions (CLEAR GLASS, Eq. 1), at length 1.
+    """The element-wise products of images and their captions (CLEAR GLASS, Eq. 1), L2-normalised.
 
-    The length is left out because the method compares joint embeddings by cosine (Eq. 3).
+    They are normalised because the method compares joint embeddings by cosine (Eq. 3).
 
     Args:
         image: `[n, D]`.
@@ -38,8 +38,8 @@ def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64],
         vectors: `[n, D]`, n and D at least 2.
 
     Returns:
-        `[n, 2]` places around their mean, each axis turned so that its largest weight is positive; and `[2]`, the
-        share of the variance that each axis keeps, 0 to 1.
+        `[n, 2]` coordinates around their mean, each axis oriented so that its largest weight is positive; and `[2]`,
+        the fraction of the variance that each axis explains, 0 to 1.
 
     Raises:
         ValueError: for fewer vectors or dimensions.
@@ -57,7 +57,7 @@ def principal_plane(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64],
 def nearest_own_centroid(vectors: NDArray[np.floating], group: Sequence[str]) -> NDArray[np.bool_]:
     """Whether a vector is nearer to the mean of the others of its group than to the mean of any other group.
 
-    It is of all dimensions, where a picture is of two. The chance of a random scorer is one in the number of groups.
+    It uses all dimensions, where a picture has two. Chance is 1 / number of groups.
 
     Args:
         vectors: `[n, D]`.

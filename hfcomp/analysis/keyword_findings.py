@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hfcomp.statistics.summary import BASE
@@ -73,57 +74,47 @@ def concept_findings(
     """
     few, many = f"HN{numbers[0]}", f"HN{numbers[-1]}"
     base, trained, hard = (BASE, 0), (PLAIN, last), (few, last)
-    ask, gains = _Asked(concept, lines), PLAIN_GAINS.get(concept, "-")
+    test, gains = partial(_finding, concept, lines), PLAIN_GAINS.get(concept, "-")
+    plain, bound = "plain training helps", None
+    if concept == "location":
+        plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     found = [
-        ask("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base),
-        _plain_helps(ask, gains, trained, base),
-        ask("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained),
+        test("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base),
+        test("accuracy", plain, gains, trained, base, most=bound),
+        test("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained),
     ]
     words = f"{few} costs at most 4 points of plain training's retrieval"
-    found.append(ask("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS))
+    found.append(test("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS))
     words = f"{few} helps after 1/{per_epoch // every} of an epoch already"
-    found.append(ask("accuracy", words, "Fig. 4", (few, every), base))
+    found.append(test("accuracy", words, "Fig. 4", (few, every), base))
     if last > per_epoch:
         words = f"one epoch of {few} is enough (later ones add at most 2 points)"
-        found.append(ask("accuracy", words, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS))
+        found.append(test("accuracy", words, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS))
     if many != few:
         words = f"{many} adds at most 3 points to {few}"
-        found.append(ask("accuracy", words, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES))
+        found.append(test("accuracy", words, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES))
     if "visual" in lines:
         words = f"{few} helps beyond plain training, seen from the images (Eq. 2)"
-        found.append(ask("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained))
+        found.append(test("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained))
     beyond = f"{few} helps beyond plain training on"
-    return found + [ask(name, f"{beyond} {name}", "Table 5", hard, trained) for name in further if name in lines]
+    return found + [test(name, f"{beyond} {name}", "Table 5", hard, trained) for name in further if name in lines]
 
 
-def _plain_helps(ask: _Asked, gains: str, trained: Point, base: Point) -> Finding:
-    if ask.concept != "location":
-        return ask("accuracy", "plain training helps", gains, trained, base)
-    words = "plain training hardly helps (at most 5 points, our bound)"
-    return ask("accuracy", words, gains, trained, base, most=LOCATION_GAIN)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Puts one statement to one concept's numbers."""
-
-    concept: str
-    lines: Mapping[str, Line]
-
-    def __call__(
-        self,
-        line: str,
-        statement: str,
-        paper: str,
-        point: Point,
-        reference: Point,
-        *,
-        least: float = 0.0,
-        most: float | None = None,
-    ) -> Finding:
-        """`point` minus `reference` on a line is above `least`, or with `most` below it."""
-        change = self.lines[line]["contrasts"][point, reference]
-        low, high = change["low"], change["high"]
-        above, below = (low > least, high < least) if most is None else (high < most, low > most)
-        verdict = SHOWN if above else OPPOSITE if below else OPEN
-        return Finding(self.concept, statement, paper, change["value"], low, high, verdict)
+def _finding(
+    concept: str,
+    lines: Mapping[str, Line],
+    line: str,
+    statement: str,
+    paper: str,
+    point: Point,
+    reference: Point,
+    *,
+    least: float = 0.0,
+    most: float | None = None,
+) -> Finding:
+    """That `point` minus `reference` on a line is above `least`, or with `most` below it."""
+    change = lines[line]["contrasts"][point, reference]
+    low, high = change["low"], change["high"]
+    above, below = (low > least, high < least) if most is None else (high < most, low > most)
+    verdict = SHOWN if above else OPPOSITE if below else OPEN
+    return Finding(concept, statement, paper, change["value"], low, high, verdict)

@@ -22,12 +22,12 @@ def lines_by_level(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Ma
     """The lines of results that are of a level of abstraction.
 
     Args:
-        lines: of `summarize` or `results.json`. The level stands before the metric's name,
-            as `LevelChoice` has it, or is the subset, as in the sandbox's evaluation.
+        lines: of `summarize` or `results.json`. The level precedes the metric's name, as
+            `LevelChoice` writes it, or is the subset, as in the sandbox's evaluation.
 
     Returns:
-        By benchmark and metric, where there are two levels or more: the line of each level, the concrete one first;
-        captions go before all.
+        By benchmark and metric, where there are two levels or more: the line of each level, the most specific first,
+        captions before all.
     """
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for line in lines:

@@ -10,11 +10,7 @@ SUMMARY = "the `evaluate` modules as Spaces"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Pushes the metrics and prints what it did.
-
-    Args:
-        arguments: of the command line; `--help` lists them.
-    """
+    """Pushes the metrics, or lists what would be pushed."""
     from huggingface_hub import HfApi
 
     from hfcomp.hub.push import module_files, push_metric

@@ -50,11 +50,11 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
     ),
     "concepts": (
         "Noun phrases",
-        "The things that a caption names, as its parser saw them: concepts for C2LIP (arXiv:2603.25722). Nobody has "
-        "checked them one by one.",
+        "The things that a caption names, as its parser found them: concepts for C2LIP (arXiv:2603.25722). They "
+        "were not reviewed individually.",
         {
             "`caption`": "the caption",
-            "`concepts`": "its noun phrases, from left to right, none twice; an empty list where it names no thing, "
+            "`concepts`": "its noun phrases, from left to right, without duplicates; empty where there are none, "
             "which training reads as the caption itself",
             "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
             "several where phrases share a noun",
@@ -62,9 +62,9 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
     ),
     "neighbours": (
         "Nearest images",
-        "The images that a model finds most alike: hard ones for a batch (NegCLIP, arXiv:2210.01936).",
+        "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
         {
-            "`image_id`": "names an image; rows of one image share it",
+            "`image_id`": "identifies an image; rows of one image share it",
             "`neighbour_ids`": "the images nearest to this one, the nearest first",
         },
     ),
@@ -173,8 +173,8 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
         "```python\nfrom datasets import load_dataset\n\n"
         'rows = load_dataset("<this data set\'s id or folder>", split="train")\n```',
         "\n".join(["| column | what |", "| --- | --- |", *(f"| {name} | {what} |" for name, what in columns.items())]),
-        "Other columns are the source's. Images are the source's own bytes. Ratings of concreteness are not in this "
-        "set: their licence forbids it, and hfcomp joins them from your copy when a set is loaded.",
+        "Other columns are the source's. Images are the source's own bytes. Concreteness ratings are not "
+        "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
         _license_text(source),
         *(["## What is in it", *tables] if tables else []),
         *(_examples_text(folder, EXAMPLES_OF[what]) if what in EXAMPLES_OF else []),
@@ -189,8 +189,8 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
 def _config(content: str) -> dict[str, Any]:
     """What `load_dataset` reads of the card.
 
-    It keeps what it read of a folder by the folder's last name and this entry, whatever the files are. Without the
-    description it would hand out the rows of another folder, or of an earlier build in this one.
+    It caches the rows of a folder by the folder's last name and this entry, whatever the files hold. Without the
+    description it would return those of another folder, or of an earlier build in this one.
     """
     files = [{"split": "train", "path": f"{DATA}/train-*.parquet"}]
     return {"config_name": "default", "data_files": files, "description": f"sha256:{content}"}
@@ -232,7 +232,7 @@ def _examples_text(folder: Path, examples: _Examples) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text that shows as it is, whatever it holds: no link, picture, HTML or end of a cell comes out of it."""
+    """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
     line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
     short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
     return re.sub(r"[!-+/:-@\[-`{-~]|\.(?=\w)", lambda found: f"&#{ord(found[0])};", short)

@@ -25,8 +25,8 @@ def check_local_files(
 ) -> None:
     """Reports the images that a build copies from files or fetches, and refuses files outside of the source's folder.
 
-    Whoever wrote the source chose these names: of a set that somebody else made, they may be of any picture that this
-    user can read. Symbolic links count as where they lead.
+    Whoever wrote the source chose these names: in a set from somebody else, they may point to any picture that this
+    user can read. Symbolic links are followed.
 
     Args:
         dataset: the source.

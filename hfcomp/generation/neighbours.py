@@ -12,6 +12,7 @@ import numpy as np
 from datasets import Dataset, List, Value
 from numpy.typing import NDArray
 
+from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import undecoded
 from hfcomp.evaluation.cache import EmbeddingCache
@@ -109,9 +110,9 @@ def _cached_neighbours(
     path = cache.folder / NEIGHBOURS / f"{wanted.hexdigest()[:32]}.json"
     near = _read(path)
     if near is None:
-        near = neighbour_columns(vectors, ids, number=number, groups=same)["neighbour_ids"]
-        text = json.dumps(near)
-        cache.write(path, f"{_checksum(text)}\n{text}".encode())
+        found = neighbour_columns(vectors, ids, number=number, groups=same)
+        near = found["neighbour_ids"]
+        cache.write(path, json.dumps(with_checksum({"neighbour_ids": near})).encode())
     else:
         mark_used(path)
     cache.trim()
@@ -121,14 +122,9 @@ def _cached_neighbours(
 def _read(path: Path) -> list[list[str]] | None:
     """Stored neighbours; `None` if missing or damaged."""
     try:
-        checksum, _, text = path.read_text(encoding="utf-8").partition("\n")
-    except (OSError, UnicodeError):
+        return read_checked(path, "")["neighbour_ids"]
+    except (OSError, ValueError, KeyError):
         return None
-    return json.loads(text) if checksum == _checksum(text) else None
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def neighbour_inputs(options: NeighbourOptions, log: Log) -> BuildInputs:

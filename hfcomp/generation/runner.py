@@ -31,13 +31,13 @@ from hfcomp.writing import locked
 __all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
 
 ROWS_PER_SHARD = 1000
-START_METHOD = "spawn"  # torch and CUDA do not live through a fork
+START_METHOD = "spawn"  # torch and CUDA do not survive a fork
 _FINGERPRINT_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class Build:
-    """What a build came to.
+    """The outcome of a build.
 
     Attributes:
         folder: of the data set.
@@ -127,9 +127,9 @@ def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
     """
     digest = hashlib.sha256(json.dumps(dataset.features.to_dict(), sort_keys=True).encode())
     images = {name for name, feature in dataset.features.items() if isinstance(feature, Image)}
-    looked_at = [name for name in dataset.column_names if name in columns]
-    for table in dataset.select_columns(looked_at).with_format("arrow").iter(_FINGERPRINT_ROWS):
-        for name in looked_at:
+    known = [name for name in dataset.column_names if name in columns]
+    for table in dataset.select_columns(known).with_format("arrow").iter(_FINGERPRINT_ROWS):
+        for name in known:
             values = _image_facts(table.column(name)) if name in images else table.column(name).to_pylist()
             digest.update(json.dumps([name, values], default=repr).encode())
     return f"sha256:{digest.hexdigest()}"
@@ -195,16 +195,16 @@ def _make_shards(job: Job, missing: Sequence[int], num_workers: int) -> Iterator
         maker = ShardMaker(job)
         yield from ((index, maker.make(index)) for index in missing)
     else:
-        yield from _made_by_workers(job, missing, min(num_workers, len(missing)))
+        yield from _make_in_workers(job, missing, min(num_workers, len(missing)))
 
 
-def _made_by_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
-    _check_stages_travel(job.stages)
+def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
+    _check_picklable(job.stages)
     context = multiprocessing.get_context(START_METHOD)
     stop, alive = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(job, stop))
     try:
-        with _threads_shared_by(num_workers):
+        with _share_threads(num_workers):
             futures = {pool.submit(_make_in_worker, index): index for index in missing}
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -246,7 +246,7 @@ def _make_in_worker(index: int) -> Record:
     return _maker.make(index)
 
 
-def _check_stages_travel(stages: Sequence[Stage]) -> None:
+def _check_picklable(stages: Sequence[Stage]) -> None:
     for stage in stages:
         try:
             ForkingPickler.dumps(stage)
@@ -258,7 +258,7 @@ def _check_stages_travel(stages: Sequence[Stage]) -> None:
 
 
 @contextmanager
-def _threads_shared_by(num_workers: int) -> Iterator[None]:
+def _share_threads(num_workers: int) -> Iterator[None]:
     """Workers that each used all cores would wait for one another."""
     if "OMP_NUM_THREADS" in os.environ:
         yield

@@ -105,7 +105,7 @@ class Job:
 
 @dataclass
 class _Tally:
-    """What a shard's rows come to besides columns."""
+    """Counts of a shard, and its rows that are set aside."""
 
     counts: Counter[str] = field(default_factory=Counter)
     set_aside: list[dict[str, Any]] = field(default_factory=list)
@@ -237,7 +237,7 @@ def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
 
 
 def with_bytes(images: pa.ChunkedArray, urls: UrlAccess | None = None) -> tuple[pa.ChunkedArray, dict[int, str]]:
-    """Images with their files' bytes inside, so that a set stands alone; bytes that are there are left as they are.
+    """Images with their files' bytes inside, so that a set is self-contained; present bytes are left as they are.
 
     Args:
         images: structures of `bytes` and `path`, as `datasets` stores undecoded images.

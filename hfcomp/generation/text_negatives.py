@@ -27,11 +27,11 @@ NO_CAPTION = "no caption"
 NO_NEGATIVE = "no negative"
 # Names of counts begin so.
 MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
-# What a language model proposed for masks and was refused; asked again, it proposes the same again.
+# What a language model proposed for masks and was refused; it proposes the same again for a larger number.
 FILLS = "fills refused: "
 PASSED_OVER = f"{CAPTION_COUNT}passed over, "
 WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than asked"
-# Said of negatives that are kept.
+# Of negatives that are kept.
 FLAGGED = "flagged: "
 REORDERED = f"{FLAGGED}the caption's words in another order"
 
@@ -110,9 +110,9 @@ def needs_parser(kinds: Iterable[str]) -> bool:
 class TextNegatives:
     """Adds the negative columns to batches of captions; a stage of `run_stages`, and for `Dataset.map(batched=True)`.
 
-    Generators are asked in turn: one negative of each kind in the order given, then a second of each. What one cannot
-    give, the others make up; what none can is masked by an empty string. A text that a filter drops counts as not
-    given.
+    Slots are filled in turn: one negative of each kind in the given order, then a second of each. Where one kind runs
+    out, the others fill in; where all do, the slot is an empty string, which training masks. A text that a filter
+    drops is replaced by the next one.
 
     Args:
         kinds: `keyword`, `swap` and `mask`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
@@ -128,8 +128,8 @@ class TextNegatives:
             caption are dropped. By default nothing is.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
-        checks: further filters, asked after these, about texts that passed.
-        only_with_negative: set captions aside that get no negative.
+        checks: further filters, for texts that passed these.
+        only_with_negative: set aside captions that get no negative.
 
     Raises:
         ValueError: for a kind, table or matching that is not known, or a number below 1.
@@ -177,11 +177,11 @@ class TextNegatives:
         docs = self._parse(shared)
         before = self._rejections()
         for kind in range(len(self._kinds)):
-            self._ask(kind, list(shared), shared, docs)
+            self._request(kind, list(shared), shared, docs)
         rows = [Row(text, shared[text]) for text in captions]
         open_rows = list(range(len(rows)))
         while open_rows:
-            open_rows = self._go_on(batch, rows, open_rows, shared, docs)
+            open_rows = self._advance(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
         if counts:  # a generator reports only totals of what it dropped
             counts[0].update({f"{FILLS}{name}": n for name, n in (self._rejections() - before).items()})
@@ -190,7 +190,7 @@ class TextNegatives:
             found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
         return found
 
-    def _go_on(
+    def _advance(
         self,
         batch: Batch,
         rows: Sequence[Row],
@@ -198,7 +198,7 @@ class TextNegatives:
         shared: Mapping[str, list[Proposals]],
         docs: Mapping[str, Any],
     ) -> list[int]:
-        """Asks and filters what is needed next; returns the rows that are not decided."""
+        """Requests and filters what is needed next; returns the rows that are not decided."""
         wanted: dict[int, dict[str, None]] = {}
         unseen: list[tuple[int, str]] = []
         undecided: dict[int, None] = {}
@@ -211,7 +211,7 @@ class TextNegatives:
                 wanted.setdefault(kind, {})[row.caption] = None
                 undecided[place] = None
         for kind, captions in wanted.items():
-            self._ask(kind, list(captions), shared, docs)
+            self._request(kind, list(captions), shared, docs)
         for (place, text), reason in zip(unseen, self._verdicts(batch, unseen), strict=True):
             rows[place].verdicts[text] = reason
             if reason is not None:
@@ -235,7 +235,7 @@ class TextNegatives:
         texts = list(captions)
         return dict(zip(texts, self._parser.parse(texts), strict=True))
 
-    def _ask(
+    def _request(
         self,
         kind: int,
         captions: Sequence[str],

@@ -1,4 +1,4 @@
-"""Choosing a caption's negatives from several generators in turn, asking each for no more than is needed."""
+"""Choosing a caption's negatives from several generators in turn, requesting no more of each than is needed."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import dataclass, field
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.negative import Negative
 
-# A generator is asked no further than this for one caption, whatever filters leave of it.
+# The most that is requested of a generator for one caption, however much of it filters drop.
 MOST_PROPOSALS = 64
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """What one generator gave for a caption so far.
+    """What one generator proposed for a caption so far.
 
     Attributes:
         found: its negatives, the first ones of all that it could give.
-        asked: how many it was asked for.
+        requested: how many were requested.
     """
 
     found: Sequence[Negative] = ()
-    asked: int = 0
+    requested: int = 0
 
     @property
     def is_all(self) -> bool:
-        """Whether more will not come."""
-        return len(self.found) < self.asked or self.asked >= MOST_PROPOSALS
+        """Whether it has no more."""
+        return len(self.found) < self.requested or self.requested >= MOST_PROPOSALS
 
     def next_number(self, share: int) -> int:
-        """How many to ask for now: at first a share of what is needed, then twice as many as before."""
-        return min(2 * self.asked, MOST_PROPOSALS) if self.asked else share
+        """How many to request now: at first a share of what is needed, then twice as many as before."""
+        return min(2 * self.requested, MOST_PROPOSALS) if self.requested else share
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Row:
             number: how many to take; fewer where the generators have no more.
 
         Returns:
-            The generator that has to be asked for more before the choice stands, or None.
+            The generator that has to propose more before the choice is final, or None.
         """
         self.chosen, self.duplicates = [], 0
         queues = [iter(one.found) for one in self.proposals]

@@ -22,7 +22,7 @@ processor = AutoProcessor.from_pretrained("<this model's id or folder>")
 ```"""
 FIGURE = "figure.png"
 FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
-# Benchmarks whose name begins so are drawn by hfcomp itself.
+# Benchmarks whose name begins so are synthetic.
 SYNTHETIC = "sandbox"
 # What a set of the user's own is called in results.
 OWN = "own"
@@ -41,7 +41,7 @@ def write_model_card(
         report: the text of `report.md`.
         facts: `method`, `config` (what the recipe and the command line set), `hfcomp_version`, and where known
             `models` (name to place, or to a mapping with `path`) and `overlap` (a list with a `note` each).
-        lines: as `hfcomp.evaluation.results` makes them; the last model's shares become `model-index`.
+        lines: as `hfcomp.evaluation.results` makes them; the last model's values become `model-index`.
         method_folder: of the plain model, inside `folder`.
     """
     config = without_local_paths({key: value for key, value in facts["config"].items() if "token" not in key})
@@ -90,7 +90,7 @@ def _slug(text: str) -> str:
 
 
 def _eval_result(line: dict[str, Any], config: dict[str, Any]) -> EvalResult:
-    """The share of the last model on a line, as a number from 0 to 1."""
+    """The value of the last model on a line, from 0 to 1."""
     benchmark, metric = line["benchmark"], line["metric"]
     kind, name = _slug(benchmark), benchmark
     if benchmark.split()[0].lower() == SYNTHETIC:
@@ -128,7 +128,7 @@ def _figure(drawn: Path, place: Path) -> bool:
 
 
 def _with_figure(report: str, shown: bool) -> str:
-    """The picture stands before the first table."""
+    """The report with the picture before its first table."""
     if not shown:
         return report
     head, heading, tables = report.partition("\n## ")

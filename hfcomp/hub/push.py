@@ -9,7 +9,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from hfcomp.data.publishing import TOKEN
 from hfcomp.metrics.modules import module_path
 
-# the bases too: a Hub that is not reached is an error of the HTTP client alone, a missing login an OSError alone
+# the bases too: an unreachable Hub is an error of the HTTP client alone, a missing login an OSError alone
 _ERRORS = (*HfHubHTTPError.__bases__, HFValidationError)
 
 
@@ -25,7 +25,7 @@ def module_files(name: str) -> list[str]:
 def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -> str:
     """Makes the Space where there is none and uploads the metric's files.
 
-    The Space bears the metric's name with its underscores: `evaluate.load("me/recall_at_k")` asks the Space for
+    The Space has the metric's name with its underscores: `evaluate.load("me/recall_at_k")` asks the Space for
     `recall_at_k.py`, and would for any other name ask for a file that is not there.
 
     Args:
@@ -38,7 +38,7 @@ def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -
         The Space's address.
 
     Raises:
-        ValueError: where the Hub refuses it or is not reached.
+        ValueError: where the Hub refuses it or cannot be reached.
     """
     space = f"{namespace}/{name}"
     try:
