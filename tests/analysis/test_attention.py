@@ -56,7 +56,7 @@ def test_cosines_are_those_of_the_model_s_own_processor_in_reading_order(model_f
     assert found.truncated == [False, False]
 
 
-def test_cut_phrases_are_told(siglip):
+def test_truncated_phrases_are_marked(siglip):
     found = token_cosines(Embedder(siglip, device="cpu"), tiny.image(0), ["red", "red ball " * 40])
     assert found.truncated == [False, True]
 
@@ -242,7 +242,7 @@ def test_long_names_are_within_the_picture(tmp_path):
         assert (np.asarray(picture.convert("L"))[:3] == 255).all()
 
 
-def test_the_best_token_is_framed_where_it_lies(tmp_path, drawn):
+def test_the_best_token_is_framed_at_its_place(tmp_path, drawn):
     tokens = np.zeros((1, 2, 4))
     tokens[0, 1, 2] = 0.1
     found = {"one": TokenCosines(np.zeros(1), tokens, (0.25, 0.0, 0.75, 1.0), [False])}
@@ -261,27 +261,27 @@ def test_rounding_is_not_drawn_as_a_change(tmp_path, drawn):
     assert np.abs(change.get_array()).max() < 1e-3 * change.get_clim()[1]
 
 
-def test_the_caption_tells_of_other_grids_and_temperatures(tmp_path, drawn):
+def test_the_caption_names_grids_and_temperature(tmp_path, drawn):
     found = {"one": cosines(0), "finer": cosines(1, (4, 4))}
     draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, found, temperature=0.1)
     draw_attention(tmp_path / "b.png", tiny.image(0), PHRASES, found, quantity="cosine")
-    told = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
-    assert "cosine(token, phrase) / 0.1, times" in told[0] and "cosine of each image token" in told[1]
-    assert all("3 x 3 and 4 x 4 tokens; the difference is on 4 x 4 cells" in text for text in told)
+    captions = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
+    assert "cosine(token, phrase) / 0.1, times" in captions[0] and "cosine of each image token" in captions[1]
+    assert all("3 x 3 and 4 x 4 tokens; the difference is on 4 x 4 cells" in text for text in captions)
     assert maps_of(drawn[0])[2].get_array().shape == (4, 4)
     assert maps_of(drawn[1])[0].get_clim()[0] == min(one.tokens.min() for one in found.values())
 
 
-def test_the_caption_tells_of_models_that_see_other_parts(tmp_path, drawn):
+def test_the_caption_says_where_models_see_different_parts(tmp_path, drawn):
     found = {"one": cosines(0, box=(0.25, 0.0, 0.75, 1.0)), "whole": cosines(1, (3, 6)), "same": cosines(2, (3, 6))}
     for names in (("one", "whole"), ("whole", "same")):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {name: found[name] for name in names})
-    told = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
-    assert "tokens on different parts of the image; the difference is on 3 x 3 cells" in told[0]
-    assert "difference" not in told[1] and "not seen" not in told[1]
+    captions = [figure.get_supxlabel().replace("\n", " ") for figure in drawn]
+    assert "tokens on different parts of the image; the difference is on 3 x 3 cells" in captions[0]
+    assert "difference" not in captions[1] and "not seen" not in captions[1]
 
 
-def test_the_colour_bars_tell_how_little_they_span(tmp_path, drawn):
+def test_the_colour_bars_show_their_range(tmp_path, drawn):
     tokens = np.array([[[0.0, 0.001], [0.0, 0.0]]])
     even = TokenCosines(np.zeros(1), tokens, WHOLE, [False])
     draw_attention(tmp_path / "a.png", tiny.image(0), ["ball"], {"even": even, "other": even})
@@ -291,7 +291,7 @@ def test_the_colour_bars_tell_how_little_they_span(tmp_path, drawn):
     assert [panel.get_cmap().name for panel in maps_of(drawn[0])] == ["viridis", "viridis", "PRGn"]
 
 
-def test_without_matplotlib_the_way_out_is_told(tmp_path, monkeypatch):
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"a.png needs matplotlib: pip install 'hfcomp\[plots\]'"):
         draw_attention(tmp_path / "a.png", tiny.image(0), PHRASES, {"one": cosines(0)})

@@ -34,7 +34,7 @@ LINES = [
 ]
 
 
-def test_levels_are_told_from_metrics_and_subsets_and_stand_in_order():
+def test_levels_are_read_from_metrics_and_subsets_in_order():
     found = lines_by_level(LINES)
     assert list(found) == ["MAGIC levels: image choice of 2", "sandbox levels: image choice"]
     assert list(found["MAGIC levels: image choice of 2"]) == ["captions", "1", "2", "10"]

@@ -45,14 +45,14 @@ def hub(tmp_path, monkeypatch) -> Hub:
     return made
 
 
-def test_every_metric_is_pushed_and_said(hub, capsys):
+def test_every_metric_is_pushed_and_printed(hub, capsys):
     cli.main(["push-metrics", "--namespace", "me"])
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert hub.made == dict.fromkeys((f"me/{name}" for name in MODULES), False)
     for name in MODULES:
         files = {path.name for path in (hub.folder / "me" / name).iterdir()}
         assert files == {f"{name}.py", "README.md", "app.py", "requirements.txt"}
-        assert f"pushed to https://hub.example/spaces/me/{name}: {name}.py, README.md" in told
+        assert f"pushed to https://hub.example/spaces/me/{name}: {name}.py, README.md" in printed
 
 
 def test_what_is_pushed_loads_by_the_space_s_own_name(hub):

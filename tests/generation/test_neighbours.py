@@ -107,14 +107,14 @@ def test_the_search_keeps_the_cache_within_its_limit(rows, clip, tmp_path):
         assert not old.exists() and any("1 files (1.0 MB)" in line for line in logged)
 
 
-def test_the_column_lies_on_disk_as_any_other(rows, clip, tmp_path):
+def test_the_column_is_stored_as_any_other(rows, clip, tmp_path):
     found(rows, clip)[0].to_parquet(tmp_path / "rows.parquet")
     again = Dataset.from_parquet(str(tmp_path / "rows.parquet"), cache_dir=str(tmp_path / "cache"))
     assert again["neighbour_ids"][:] == found(rows, clip)[0]["neighbour_ids"][:]
     assert np.asarray(again[0]["image"]).shape == (32, 32, 3)
 
 
-def test_slow_searches_name_the_way_out(monkeypatch):
+def test_slow_searches_name_the_faster_package(monkeypatch):
     assert neighbours._how(100) == "exact"
     monkeypatch.setattr(neighbours, "default_method", lambda images: "exact")
     assert "pip install 'hfcomp[neighbours]'" in neighbours._how(30_000)

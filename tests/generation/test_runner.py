@@ -180,7 +180,7 @@ def test_another_source_under_the_same_name_is_noticed(whole, tmp_path):
         build(folder, other)
 
 
-def test_every_column_that_is_written_tells_another_source(tmp_path):
+def test_every_written_column_identifies_the_source(tmp_path):
     columns = {"image_id": ["7"] * 10, "license": ["cc-by"] * 10, "other": ["x"] * 10}
     source, features = builds.source(), {**builds.FEATURES, "image_id": Value("string"), "license": Value("string")}
     for name, values in columns.items():
@@ -211,7 +211,7 @@ def test_every_column_that_is_written_tells_another_source(tmp_path):
         begun(unwritten)
 
 
-def test_an_image_file_of_another_size_tells_another_source(tmp_path):
+def test_an_image_file_of_another_size_is_another_source(tmp_path):
     rows = builds.source(2).remove_columns("image")
 
     def facts() -> str:
@@ -280,12 +280,12 @@ def make_dying():
     return die
 
 
-def test_a_worker_that_dies_is_told(tmp_path, quick_workers):
+def test_a_worker_that_dies_is_reported(tmp_path, quick_workers):
     with pytest.raises(StageError, match="a worker process ended unexpectedly.*fewer workers or smaller shards"):
         build(tmp_path, stages=[Stage("dies", make_dying)], num_workers=2)
 
 
-def test_what_cannot_travel_to_workers_is_told(tmp_path):
+def test_what_cannot_be_pickled_is_refused(tmp_path):
     stages = [Stage("local", lambda: lambda batch: batch)]
     with pytest.raises(ValueError, match="stage 'local' cannot be sent to other processes.*num_workers=1"):
         build(tmp_path, stages=stages, num_workers=2)
@@ -326,7 +326,7 @@ def make_broken(*, how: str):
         ("lacking", "no column 'loud' was returned; it has: caption, _row"),
     ],
 )
-def test_a_stage_that_breaks_its_contract_is_told(tmp_path, how, message):
+def test_a_stage_that_breaks_its_contract_is_named(tmp_path, how, message):
     with pytest.raises(StageError, match=f"stage 'broken', shard 0 of 3 \\(rows 0 to 3\\): {message}"):
         build(tmp_path, stages=[Stage("broken", make_broken, {"how": how})])
 

@@ -68,7 +68,7 @@ def test_a_set_of_the_user_s_own_is_named_without_its_place(folder, source, kind
     assert source.split("/")[-1] in found.dataset_name and "/home" not in found.dataset_name
 
 
-def test_the_hub_is_told_base_and_data_only_where_they_are_on_it(folder):
+def test_the_metadata_names_base_and_data_only_where_they_are_on_the_hub(folder):
     config = {"model": "openai/clip-vit-base-patch32", "dataset": "my-org/my-pairs"}
     data = card(folder, config=config).data
     assert (data.base_model, data.datasets) == ("openai/clip-vit-base-patch32", ["my-org/my-pairs"])
@@ -128,7 +128,7 @@ def test_the_recipe_can_be_read_back_whatever_it_holds(folder):
     assert yaml.safe_load(text[start : text.rindex(fence)]) == config
 
 
-def test_the_figure_is_shown_where_it_lies_beside_the_card(folder):
+def test_the_figure_is_shown_where_it_is_beside_the_card(folder):
     assert "figure.png" not in card(folder).text
     (folder / "figure.png").write_bytes(b"picture")
     for place in ("README.md", "method/README.md"):
