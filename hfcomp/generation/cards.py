@@ -34,9 +34,31 @@ SIZES = (
     (10_000_000, "1M<n<10M"),
     (100_000_000, "10M<n<100M"),
 )
-# Title, first paragraph and columns of a card, by what was built.
-TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "negatives": (
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a card says of a kind of set.
+
+    Attributes:
+        title: above all.
+        about: the first paragraph.
+        columns: what each column holds.
+        header: of the examples; empty for a set without.
+        reads: columns of the examples.
+        cells: rows of cells of a row with these columns.
+    """
+
+    title: str
+    about: str
+    columns: Mapping[str, str]
+    header: Sequence[str] = ()
+    reads: Sequence[str] = ()
+    cells: Callable[..., list[Sequence[str]]] | None = None
+
+
+KINDS = {
+    "negatives": _Kind(
         "Hard negative captions",
         "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
         "They were not reviewed individually: some are true all the same, and some are not fluent English.",
@@ -47,8 +69,11 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
             "`negative_keywords`": "what was changed",
             "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
         },
+        ("caption", "negative caption", "kind"),
+        ("caption", "negative_captions", "negative_kinds"),
+        lambda caption, texts, kinds: [(caption, text, kind) for text, kind in zip(texts, kinds, strict=True) if text],
     ),
-    "concepts": (
+    "concepts": _Kind(
         "Noun phrases",
         "The things that a caption names, as its parser found them: concepts for C2LIP (arXiv:2603.25722). They "
         "were not reviewed individually.",
@@ -59,8 +84,11 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
             "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
             "several where phrases share a noun",
         },
+        ("caption", "concepts"),
+        ("caption", "concepts"),
+        lambda caption, concepts: [(caption, "; ".join(concepts))],
     ),
-    "neighbours": (
+    "neighbours": _Kind(
         "Nearest images",
         "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
         {
@@ -68,31 +96,6 @@ TEXTS: dict[str, tuple[str, str, dict[str, str]]] = {
             "`neighbour_ids`": "the images nearest to this one, the nearest first",
         },
     ),
-}
-
-
-@dataclass(frozen=True)
-class _Examples:
-    """What a card shows of a set: header, columns that are read, and lines of cells from a row of these columns."""
-
-    header: Sequence[str]
-    columns: Sequence[str]
-    of_row: Callable[..., list[Sequence[str]]]
-
-
-def _negatives_of(caption: str, negatives: list[str], kinds: list[str]) -> list[Sequence[str]]:
-    return [(caption, text, kind) for text, kind in zip(negatives, kinds, strict=True) if text]
-
-
-def _concepts_of(caption: str, concepts: list[str]) -> list[Sequence[str]]:
-    return [(caption, "; ".join(concepts))]
-
-
-EXAMPLES_OF = {
-    "negatives": _Examples(
-        ("caption", "negative caption", "kind"), ("caption", "negative_captions", "negative_kinds"), _negatives_of
-    ),
-    "concepts": _Examples(("caption", "concepts"), ("caption", "concepts"), _concepts_of),
 }
 
 
@@ -150,14 +153,14 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
         folder: of the data set.
         manifest: of the build.
         source: what it was made of.
-        what: was built, one of `TEXTS`.
+        what: was built, one of `KINDS`.
         command: that made it, without what is of this machine.
     """
-    title, about, columns = TEXTS[what]
+    kind = KINDS[what]
     stated = source.license or UNKNOWN
     data = DatasetCardData(
         license=stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other",
-        tags=["hfcomp", "compositionality", _tag(title)],
+        tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
         size_categories=[next((name for limit, name in SIZES if manifest["rows"] < limit), "n>100M")],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
         configs=[_config(file_hash(folder / MANIFEST))],
@@ -167,17 +170,19 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
     tables = [_markdown(table) for table in count_tables(manifest)]
     text = [
         f"---\n{data.to_yaml()}\n---",
-        f"# {title} of {_plain(name)}",
+        f"# {kind.title} of {_plain(name)}",
         f"{manifest['rows']:,} rows, made from {manifest['plan']['source']['rows']:,} rows of {_plain(name)} by "
-        f"hfcomp {manifest['plan']['hfcomp_version']}. {about}",
+        f"hfcomp {manifest['plan']['hfcomp_version']}. {kind.about}",
         "```python\nfrom datasets import load_dataset\n\n"
         'rows = load_dataset("<this data set\'s id or folder>", split="train")\n```',
-        "\n".join(["| column | what |", "| --- | --- |", *(f"| {name} | {what} |" for name, what in columns.items())]),
+        "\n".join(
+            ["| column | what |", "| --- | --- |", *(f"| {name} | {what} |" for name, what in kind.columns.items())]
+        ),
         "Other columns are the source's. Images are the source's own bytes. Concreteness ratings are not "
         "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
         _license_text(source),
         *(["## What is in it", *tables] if tables else []),
-        *(_examples_text(folder, EXAMPLES_OF[what]) if what in EXAMPLES_OF else []),
+        *_examples(folder, kind),
         "## How it was made",
         fenced(command, "bash"),
         f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
@@ -194,10 +199,6 @@ def _config(content: str) -> dict[str, Any]:
     """
     files = [{"split": "train", "path": f"{DATA}/train-*.parquet"}]
     return {"config_name": "default", "data_files": files, "description": f"sha256:{content}"}
-
-
-def _tag(title: str) -> str:
-    return title.lower().replace(" ", "-")
 
 
 def _strip_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
@@ -219,15 +220,16 @@ def _license_text(source: Source) -> str:
     return f"{text}. The source states none that was found: it is unknown. Find it out before you publish this set."
 
 
-def _examples_text(folder: Path, examples: _Examples) -> list[str]:
+def _examples(folder: Path, kind: _Kind) -> list[str]:
+    """The table of the first rows that have something to show, if any."""
     rows: list[Sequence[str]] = []
-    for path in sorted((folder / DATA).glob("train-*.parquet")):
-        table = pq.read_table(path, columns=list(examples.columns))
+    for path in sorted((folder / DATA).glob("train-*.parquet")) if kind.cells else ():
+        table = pq.read_table(path, columns=list(kind.reads))
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():
-            rows += examples.of_row(*(row[name] for name in examples.columns))
+            rows += kind.cells(*(row[name] for name in kind.reads))
         if len(rows) >= EXAMPLES:
             break
-    table = Table("examples", examples.header, rows[:EXAMPLES], labels=len(examples.header))
+    table = Table("examples", kind.header, rows[:EXAMPLES], labels=len(kind.header))
     return [_markdown(table)] if rows else []
 
 
