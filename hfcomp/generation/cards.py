@@ -175,9 +175,7 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
         f"hfcomp {manifest['plan']['hfcomp_version']}. {kind.about}",
         "```python\nfrom datasets import load_dataset\n\n"
         'rows = load_dataset("<this data set\'s id or folder>", split="train")\n```',
-        "\n".join(
-            ["| column | what |", "| --- | --- |", *(f"| {name} | {what} |" for name, what in kind.columns.items())]
-        ),
+        "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
         "Other columns are the source's. Images are the source's own bytes. Concreteness ratings are not "
         "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
         _license_text(source),

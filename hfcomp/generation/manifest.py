@@ -31,7 +31,6 @@ from hfcomp.data.built_sets import (
 )
 from hfcomp.writing import LOCK_FILE, remove_unfinished, write_json, write_text
 
-STATE = UNFINISHED
 SCHEMA_VERSION = 2
 
 Plan = dict[str, Any]
@@ -66,17 +65,17 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         raise
     if manifest is not None and (not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION):
         raise ValueError(f"{folder / MANIFEST} was not written by this version of hfcomp. Choose another folder.")
-    before = manifest["plan"] if manifest else _read(folder / STATE / PLAN)
+    before = manifest["plan"] if manifest else _read(folder / UNFINISHED / PLAN)
     if before is None:
         _check_free(folder)
-    elif before != plan and (manifest or any((folder / STATE).glob("[0-9]*.json"))):  # else nothing is lost
+    elif before != plan and (manifest or any((folder / UNFINISHED).glob("[0-9]*.json"))):  # else nothing is lost
         raise ValueError(
             f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
             "output folder, or delete this one."
         )
-    for place in (folder, folder / DATA, folder / STATE):
+    for place in (folder, folder / DATA, folder / UNFINISHED):
         remove_unfinished(place)
-    write_json(folder / STATE / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
+    write_json(folder / UNFINISHED / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
     (folder / DATA).mkdir(exist_ok=True)
     records = _records_of_manifest(folder, manifest) if manifest else {}
     records |= {index: one for index in range(shards) if (one := _read_record(record_file(folder, index)))}
@@ -90,7 +89,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
 
 def record_file(folder: Path, index: int) -> Path:
     """Path of a shard's record while the build is unfinished."""
-    return folder / STATE / f"{index:05d}.json"
+    return folder / UNFINISHED / f"{index:05d}.json"
 
 
 def write_record(folder: Path, index: int, record: Record) -> None:
@@ -122,7 +121,7 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         "shards": [{key: value for key, value in one.items() if key != "set_aside_rows"} for one in records],
     }
     write_json(folder / MANIFEST, manifest, sort_keys=True)
-    shutil.rmtree(folder / STATE)
+    shutil.rmtree(folder / UNFINISHED)
     return manifest
 
 
@@ -153,12 +152,12 @@ def _short(value: Any) -> str:
 def _check_free(folder: Path) -> None:
     if (folder / SET_ASIDE_FILE).is_file():
         raise ValueError(lost_manifest(folder))
-    if (folder / STATE).is_dir() and any((folder / STATE).glob("[0-9]*.json")):
+    if (folder / UNFINISHED).is_dir() and any((folder / UNFINISHED).glob("[0-9]*.json")):
         raise ValueError(
-            f"{folder / STATE / PLAN} is missing: the records next to it cannot be identified. {BUILD_ANEW}"
+            f"{folder / UNFINISHED / PLAN} is missing: the records next to it cannot be identified. {BUILD_ANEW}"
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
-    ours = [path.name for path in (folder / STATE).iterdir()] if there == [STATE] else there
+    ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
     other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
     if other:
         raise ValueError(

@@ -16,7 +16,7 @@ from datasets import Dataset, Features, Image, Value, load_dataset
 from filelock import FileLock
 
 from hfcomp.generation import runner, shards
-from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, STATE
+from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
 from hfcomp.generation.runner import ROW, Stage, StageError, run_stages
 from hfcomp.writing import LOCK_FILE
 from tests.generation import builds
@@ -111,7 +111,7 @@ def test_a_killed_build_of_several_processes_goes_on(tmp_path, context):
     folder = tmp_path / "out"
     process = context.Process(target=build_slowly, args=(str(folder),))
     process.start()
-    while len(list((folder / STATE).glob("0*.json"))) < 3:
+    while len(list((folder / UNFINISHED).glob("0*.json"))) < 3:
         assert process.is_alive()
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
@@ -190,7 +190,7 @@ def test_every_written_column_identifies_the_source(tmp_path):
         build(
             tmp_path, source, [*builds.stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})], **options
         )
-    assert list((tmp_path / STATE).glob("0*.json"))  # a shard is there, to be kept by a build of the same source
+    assert list((tmp_path / UNFINISHED).glob("0*.json"))  # a shard is there, to be kept by a build of the same source
 
     def begun(changed: Dataset) -> None:
         build(
@@ -225,7 +225,7 @@ def test_an_image_file_of_another_size_is_another_source(tmp_path):
     assert facts() != before
 
 
-@pytest.mark.parametrize("place", [f"{STATE}/plan.json", f"{STATE}/00000.json"])
+@pytest.mark.parametrize("place", [f"{UNFINISHED}/plan.json", f"{UNFINISHED}/00000.json"])
 def test_damage_in_an_unfinished_build_is_named_or_made_again(whole, tmp_path, place):
     folder = tmp_path / "out"
     with pytest.raises(StageError):
