@@ -13,6 +13,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
 
 from hfcomp.data.columns import require_columns
 from hfcomp.data.images import decode_image
+from hfcomp.writing import replacing
 
 FONT_SIZE = 15
 LINE = 20  # pixels from one line of text to the next
@@ -71,8 +72,8 @@ def draw_gallery(
     sheets = [_draw_cell(cell, width, font) for cell in cells]
     picture = _arrange(sheets, columns)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, format="PNG")
+    with replacing(path) as part:
+        picture.save(part, format="PNG")
     return path
 
 

@@ -74,30 +74,30 @@ def concept_findings(
     """
     few, many = f"HN{numbers[0]}", f"HN{numbers[-1]}"
     base, trained, hard = (BASE, 0), (PLAIN, last), (few, last)
-    test, gains = partial(_finding, concept, lines), PLAIN_GAINS.get(concept, "-")
+    finding, gains = partial(_finding, concept, lines), PLAIN_GAINS.get(concept, "-")
     plain, bound = "plain training helps", None
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
     found = [
-        test("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base),
-        test("accuracy", plain, gains, trained, base, most=bound),
-        test("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained),
+        finding("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base),
+        finding("accuracy", plain, gains, trained, base, most=bound),
+        finding("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained),
     ]
     words = f"{few} costs at most 4 points of plain training's retrieval"
-    found.append(test("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS))
+    found.append(finding("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS))
     words = f"{few} helps after 1/{per_epoch // every} of an epoch already"
-    found.append(test("accuracy", words, "Fig. 4", (few, every), base))
+    found.append(finding("accuracy", words, "Fig. 4", (few, every), base))
     if last > per_epoch:
         words = f"one epoch of {few} is enough (later ones add at most 2 points)"
-        found.append(test("accuracy", words, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS))
+        found.append(finding("accuracy", words, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS))
     if many != few:
         words = f"{many} adds at most 3 points to {few}"
-        found.append(test("accuracy", words, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES))
+        found.append(finding("accuracy", words, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES))
     if "visual" in lines:
         words = f"{few} helps beyond plain training, seen from the images (Eq. 2)"
-        found.append(test("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained))
+        found.append(finding("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained))
     beyond = f"{few} helps beyond plain training on"
-    return found + [test(name, f"{beyond} {name}", "Table 5", hard, trained) for name in further if name in lines]
+    return found + [finding(name, f"{beyond} {name}", "Table 5", hard, trained) for name in further if name in lines]
 
 
 def _finding(

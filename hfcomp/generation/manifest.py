@@ -43,15 +43,9 @@ def shard_file(index: int, shards: int) -> str:
 
 
 def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
-    """Finds what an earlier process left of the same build, and removes what it left half-written.
+    """The records, by number, of the shards that an earlier process of the same build finished and that are intact.
 
-    Args:
-        folder: of the build, held by the caller's lock.
-        plan: what identifies the build.
-        shards: how many it has.
-
-    Returns:
-        The records of the finished shards whose files are as the records say, by number.
+    What it left half-written is removed. The caller holds the folder's lock.
 
     Raises:
         ValueError: for a folder that holds a build of another plan or with a damaged or missing manifest or plan, or
@@ -98,16 +92,7 @@ def write_record(folder: Path, index: int, record: Record) -> None:
 
 
 def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
-    """Writes the rows set aside and the manifest, and removes the records.
-
-    Args:
-        folder: of the build.
-        plan: what identifies it.
-        records: of all shards, in order.
-
-    Returns:
-        The manifest.
-    """
+    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards."""
     lines = [line for record in records for line in record["set_aside_rows"]]
     text = "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in lines)
     write_text(folder / SET_ASIDE_FILE, text)

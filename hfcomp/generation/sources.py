@@ -79,14 +79,9 @@ def read_captioned_rows(
     needed: Sequence[str] = (),
     needed_by: str = "",
 ) -> Dataset:
-    """The rows to build from, without earlier columns of the same kind.
+    """The rows to build from, without the columns that `is_old` says describe earlier ones of the same kind.
 
-    Args:
-        options: of the build.
-        log: receives a line about what was read and left out.
-        is_old: whether a column of that name describes others than those that are made.
-        needed: further columns.
-        needed_by: what asks for these.
+    `needed` are further columns, `needed_by` the option that needs them.
 
     Raises:
         ValueError: for missing columns, or a `caption` that is not a text.

@@ -30,7 +30,7 @@ MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
 # What a language model proposed for masks and was refused; it proposes the same again for a larger number.
 FILLS = "fills refused: "
 PASSED_OVER = f"{CAPTION_COUNT}passed over, "
-WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than asked"
+WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than requested"
 # Of negatives that are kept.
 FLAGGED = "flagged: "
 REORDERED = f"{FLAGGED}the caption's words in another order"
