@@ -48,12 +48,12 @@ def add_fields(found: argparse.ArgumentParser, kind: type) -> None:
     Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
     """
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
-    for owner in reversed([one for one in kind.__mro__ if "__annotations__" in vars(one)]):
+    for owner in filter(inspect.get_annotations, reversed(kind.__mro__)):
         text = inspect.getdoc(owner) or ""
+        about = dict(_ATTRIBUTE.findall(text))
         group = found.add_argument_group(text.partition("\n")[0].rstrip("."))
-        for name, about in _ATTRIBUTE.findall(text):
-            field = known[name]
-            words, default = " ".join(about.split()).rstrip(".").replace("%", "%%"), field.default
+        for name in filter(known.__contains__, inspect.get_annotations(owner)):
+            words, default = " ".join(about.get(name, "").split()).rstrip(".").replace("%", "%%"), known[name].default
             if default not in (MISSING, None, "") and default is not False:
                 words += f" (default: {_shown(default)})"
             settings = {"help": words, "required": default is MISSING, "metavar": name.rpartition("_")[2].upper()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import fields
 
 import pytest
 from datasets import Dataset, Image, load_dataset
@@ -13,6 +14,7 @@ from huggingface_hub import DatasetCard
 from hfcomp import cli
 from hfcomp.data.built_sets import SET_ASIDE_FILE
 from hfcomp.generation import shards
+from hfcomp.generation.options import ConceptOptions, NegativeOptions, NeighbourOptions
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.evaluation.webdatasets import write_tar
@@ -328,6 +330,17 @@ def test_mistakes_end_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch,
     with pytest.raises(SystemExit, match=f"^error: (?s:.*){message}"):
         cli.main(["build", *words(source, tmp_path / "out", *more)])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", [NegativeOptions, ConceptOptions, NeighbourOptions])
+def test_help_describes_every_field_with_its_default(kind, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["build", kind.what, "--help"])
+    shown = " ".join(capsys.readouterr().out.partition("options:")[2].split())
+    for field in fields(kind):
+        assert re.search(rf"--{field.name} [^-]*[a-z]{{3}}", shown), field.name
+        if field.type == "int":
+            assert re.search(rf"--{field.name} N [^-]*\(default: {field.default}\)", shown)
 
 
 @pytest.mark.parametrize("given", [[], ["images"], ["negatives", "--source", "x"], ["negatives", "--nonsense"]])
