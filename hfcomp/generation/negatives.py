@@ -17,7 +17,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 from hfcomp.generation.sources import BuildInputs, Log, model_facts, output_features, read_captioned_rows
-from hfcomp.generation.text_negatives import check_kinds, make_captions, make_negatives, needs_parser
+from hfcomp.generation.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.mask_filling import DEFAULT_MODEL
@@ -82,13 +82,12 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
 def make_checked_negatives(
     *, false_negative_model: str | None = None, false_negative_margin: float = 0.0, **settings: Any
 ) -> Callable[[Batch], Batch]:
-    """The stage of `hfcomp.generation.text_negatives`, with a filter by a dual encoder where one is given."""
+    """`TextNegatives`, with a filter by a dual encoder where one is given."""
     checks = []
     if false_negative_model is not None:
-        checks.append(
-            FalseNegatives(false_negative_model, margin=false_negative_margin, device=settings.get("device"))
-        )
-    return make_negatives(checks=checks, **settings)
+        device = settings.get("device")
+        checks.append(FalseNegatives(false_negative_model, margin=false_negative_margin, device=device))
+    return TextNegatives(checks=checks, **settings)
 
 
 def make_image_check() -> Callable[[Batch], Batch]:

@@ -72,11 +72,6 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
     return captions
 
 
-def make_negatives(**settings: Any) -> TextNegatives:
-    """The stage that adds the negative columns; see `TextNegatives`."""
-    return TextNegatives(**settings)
-
-
 def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None:
     """Checks the names of generators.
 
@@ -164,7 +159,9 @@ class TextNegatives:
         self._fillers = {
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
-        self._checks = [_same_sentence, *([_same_words] if drop_same_words else [])]
+        self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
+        if drop_same_words:
+            self._checks.append(_check(has_same_words, SAME_WORDS))
         if grammar_model is not None:
             self._checks.append(_grammar_check(grammar_model, grammar_tolerance, device))
         self._checks += checks
@@ -301,14 +298,14 @@ def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> An
     return MaskFiller(model or DEFAULT_MODEL, parser=parser, parts=(part,) if part else PARTS, device=device)
 
 
-def _same_sentence(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
-    pairs = zip(places, texts, strict=True)
-    return [SAME_SENTENCE if is_same_sentence(batch["caption"][place], text) else None for place, text in pairs]
+def _check(is_dropped: Callable[[str, str], bool], reason: str) -> Check:
+    """The filter of a predicate on caption and text."""
 
+    def check(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
+        pairs = zip(places, texts, strict=True)
+        return [reason if is_dropped(batch["caption"][place], text) else None for place, text in pairs]
 
-def _same_words(batch: Batch, places: Sequence[int], texts: Sequence[str]) -> list[str | None]:
-    pairs = zip(places, texts, strict=True)
-    return [SAME_WORDS if has_same_words(batch["caption"][place], text) else None for place, text in pairs]
+    return check
 
 
 def _grammar_check(model: str, tolerance: float | None, device: str | None) -> Check:
