@@ -150,7 +150,7 @@ def texts_and_vocabulary(folder: Path, negatives: int) -> tuple[list[str], Path,
 
 
 def write_model(folder: Path, size: str, vocabulary: Path) -> None:
-    from hfcomp.experiments.base import write_vit_b32
+    from hfcomp.modeling.random_clip import write_vit_b32
 
     ids = json.loads((vocabulary / "vocab.json").read_text(encoding="utf-8"))
     start, end = ids["<|startoftext|>"], ids["<|endoftext|>"]

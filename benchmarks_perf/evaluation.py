@@ -103,7 +103,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     logging.disable_progress_bar()
-    from hfcomp.experiments.base import write_vit_b32
+    from hfcomp.modeling.random_clip import write_vit_b32
 
     benchmark, items = read_items(Path(data), args.items)
     seconds = {"loop": [], "engine": [], "engine, cached": []}

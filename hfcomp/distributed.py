@@ -222,7 +222,7 @@ def on_main_process(function: Callable[[], Any], *, every: float = 30.0) -> Any:
     def work() -> None:
         try:
             task.set_result(function())
-        except Exception as error:
+        except BaseException as error:  # anything that stayed here would keep all waiting
             task.set_exception(error)
 
     if rank() == 0:

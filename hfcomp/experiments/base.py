@@ -1,31 +1,36 @@
-"""Models that a run starts from without a download: the sandbox's, and a ViT-B/32 with random weights."""
+"""What a study starts from: its base and its evaluation, looked for before anything is written."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from accelerate import PartialState
-from transformers import CLIPConfig, set_seed
-
-from hfcomp.distributed import fail_together
+from hfcomp.distributed import fail_together, rank
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.experiments.evaluate import prepare_evaluation
 from hfcomp.experiments.experiment_config import SANDBOX_MODELS
 from hfcomp.experiments.recipe_files import check_place
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.stages import damage, write_checksums
+from hfcomp.experiments.session import Session
 from hfcomp.modeling import load_config, load_processor
+from hfcomp.modeling.random_clip import check_vocabulary, write_vit_b32
 from hfcomp.sandbox.bases import base_folder
+from hfcomp.trainers.stages import damage, write_checksums
 from hfcomp.writing import replacing_folder
+
+
+def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:
+    """Looks for the base and loads what is evaluated; `seed` is that of the sandbox's scenes."""
+    prepare_base(recipe)
+    return prepare_evaluation(recipe.experiment, column_names=recipe.column_names, seed=seed, tell=session.log)
 
 
 def prepare_base(recipe: Recipe) -> None:
     """Looks for the base and the files of a recipe, so that a mistyped name costs nothing.
 
-    Raises:
-        OSError: for a path without a file or folder, or a Hub id that cannot be loaded.
-        ValueError: for a model that is not a supported dual encoder, or whose weights are incomplete.
+    Raises OSError for a path without a file or folder or a Hub id that cannot be loaded, and ValueError for a model
+    that is not a supported dual encoder or whose weights are incomplete.
     """
     config = recipe.experiment
     for name in ("model", "dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
@@ -48,78 +53,19 @@ def base_model(recipe: Recipe, folder: Path) -> Path | str:
         return config.model
     base = folder / "base"
     if config.fresh_model in SANDBOX_MODELS:
-        make_base(base, partial(copy_sandbox_base, architecture=SANDBOX_MODELS[config.fresh_model]))
+        shipped = SANDBOX_MODELS[config.fresh_model]
+        make_base(base, lambda part: shutil.copytree(base_folder(shipped), part, dirs_exist_ok=True))
     else:
-        make_base(base, partial(write_vit_b32, vocabulary=config.clip_vocabulary, seed=training_seed(recipe)))
+        make_base(base, lambda part: write_vit_b32(part, config.clip_vocabulary, seed=recipe.seed))
     return base
 
 
-def training_seed(recipe: Recipe) -> int:
-    """The seed of rows, training and a base that is made."""
-    return int(recipe.trainer_arguments.get("seed", 42))
-
-
-def make_base(folder: Path, write: Callable[[Path], None]) -> None:
-    """Lets the main process write a model that is not there whole, while the others wait for it.
-
-    Args:
-        folder: where it goes.
-        write: writes a model to the folder that it is given.
-
-    Raises:
-        RuntimeError: on the other processes, when the main one could not write it or they do not see what it wrote.
-    """
+def make_base(folder: Path, write: Callable[[Path], object]) -> None:
+    """Lets the main process write a model that is missing or damaged, while the others wait for it."""
     with fail_together():
-        if PartialState().is_main_process and damage(folder) is not None:
+        if rank() == 0 and damage(folder) is not None:
             with replacing_folder(folder) as part:
                 write(part)
                 write_checksums(part)
     if not (folder / "config.json").is_file():
         raise RuntimeError(f"{folder}: the main process wrote a model that this one does not see. Share the disk.")
-
-
-def copy_sandbox_base(folder: Path, architecture: str) -> None:
-    """Copies a base model of the sandbox out of the package.
-
-    Args:
-        folder: where it goes.
-        architecture: `clip` or `siglip`.
-    """
-    shutil.copytree(base_folder(architecture), folder, dirs_exist_ok=True)
-
-
-def check_vocabulary(vocabulary: str | None) -> None:
-    """Refuses a folder without CLIP's vocabulary.
-
-    Raises:
-        ValueError: naming what is expected and how to fix it.
-    """
-    if not vocabulary or not all((Path(vocabulary) / name).is_file() for name in ("vocab.json", "merges.txt")):
-        raise ValueError(
-            f"clip_vocabulary={vocabulary!r}: expected a folder with CLIP's vocab.json and merges.txt. "
-            "With a Hub connection use --model openai/clip-vit-base-patch32 instead."
-        )
-
-
-def write_vit_b32(folder: Path, vocabulary: str | None, *, seed: int, config: CLIPConfig | None = None) -> None:
-    """Writes a CLIP of ViT-B/32's size with random weights and CLIP's real vocabulary, as the Hub lays it out.
-
-    Its scores say nothing about quality: it is for checking the plumbing, speed and memory without a download.
-
-    Args:
-        folder: where it goes.
-        vocabulary: folder with CLIP's `vocab.json` and `merges.txt`.
-        seed: of the weights.
-        config: of another size than ViT-B/32's.
-
-    Raises:
-        ValueError: without a vocabulary.
-    """
-    from transformers import CLIPImageProcessorPil, CLIPModel, CLIPProcessor, CLIPTokenizer
-
-    check_vocabulary(vocabulary)
-    set_seed(seed)
-    files = {name: str(Path(vocabulary) / file) for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))}
-    tokenizer = CLIPTokenizer(**files, model_max_length=77)
-    CLIPModel(config or CLIPConfig()).save_pretrained(folder)
-    CLIPProcessor(image_processor=CLIPImageProcessorPil(), tokenizer=tokenizer).save_pretrained(folder)

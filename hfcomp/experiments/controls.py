@@ -1,12 +1,13 @@
 """Controls: what a method is read against, from the same base, with the same positives and the same steps.
 
-Each is a function from the method's arm to its own.
+Each is a function from the method's arm to its own, which raises `NotApplicable` where it would say nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from datasets import IterableDataset
 
@@ -14,14 +15,58 @@ from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.data.negatives.shuffled import ShuffledNegatives, derangement, is_negative
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.experiment_config import SAME_BATCH
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
-from hfcomp.experiments.stages import world_size_at_launch
+from hfcomp.trainers.ahnpl import AHNPLTrainer
+from hfcomp.trainers.c2lip import C2LIPTrainer
+from hfcomp.trainers.ce_clip import CEClipTrainer
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.clear_glass import ClearGlassTrainer
 from hfcomp.trainers.cost import StageSummary
+from hfcomp.trainers.dcl import DCLTrainer
 from hfcomp.trainers.grouped import GroupedTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.released.ahnpl import AHNPLReleasedTrainer
+from hfcomp.trainers.released.clear_glass import ClearGlassReleasedTrainer
+from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
+from hfcomp.trainers.stages import world_size_at_launch
+from hfcomp.trainers.triplet_clip import TripletClipTrainer
 
 # Arguments that InfoNCE on the positives alone would refuse, or that bring it more than those.
 NEGATIVE_ARGUMENTS = ("num_negatives", "max_concepts", "draw_negatives", "num_neighbours")
+
+
+class InfoNCEForm(NamedTuple):
+    """A trainer and its arguments that make an objective plain InfoNCE on the same batch."""
+
+    trainer_class: type  # the objective's own class, or another where no setting of it is InfoNCE
+    arguments: Mapping[str, Any]  # switch margins and further terms off; none where the objective is InfoNCE
+
+
+INFO_NCE_FORMS: dict[type, InfoNCEForm] = {}
+"""By the objective's class. A subclass has an entry of its own: it may have terms that its parent's does not know."""
+
+
+def declare_info_nce(objective: type, *, by: type | None = None, **arguments: Any) -> None:
+    """Says how an objective becomes InfoNCE, for the control `same-batch`; call it in the module of your trainer.
+
+    Args:
+        objective: a subclass of `CompositionalTrainer`.
+        by: another trainer that is InfoNCE on the same batch; by default the objective itself.
+        arguments: config fields that switch its margins and further terms off, such as `margin="none"`.
+    """
+    INFO_NCE_FORMS[objective] = InfoNCEForm(by or objective, arguments)
+
+
+declare_info_nce(AHNPLTrainer, multimodal_weight=0.0, positive_margin_weight=0.0, negative_margin_weight=0.0)
+declare_info_nce(AHNPLReleasedTrainer, multimodal_weight=0.0, margin_weight=0.0)
+declare_info_nce(C2LIPTrainer, concept_weight=0.0, cross_attended_weight=0.0)
+declare_info_nce(CEClipTrainer, rank_weight=0.0, intra_modal_weight=0.0)
+declare_info_nce(CementTrainer, margin="none")
+declare_info_nce(ClearGlassTrainer, grouping="none")
+declare_info_nce(ClearGlassReleasedTrainer, grouping="none")
+declare_info_nce(DCLTrainer, by=InfoNCETrainer, sigmoid=False)
+declare_info_nce(InfoNCETrainer)
+declare_info_nce(ReplacedNegativesTrainer, by=InfoNCETrainer, sigmoid=False)
+declare_info_nce(TripletClipTrainer, by=CementTrainer, margin="none")  # InfoNCE over the doubled batch
 
 
 class NotApplicable(ValueError):
@@ -41,9 +86,7 @@ def plain(method: Arm) -> Arm:
 def same_batch(method: Arm) -> Arm:
     """InfoNCE on the method's own batch, negatives included: what the objective adds to the data.
 
-    Raises:
-        Undeclared: when the objective does not say how it becomes InfoNCE.
-        NotApplicable: when it is InfoNCE, or reads no negatives, so that plain is the same.
+    Not applicable where the objective is InfoNCE, or reads no negatives, so that plain is the same.
     """
     objective = method.trainer_class
     # of the class itself: a subclass may have terms of which its parent's settings know nothing
@@ -51,7 +94,7 @@ def same_batch(method: Arm) -> Arm:
     if form is None:
         raise Undeclared(
             f"{objective.__name__} does not say how it becomes InfoNCE. Beside the class call hfcomp.experiments."
-            f"info_nce_forms.declare_info_nce({objective.__name__}, ...) with the arguments that switch its margins "
+            f"controls.declare_info_nce({objective.__name__}, ...) with the arguments that switch its margins "
             "and further terms off, or leave same-batch out of --controls."
         )
     if form.trainer_class is objective and not form.arguments:
@@ -70,9 +113,6 @@ def shuffled(method: Arm) -> Arm:
     The negatives stay what they are, as texts and as images, but are no longer near the caption they stand beside. A
     method that does as well with them gains from more data, not from hardness. Likewise neighbours: each row brings
     along what is near to another.
-
-    Raises:
-        NotApplicable: when the method reads no negatives.
     """
     if _reads_negatives(method):
         _check_loaded(method)
@@ -89,9 +129,6 @@ def random_spans(method: Arm) -> Arm:
 
     As many as the phrases and as long, so that the texts encoded are as many. A method that does as well with them
     gains from more and shorter texts, not from phrases that name a thing. Now and then a run is a phrase by chance.
-
-    Raises:
-        NotApplicable: when the method reads no concepts.
     """
     limit = method.arguments.get("max_concepts", method.trainer_class.config_class.max_concepts)
     if not limit or "concepts" not in method.rows.column_names:
@@ -101,16 +138,9 @@ def random_spans(method: Arm) -> Arm:
 
 
 def equal_images(method: Arm, cost: StageSummary) -> Arm:
-    """Plain with as many images encoded as the method: what the method's cost buys in positives.
+    """Plain with as many images encoded as the method: what the method's `cost` buys in positives.
 
     The batch is larger by the share of images that the method encoded beyond its positives; the steps are the same.
-
-    Args:
-        method: that is trained.
-        cost: what it cost.
-
-    Raises:
-        NotApplicable: when the method encodes no more images than plain, or the set is smaller than the batch.
     """
     processes = world_size_at_launch()
     accumulated = int(method.arguments.get("gradient_accumulation_steps") or 1)
@@ -130,16 +160,9 @@ EQUAL_IMAGES = "equal-images"
 
 
 def control_arms(names: Collection[str], method: Arm, *, asked: bool, log: Callable[[str], None]) -> list[Arm]:
-    """The controls of `CONTROLS` that say something about a method, in that order.
+    """The controls of `CONTROLS` that say something about a method, in that order; skipped ones are logged.
 
-    Args:
-        names: of controls.
-        method: that they are read beside.
-        asked: whether the recipe or the command line named them.
-        log: receives a line about each one that is skipped.
-
-    Raises:
-        Undeclared: for a control that was asked for, when the objective does not say what it needs to know.
+    One that recipe or command line ask for is an error where the objective does not say what it needs to know.
     """
     found = []
     for name, control in CONTROLS.items():

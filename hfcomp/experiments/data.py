@@ -1,43 +1,88 @@
-"""The training set of a recipe: loaded or drawn, filtered, with negatives, ratings, concepts, lost rows reported."""
+"""The training set of a recipe: loaded or drawn, filtered, with negatives and the like, without scored images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, IterableDataset
 
+from hfcomp.checksums import read_checked
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.loading import load_training_set, load_training_stream
 from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
+from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
+from hfcomp.data.overlap import Overlap, ScoredImages, find_overlap
+from hfcomp.data.overlap.policy import ALLOW, apply_policy, apply_to_stream, digest, overlap_facts
 from hfcomp.data.row_selection import complete_rows, rows_where
 from hfcomp.data.several_captions import every_caption, longest_caption
-from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
+from hfcomp.distributed import first_process_first, on_main_process
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import default_folder
+from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.session import Session
+from hfcomp.fields import columns_of
+from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
+from hfcomp.sandbox.bases import base_folder
+from hfcomp.writing import write_json
 
-Tell = Callable[[str], None]
+OVERLAP_FILE = "overlap.json"
+LOST_OVERLAP = "Put it back from a copy, or train anew with another --output_dir: which rows it left out is not known."
+
+Rows = Dataset | IterableDataset
+Log = Callable[[str], None]
+
+
+def load_rows(
+    recipe: Recipe,
+    session: Session,
+    scored: Sequence[ScoredImages],
+    *,
+    part: str = "",
+    trainers: Sequence[type] = (),
+) -> Rows:
+    """The rows that the method and its controls train on; those with a scored image are left out, as `overlap` says.
+
+    `scored` are the images of the evaluation, `trainers` train on these rows beside the recipe's own, and lines about
+    them begin with `part`.
+    """
+
+    def log(note: str) -> None:
+        session.log(f"{part}: {note}" if part else note)
+
+    number = num_negatives(recipe)
+    with first_process_first():  # the others find what it cached
+        rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
+    read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
+    columns = [name for name in IMAGE_COLUMNS if name in read]
+    rows = _without_scored(rows, scored, columns, recipe, session, log)
+    with first_process_first():
+        return _with_hard_images(recipe, rows, log)
+
+
+def num_negatives(recipe: Recipe) -> int:
+    """Entries of a row's negatives: as many as the trainer reads, and one for the controls of one that reads none."""
+    return max(1, int(recipe.trainer_arguments.get("num_negatives", recipe.trainer_class.config_class.num_negatives)))
 
 
 def training_rows(
-    config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell, num_negatives: int = 1
-) -> Dataset | IterableDataset:
-    """The rows that the method and its controls train on.
+    config: ExperimentConfig, column_names: Any = None, *, seed: int, log: Log, num_negatives: int = 1
+) -> Rows:
+    """The rows of an experiment, with those that its evaluation scores.
 
-    With `captions: all` the rows are all first captions, then all second ones and so on.
-
-    Args:
-        config: the experiment.
-        column_names: contract name to the data set's own.
-        seed: of the sandbox's scenes and of the keyword negatives.
-        tell: receives a line about what was loaded, dropped or joined.
-        num_negatives: entries of a row's negatives, where they are made here; at least 1.
+    With `captions: all` they are all first captions, then all second ones and so on. `seed` is that of the sandbox's
+    scenes and of keyword negatives, `num_negatives` the entries of a row's negatives where they are made here.
     """
     if config.dataset == SANDBOX:
         dataset = rename_columns(_sandbox_rows(config, seed, num_negatives), column_names)
     else:
-        dataset = _loaded_rows(config, column_names, tell)
+        dataset = _loaded_rows(config, column_names, log)
     if config.keyword_negatives:
         dataset = with_keyword_negatives(
             dataset,
@@ -47,12 +92,12 @@ def training_rows(
             matching=MATCHINGS[config.keyword_matching],
             table=read_keyword_table(config.keyword_table) if config.keyword_table else PAPER_TABLE,
             others="are left out" if config.keyword_captions_only else "take part without",
-            log=tell,
+            log=log,
         )
     if config.concreteness_ratings:
-        dataset = with_concreteness(dataset, config.concreteness_ratings, tell)
+        dataset = with_concreteness(dataset, config.concreteness_ratings, log)
     if config.concept_parser:
-        dataset = with_concepts(dataset, config.concept_parser, tell)
+        dataset = with_concepts(dataset, config.concept_parser, log)
     if config.streaming:
         return dataset
     captions = config.captions == "all" or bool(config.captions_file)
@@ -65,14 +110,14 @@ def training_rows(
     return dataset
 
 
-def _loaded_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Dataset | IterableDataset:
+def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
     """The rows of a data set under the contract's names, each with one caption where they are not streamed."""
     load = load_training_stream if config.streaming else load_training_set
     dataset = load(config.dataset, split=config.dataset_split, config=config.dataset_config)
     if config.streaming:
-        tell(f"{config.dataset} is streamed: its rows are read while training goes on")
+        log(f"{config.dataset} is streamed: its rows are read while training goes on")
     else:
-        tell(f"{len(dataset):,} rows from {config.dataset}")
+        log(f"{len(dataset):,} rows from {config.dataset}")
     if config.captions_file:
         dataset = with_captions_of(
             dataset,
@@ -80,14 +125,14 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, tell: Tell) -> Dat
             key_column=config.key_column,
             file_columns=config.captions_columns,
             column_names=column_names,
-            tell=tell,
+            tell=log,
         )
     if config.dataset_filter:
-        dataset = rows_where(dataset, config.dataset_filter, tell)
+        dataset = rows_where(dataset, config.dataset_filter, log)
     dataset = rename_columns(dataset, column_names)
     if config.streaming:
         return dataset
-    return (every_caption if config.captions == "all" else longest_caption)(dataset, tell)
+    return (every_caption if config.captions == "all" else longest_caption)(dataset, log)
 
 
 def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Dataset:
@@ -104,3 +149,83 @@ def _sandbox_rows(config: ExperimentConfig, seed: int, num_negatives: int) -> Da
         caption_noise=config.caption_noise,
         false_negatives=config.false_negatives,
     )
+
+
+def _with_hard_images(recipe: Recipe, rows: Rows, log: Log) -> Rows:
+    """The rows with each image's nearest by the base, where the recipe asks for them."""
+    config = recipe.experiment
+    if not config.hard_images:
+        return rows
+    place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
+    return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)
+
+
+def _without_scored(
+    rows: Rows, scored: Sequence[ScoredImages], columns: Sequence[str], recipe: Recipe, session: Session, log: Log
+) -> Rows:
+    """The rows to train on, as `overlap` says; all processes call it, and the main one alone looks at images.
+
+    Raises ValueError with `refuse` where rows overlap, or with `exclude` where all do.
+    """
+    config, policy = recipe.experiment, recipe.experiment.overlap
+    # what decides the rows, in which the evaluation has no say
+    values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
+    given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": num_negatives(recipe)}
+    facts: dict[str, Any] = {"policy": policy}
+    if not scored:
+        note = "overlap: the evaluation scores scenes of the sandbox alone, which are held out of all training sets"
+    elif isinstance(rows, IterableDataset):
+        rows, note = apply_to_stream(rows, scored, policy, columns)
+    else:
+        seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone
+        images = given if seeded else {"columns": given["columns"]}
+        found = _overlap(rows, scored, columns, recipe, session, _key(values, images, columns, len(rows)))
+        if found.remark():
+            log(f"overlap: {found.remark()}")
+        rows, note = apply_policy(rows, found, policy)
+        facts |= overlap_facts(found, policy)
+    session.overlaps[digest(_key(values, given))] = facts | {"note": note}
+    log(note)
+    return rows
+
+
+def _overlap(
+    rows: Dataset, scored: Sequence[ScoredImages], columns: Sequence[str], recipe: Recipe, session: Session, key: str
+) -> Overlap:
+    """Found once for all rows of a session that show the same images, which `key` names."""
+    if key not in session.compared:
+        looks = recipe.experiment.overlap != ALLOW
+        bars = session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm")
+        session.compared[key] = on_main_process(
+            lambda: find_overlap(rows, scored, columns=columns, looks=looks, progress=bars)
+        )
+    return session.compared[key]
+
+
+def _key(*parts: Any) -> str:
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def check_same_rows(folder: Path, session: Session) -> None:
+    """Refuses to go on with a run on other rows than it began with, and writes `overlap.json`.
+
+    With another evaluation, other rows may be left out.
+    """
+    path = folder / OVERLAP_FILE
+
+    def check() -> None:
+        before = read_checked(path, LOST_OVERLAP) if path.is_file() else {}
+        for key, facts in session.overlaps.items():
+            if key in before and _digest_left_out(before[key]) != _digest_left_out(facts):
+                raise ValueError(
+                    f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
+                    f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Give the evaluation of before, or "
+                    "another --output_dir."
+                )
+        write_json(path, {**before, **session.overlaps})
+
+    on_main_process(check)
+
+
+def _digest_left_out(facts: dict[str, Any]) -> Any:
+    return facts["rows"] if facts.get("left_out_rows") else None

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from hfcomp.analysis.embedding_distances import BASE_STEP, NEAREST, PAIRS, middle_step, summarize_paths
-from hfcomp.analysis.held_out_rows import HeldOutRows
+from hfcomp.analysis.embedding_distances import (
+    BASE_STEP,
+    NEAREST,
+    PAIRS,
+    HeldOutRows,
+    Tables,
+    middle_step,
+    summarize_paths,
+)
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation import results as files
-from hfcomp.experiments.embedding_paths import EmbeddingPaths
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.figures import Curves, Figure
@@ -37,32 +44,36 @@ CAPTION = (
 )
 
 
-def write_paths(paths: EmbeddingPaths, plan: SweepPlan, caveat: str) -> list[Section]:
+def write_paths(
+    folder: Path, plan: SweepPlan, rows: HeldOutRows, tables: dict[str, Tables], caveat: str
+) -> list[Section]:
     """Writes `embeddings.json`.
 
     Args:
-        paths: whose variants are trained and scored.
+        folder: of the sweep.
         plan: of the sweep.
+        rows: that are followed.
+        tables: `distances` by variant and step.
         caveat: of a single run, below the figure.
 
     Returns:
         The section of the sweep's report, with the figure `embeddings.png` and the examples' images
         `embeddings-example-1.png`.
     """
-    variants = summarize_paths(paths.tables, paths.rows, paths.plan.examples)
+    variants = summarize_paths(tables, rows, plan.embeddings.examples)
     facts = {
         "setting": next(iter(plan.settings)),
         "seed": plan.seeds[0],
-        "rows": len(paths.rows),
-        "source": paths.rows.source,
+        "rows": len(rows),
+        "source": rows.source,
     }
-    contents = {**facts, "digest": paths.rows.digest, "plan": paths.plan.model_dump(), "variants": variants}
-    files.write_results(paths.folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
+    contents = {**facts, "digest": rows.digest, "plan": plan.embeddings.model_dump(), "variants": variants}
+    files.write_results(folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
     parts = [Lines([text.format(**facts) for text in ABOUT]), _figure(variants, caveat, facts)]
     parts += [_means(variant, found) for variant, found in variants.items()]
     for number, example in enumerate(next(iter(variants.values()))["examples"], start=1):
         name = f"embeddings-example-{number}.png"
-        parts.append(Picture(name, f"image of example {number}", _small_png(paths.rows, example["row"])))
+        parts.append(Picture(name, f"image of example {number}", _small_png(rows, example["row"])))
         texts = {"text": example["caption"], "negative text": example["negative_caption"]}
         parts.append(Lines([f"{kind}: {text}" for kind, text in texts.items()]))
         parts.append(_example(number, {variant: one["examples"][number - 1] for variant, one in variants.items()}))

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from filelock import FileLock
 
 from hfcomp import __version__
+from hfcomp.distributed import fail_together, gather_objects, rank
 from hfcomp.reading import read_yaml
 from hfcomp.writing import remove_unfinished, try_lock, write_text
 
@@ -42,40 +41,30 @@ FREE_FIELDS = {
 FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
-Say = Callable[[str], None]
-
-
-def _never(folder: Path) -> bool:
-    return False
+Log = Callable[[str], None]
+WantsMore = Callable[[Path], bool]
 
 
 @contextmanager
-def run_folder(
-    wanted: Path, given: dict[str, Any], state: PartialState, *, wants_more: Callable[[Path], bool] = _never
-) -> Iterator[Path]:
-    """Holds the folder of a run, and writes `given` into its `config.yaml`.
+def run_folder(wanted: Path, given: dict[str, Any], log: Log, wants_more: WantsMore) -> Iterator[Path]:
+    """Holds the folder of a run, and writes `given` into its `config.yaml`; the main process decides for all.
 
     An unfinished run of the same values that no living process holds goes on, in `wanted` or in one of its numbered
-    neighbours (`wanted-2`, ...). Otherwise the first free one of these names is taken. Finished runs, and unfinished
-    ones of other values, are left alone. The lock is the kernel's: a killed run holds none.
-
-    Args:
-        wanted: folder that the run asks for.
-        given: every field of the run; `output_dir` becomes the folder that is taken.
-        state: the processes; the main one decides for all.
-        wants_more: whether a finished run in a folder lacks something that is asked for now, so that it goes on too.
+    neighbours (`wanted-2`, ...), and so does a finished one that lacks what is asked for now (`wants_more`). Otherwise
+    the first free one of these names is taken. Other runs are left alone. The lock is the kernel's: a killed run holds
+    none. `output_dir` of `given` becomes the folder that is taken.
     """
-    lock, chosen = None, wanted
-    if state.is_main_process:
-        chosen, lock = _unfinished(wanted, given, state.print, wants_more) or _free(wanted)
-    if state.num_processes > 1:
-        chosen = Path(broadcast_object_list([str(chosen)])[0])
-    given["output_dir"] = str(chosen)
+    lock, folder = None, wanted
+    with fail_together():
+        if rank() == 0:
+            folder, lock = _unfinished(wanted, given, log, wants_more) or _free(wanted)
+        folder = gather_objects(folder)[0]
+    given["output_dir"] = str(folder)
     try:
-        if state.is_main_process:
-            remove_unfinished(chosen, "**/*")
-            write_text(chosen / CONFIG_FILE, yaml.safe_dump(given, sort_keys=True))
-        yield chosen
+        if lock is not None:
+            remove_unfinished(folder, "**/*")
+            write_text(folder / CONFIG_FILE, yaml.safe_dump(given, sort_keys=True))
+        yield folder
     finally:
         if lock is not None:
             lock.release()
@@ -92,59 +81,53 @@ def _numbered(wanted: Path) -> Iterator[Path]:
         yield wanted.with_name(f"{wanted.name}-{number}")
 
 
-def _unfinished(
-    wanted: Path, given: dict[str, Any], say: Say, wants_more: Callable[[Path], bool]
-) -> tuple[Path, FileLock] | None:
-    there = set(os.listdir(wanted.parent)) if wanted.parent.is_dir() else set()
-    for path in (path for path in _numbered(wanted) if path.name in there):
-        kind = _kind(path, wants_more)
-        if kind is None:
+def _unfinished(wanted: Path, given: dict[str, Any], log: Log, wants_more: WantsMore) -> tuple[Path, FileLock] | None:
+    names = set(os.listdir(wanted.parent)) if wanted.parent.is_dir() else set()
+    for path in (path for path in _numbered(wanted) if path.name in names):
+        state = _state(path, wants_more)
+        if state is None:
             continue
         changed = _changed_values(path, given)
         if changed:
-            say(f"{path} holds {kind} run of other values ({changed}); it is left alone")
+            article = "an" if state == "unfinished" else "a"
+            log(f"{path} holds {article} {state} run of other values ({changed}); it is left alone")
             continue
-        lock = try_lock(path) or _lock_of_survivors(path, say)
+        lock = try_lock(path)
         if lock is None:
-            say(f"{path} is in use by another process; it is left alone")
-        elif _kind(path, wants_more) is None:  # it ended while its lock was waited for
+            log(f"{path} is in use; a run that was killed releases it within {PATIENCE} seconds")
+            lock = try_lock(path, PATIENCE)
+        if lock is None:
+            log(f"{path} is in use by another process; it is left alone")
+        elif _state(path, wants_more) is None:  # it ended while its lock was waited for
             lock.release()
         else:
             (path / FINISHED_FILE).unlink(missing_ok=True)  # killed now, it is unfinished again
-            say(f"going on with the{kind[kind.index(' ') :]} run in {path}")
+            log(f"going on with the {state} run in {path}")
             return path, lock
     return None
 
 
-def _kind(folder: Path, wants_more: Callable[[Path], bool]) -> str | None:
-    """What errors call the run in a folder; `None` where none goes on."""
+def _state(folder: Path, wants_more: WantsMore) -> str | None:
+    """Whether the run in a folder is unfinished or finished; `None` where none can go on."""
     if not (folder / CONFIG_FILE).exists():
         return None
     if not (folder / FINISHED_FILE).exists():
-        return "an unfinished"
-    return "a finished" if wants_more(folder) else None
+        return "unfinished"
+    return "finished" if wants_more(folder) else None
 
 
 def _free(wanted: Path) -> tuple[Path, FileLock]:
+    def is_taken(folder: Path) -> bool:
+        return any((folder / name).exists() for name in OF_A_RUN)
+
     for path in _numbered(wanted):
-        if _holds_run(path):
-            continue
-        lock = try_lock(path)
+        lock = None if is_taken(path) else try_lock(path)
         if lock is None:
             continue
-        if not _holds_run(path):
+        if not is_taken(path):
             return path, lock
         lock.release()  # another process took it in between
     raise FileExistsError(f"{wanted} and its 9,998 numbered neighbours are taken. Choose another --output_dir.")
-
-
-def _holds_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in OF_A_RUN)
-
-
-def _lock_of_survivors(folder: Path, say: Say) -> FileLock | None:
-    say(f"{folder} is in use; a run that was killed gives it free within {PATIENCE} seconds")
-    return try_lock(folder, PATIENCE)
 
 
 def _changed_values(folder: Path, given: dict[str, Any]) -> str:
@@ -155,8 +138,7 @@ def _changed_values(folder: Path, given: dict[str, Any]) -> str:
         raise ValueError(f"{error} {LOST_CONFIG}") from error
     if not isinstance(before, dict):
         raise ValueError(f"{folder / CONFIG_FILE} is damaged: expected the fields of a run. {LOST_CONFIG}")
-    names = sorted(key for key in {*before, *given} if not _is_free(key))
-    changed = [key for key in names if before.get(key) != given.get(key)]
+    changed = [key for key in sorted({*before, *given}) if before.get(key) != given.get(key) and not _is_free(key)]
     return ", ".join(f"{key}: {before.get(key)!r} -> {given.get(key)!r}" for key in changed)
 
 

@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from hfcomp.experiments.embedding_rows import check_source
+from hfcomp.experiments.embeddings import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.outcomes import evaluation_settings
 from hfcomp.experiments.plans import SearchPlan, SweepPlan, TradeoffPlan
 from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, keys, plan_of
 from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
+from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 

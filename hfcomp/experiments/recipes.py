@@ -58,6 +58,21 @@ class Recipe:
         """That the recipe asks for."""
         return Path(self.trainer_arguments.get("output_dir") or f"runs/{self.experiment.method}".lower())
 
+    @property
+    def seed(self) -> int:
+        """Of rows, training and a base that is made."""
+        return int(self.trainer_arguments.get("seed", 42))
+
+    @property
+    def column_names(self) -> Mapping[str, str] | None:
+        """Contract name to the data set's own."""
+        return self.trainer_arguments.get("column_names")
+
+    @property
+    def device(self) -> str | None:
+        """To score on; `None` for a GPU when there is one."""
+        return "cpu" if self.trainer_arguments.get("use_cpu") else None
+
 
 @dataclass(frozen=True)
 class RecipeFile:

@@ -11,17 +11,19 @@ from typing import Any
 import torch
 
 from hfcomp import __version__
-from hfcomp.experiments.outcomes import Scoring, evaluation_settings
+from hfcomp.distributed import fail_together, on_main_process
+from hfcomp.experiments.arm import check_rows, method_arm
+from hfcomp.experiments.base import prepare
+from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.plan_files import Search, shown
-from hfcomp.experiments.program import check_rows, load_rows, method_arm, num_negatives, prepare
 from hfcomp.experiments.search_report import SearchReport, publish_search, read_trials, trial_line
 from hfcomp.experiments.search_store import FILE as DATABASE
 from hfcomp.experiments.search_store import SearchStore, Trial
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.stages import HISTORY_FILE, SUMMARY_FILE
 from hfcomp.experiments.study import Study
 from hfcomp.statistics.score import Score, score
 from hfcomp.statistics.summary import BASE
+from hfcomp.trainers.stages import HISTORY_FILE, SUMMARY_FILE
 
 FOLDER = "trials"
 # What stays of a trial that is not the best.
@@ -54,13 +56,12 @@ def run_search(search: Search) -> Path:
     evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
     check_rows((method_arm(part, rows, name=name) for name, part in ends.items()), session)
-    scoring = Scoring(evaluate, evaluation_settings(recipe))
 
     def wants_more(folder: Path) -> bool:
         return len(read_trials(folder)) < plan.trials
 
-    with Study.open(recipe, session, scoring, wants_more=wants_more) as study:
-        base = session.on_main(lambda: _score(search, study, BASE))  # what is not scored costs no training
+    with Study.open(recipe, session, evaluate, wants_more=wants_more) as study:
+        base = on_main_process(lambda: _score(search, study, BASE))  # what is not scored costs no training
         report = SearchReport(search, base)
         _try_all(search, study, rows, report)
     return study.folder
@@ -73,7 +74,8 @@ def _score(search: Search, study: Study, name: str) -> Score:
 def _try_all(search: Search, study: Study, rows: Any, report: SearchReport) -> None:
     """Trials until there are as many as asked for, those of an earlier start among them."""
     plan, session = search.plan, study.session
-    store = session.on_main(lambda: _open_store(search, study))
+    with fail_together():
+        store = _open_store(search, study) if session.state.is_main_process else None
 
     def ask() -> tuple[int, dict[str, Any]] | None:
         report.trials, report.best = store.ended(), store.best()
@@ -90,13 +92,13 @@ def _try_all(search: Search, study: Study, rows: Any, report: SearchReport) -> N
         session.state.print(trial_line(trial, plan, store.best()))
 
     study.pace.stages = plan.trials
-    while (asked := session.from_main(ask)) is not None:
+    while (asked := on_main_process(ask)) is not None:
         trial = try_values(search, study, rows, *asked)
-        session.on_main(partial(tell, trial))
+        on_main_process(partial(tell, trial))
 
 
 def try_values(search: Search, study: Study, rows: Any, number: int, values: dict[str, Any]) -> Trial:
-    """Trains and scores one trial; what it came to is known to the main process.
+    """Trains and scores one trial.
 
     Args:
         search: that it is of.
@@ -111,9 +113,7 @@ def try_values(search: Search, study: Study, rows: Any, number: int, values: dic
         cost = study.train(method_arm(search.trial(values), rows, name=name))
     except _failures(session) as error:
         return Trial(number, values, None, {}, f"{type(error).__name__}: {error}"[:LONGEST_REASON])
-    found = session.on_main(lambda: _score(search, study, name))
-    if found is None:
-        return Trial(number, values, None, {}, None)
+    found = on_main_process(lambda: _score(search, study, name))
     if not math.isfinite(found.value):
         return Trial(number, values, None, {}, f"the value is {found.value}")
     facts = {"low": found.low, "high": found.high, "steps": cost.steps, "seconds": cost.seconds}
@@ -152,7 +152,7 @@ def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
     own = search.own_values()
     outside = {name: value for name, value in own.items() if value not in search.plan.ranges[name]}
     if outside:
-        session.tell(f"the recipe's own {shown(outside)} is outside the ranges, so it is not among the trials")
+        session.log(f"the recipe's own {shown(outside)} is outside the ranges, so it is not among the trials")
     return None if outside else own
 
 

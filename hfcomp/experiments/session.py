@@ -1,61 +1,41 @@
-"""The processes of a run, and what is told while it goes."""
+"""The processes of a run, and what is logged while it goes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from hfcomp.data.overlap import Overlap
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
-from hfcomp.distributed import check_world_size, fail_together, gather_objects
+from hfcomp.distributed import check_world_size
 
-T = TypeVar("T")
-# Seconds that the other processes wait for the main one, which evaluates alone: a day, as benchmarks can take hours.
+# Seconds that processes wait for one that loads and filters a large set alone: a day.
 DDP_TIMEOUT = 24 * 3600
 
 
 @dataclass
 class Session:
-    """What every part of a run talks to.
-
-    Attributes:
-        state: the processes.
-        notes: the lines that were told, which the report repeats.
-        overlaps: what was found of images that are both trained on and scored, by the rows that it was found for.
-        searched: the scored images that rows were compared with and what was found, by what decides the rows' images.
-    """
+    """What every part of a run shares."""
 
     state: PartialState
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # the logged lines, which the report repeats
+    # facts about images that are both trained on and scored, by what decides the rows
     overlaps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    searched: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    # what was found of them, by what decides the rows' images: other texts are not compared again
+    compared: dict[str, Overlap] = field(default_factory=dict)
 
-    def tell(self, note: str) -> None:
-        """Prints a line and keeps it for the report, each line once."""
+    def log(self, note: str, *, show: bool = True) -> None:
+        """Keeps a line for the report and prints it, unless a trainer will; each line once."""
         if note not in self.notes:
             self.notes.append(note)
-            self.state.print(note)
-
-    def keep(self, note: str) -> None:
-        """Keeps a line for the report that the trainer prints itself."""
-        if note not in self.notes:
-            self.notes.append(note)
-
-    def on_main(self, work: Callable[[], T]) -> T | None:
-        """What the main process alone does while the others wait for it; they fail with it, and get `None`."""
-        with fail_together():
-            return work() if self.state.is_main_process else None
-
-    def from_main(self, work: Callable[[], T]) -> T:
-        """Like `on_main`, and all processes get the result, by pickle."""
-        with fail_together():
-            return gather_objects(work() if self.state.is_main_process else None)[0]
+            if show:
+                self.state.print(note)
 
     def close(self) -> None:
         """Waits for all processes and ends their group."""
@@ -65,14 +45,7 @@ class Session:
 
 
 def open_session(arguments: dict[str, Any]) -> Session:
-    """Starts the processes.
-
-    Args:
-        arguments: of the trainer; `use_cpu`, `ddp_timeout`, `allow_urls` and `url_timeout` are read.
-
-    Raises:
-        ValueError: for several processes that accelerate takes for one.
-    """
+    """Starts the processes, as the trainer's `use_cpu`, `ddp_timeout`, `allow_urls` and `url_timeout` say."""
     wait = timedelta(seconds=float(arguments.get("ddp_timeout") or DDP_TIMEOUT))
     on_cpu = bool(arguments.get("use_cpu")) or not torch.accelerator.is_available()
     state = PartialState(cpu=on_cpu, timeout=wait)

@@ -3,10 +3,10 @@
 Everything that trains is one: a method with its controls, a sweep, the study of concepts, a search. What each of them
 says of itself are its arms, its evaluation and its report; what is done with them stands here once:
 
-    with Study.open(recipe, session, scoring) as study:
-        session.on_main(lambda: check(study.outcomes([BASE])))  # what is not evaluated costs no training
+    with Study.open(recipe, session, evaluate) as study:
+        on_main_process(lambda: check(study.outcomes([BASE])))  # what is not evaluated costs no training
         study.run(arms, number)
-        session.on_main(lambda: write_report(study.outcomes()))
+        on_main_process(lambda: write_report(study.outcomes()))
 
 Arms may come from a generator. It goes on once an arm is trained, and may look at what the arms before cost and scored
 (`costs`, `outcomes`) to make the next one.
@@ -14,7 +14,7 @@ Arms may come from a generator. It goes on once an arm is trained, and may look 
 A killed study goes on when it is opened again with the same values: finished arms are kept, an unfinished one
 continues from its last whole checkpoint, stored outcomes are used while weights and evaluation are the same.
 
-All processes open it, run it and train; the main one alone scores and writes, inside `Session.on_main`: there the
+All processes open it, run it and train; the main one alone scores and writes, inside `on_main_process`: there the
 others wait for it, and fail with it.
 """
 
@@ -25,51 +25,50 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from tqdm import tqdm
 
+from hfcomp import __version__
+from hfcomp.distributed import on_main_process
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
-from hfcomp.experiments.arm import Arm
+from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.base import base_model
-from hfcomp.experiments.folders import finish, run_folder
-from hfcomp.experiments.outcomes import Scoring, read_stored, score_model
-from hfcomp.experiments.overlap import check_same_rows
+from hfcomp.experiments.data import check_same_rows
+from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
+from hfcomp.experiments.folders import WantsMore, finish, run_folder
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
-from hfcomp.experiments.stages import SUMMARY_FILE, read_summary
 from hfcomp.statistics import Outcomes
+from hfcomp.statistics.outcomes import read_table, write_table
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
+from hfcomp.trainers.stages import SUMMARY_FILE, read_summary
 
 FOLDER = "evaluation"
+CAVEATS = {
+    SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
+    "vit_b32": "Plumbing, not quality: the model started from random weights.",
+}
 
 
 @dataclass
 class Study:
-    """An open study.
-
-    Attributes:
-        recipe: of the base, the device and the folder.
-        session: of all processes.
-        scoring: of the base and of each arm's last model, where these are scored.
-        folder: that it has taken.
-        models: place by name, the base first, then the arms that are trained.
-        weights: `identity` of those that are scored, by name; of the main process alone.
-        costs: of these arms, by name.
-        followed: outcomes of an arm's checkpoints by step; of the main process alone.
-        pace: which stage is next, of how many.
-    """
+    """An open study. What was scored is known to the main process alone."""
 
     recipe: Recipe
     session: Session
-    scoring: Scoring | None
+    scoring: Scoring | None  # of the base and of each arm's last model, where these are scored
     folder: Path
-    models: dict[str, Path | str]
-    weights: dict[str, str] = field(default_factory=dict)
+    models: dict[str, Path | str]  # where they are: the base first, then the arms that are trained
+    weights: dict[str, str] = field(default_factory=dict)  # `identity` of the models that are scored
     costs: dict[str, StageSummary] = field(default_factory=dict)
-    followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)
+    followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # outcomes of checkpoints, by arm, step
     pace: Pace = field(default_factory=Pace)
 
     @classmethod
@@ -78,37 +77,25 @@ class Study:
         cls,
         recipe: Recipe,
         session: Session,
-        scoring: Scoring | None = None,
+        evaluate: Evaluator | None = None,
         *,
-        wants_more: Callable[[Path], bool] = lambda folder: False,
+        wants_more: WantsMore = lambda folder: False,
     ) -> Iterator[Study]:
         """Takes a folder and writes the base to it where it is made here; at the end marks it as finished.
 
-        Everything that may be mistyped is loaded before: such a mistake takes no folder.
-
-        Args:
-            recipe: of the study.
-            session: is closed at the end.
-            scoring: of the base and of each arm's last model; none where checkpoints alone are scored.
-            wants_more: whether a finished study in a folder lacks something that is asked for now.
-
-        Raises:
-            ValueError: where the folder's study was begun on other rows.
+        Everything that may be mistyped is loaded before: such a mistake takes no folder. Without `evaluate`
+        checkpoints alone are scored. A finished study in a folder goes on where it `wants_more`.
         """
-        with run_folder(recipe.folder, recipe.given, session.state, wants_more=wants_more) as folder:
+        scoring = None if evaluate is None else Scoring(evaluate, evaluation_settings(recipe))
+        with run_folder(recipe.folder, recipe.given, session.state.print, wants_more) as folder:
             session.state.print(f"-> {folder}")
             check_same_rows(folder, session)
             yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
-            session.on_main(lambda: finish(folder))
+            on_main_process(lambda: finish(folder))
         session.close()
 
     def run(self, arms: Iterable[Arm], number: int) -> None:
-        """Trains arms, one after the other.
-
-        Args:
-            arms: a list, or a generator that makes each when those before it are trained.
-            number: how many, for the bars; a generator that leaves one out lowers `pace.stages`.
-        """
+        """Trains arms, one after the other; `number` is for the bars, and a generator may yield fewer."""
         self.pace.stages = number
         for arm in arms:
             self.train(arm)
@@ -117,19 +104,18 @@ class Study:
         """Trains what is missing of an arm, and scores those of its checkpoints that are to be."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
-            self.session.on_main(lambda: self._forget_if_unscored(arm, folder))
+            on_main_process(lambda: self._forget_if_unscored(arm, folder))
         cost = arm.train(self.models[arm.start], folder, self.pace)
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
         if arm.checkpoints is not None:
-            self.session.on_main(lambda: self._score_checkpoints(arm, folder, cost.steps))
+            on_main_process(lambda: self._score_checkpoints(arm, folder, cost.steps))
         return cost
 
     def outcomes(self, names: Sequence[str] | None = None) -> Outcomes:
-        """Outcomes of models, scored where they are not stored; for the main process.
+        """Outcomes of the base and of arms, by default all, in the order of `names`; for the main process.
 
-        Args:
-            names: of the base and of arms that are trained, in their order in the table; by default all.
+        They are scored where they are not stored.
         """
         names, tables = list(self.models) if names is None else list(names), []
         with self._bar(names) as bar:
@@ -141,17 +127,35 @@ class Study:
         return Outcomes(pd.concat(tables, ignore_index=True))
 
     def score(self, place: Path | str, scoring: Scoring, name: str, weights: str | None = None) -> pd.DataFrame:
-        """Outcomes of one model, scored where they are not stored; for the main process.
+        """Outcomes of a model, stored as `name` and scored where they are not yet; for the main process.
 
-        Args:
-            place: of the model.
-            scoring: of it.
-            name: of the stored outcomes.
-            weights: the `identity` of the model, or of the arm that it is a checkpoint of.
+        `weights` is the `identity` of the model, which is the default, or of the arm that it is a checkpoint of.
         """
-        device = "cpu" if self.recipe.trainer_arguments.get("use_cpu") else None
-        path = self.folder / FOLDER / f"{name}.parquet"
-        return score_model(place, weights or identity(place), path, scoring, self.session, device)
+        path, notes = self.folder / FOLDER / f"{name}.parquet", self.session.notes
+        stamp = {"weights": weights or identity(place), **scoring.stamp}
+        table = read_stored(path, stamp, self.session.log)
+        if table is None:
+            before = len(notes)
+            table = scoring.score(Embedder(place, device=self.recipe.device, cache=EmbeddingCache()))
+            write_table(path, table, {**stamp, "notes": notes[before:]})
+        return table
+
+    def facts(self) -> dict[str, Any]:
+        """What a report says beside its numbers."""
+        config = self.recipe.experiment
+        made_here = None if config.model else config.fresh_model
+        on_scenes = config.dataset == SANDBOX or config.evaluation.startswith(SANDBOX)
+        kind = SANDBOX if on_scenes or made_here in SANDBOX_MODELS else made_here
+        models = {name: {"path": str(self.models[name]), "weights": found} for name, found in self.weights.items()}
+        return {
+            "hfcomp_version": __version__,
+            "method": config.method,
+            "caveat": CAVEATS.get(kind or "", "One seed: differences between seeds are not shown."),
+            "notes": self.session.notes,
+            "overlap": list({facts["note"]: facts for facts in self.session.overlaps.values()}.values()),
+            "config": self.recipe.given,
+            **({"models": models} if models else {}),
+        }
 
     def _score_checkpoints(self, arm: Arm, folder: Path, total: int) -> None:
         weights, found, kept = identity(folder), {}, arm.checkpoints
@@ -172,11 +176,39 @@ class Study:
         for step in kept.steps(read_summary(folder).steps)[:-1]:  # the last one is the arm's own model
             stamp = {"weights": weights, **kept.scoring(step).stamp}
             path = self.folder / FOLDER / kept.folder / f"{step}.parquet"
-            if not (folder / f"checkpoint-{step}").is_dir() and read_stored(path, stamp, self.session.tell) is None:
+            if not (folder / f"checkpoint-{step}").is_dir() and read_stored(path, stamp, self.session.log) is None:
                 return (folder / SUMMARY_FILE).unlink()
 
     def _bar(self, of: Sequence[str | int]) -> tqdm:
         return tqdm(of, disable=bool(self.recipe.trainer_arguments.get("disable_tqdm")), leave=False)
+
+
+def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
+    """What stored outcomes are of, beside the weights: another evaluation or version scores anew."""
+    items = {"dataset", "dataset_config"}  # say which items are scored, beside the fields of the evaluation
+    fields = recipe.experiment.model_dump()
+    chosen = {name: value for name, value in fields.items() if name in items or name.startswith("evaluation")}
+    return {**chosen, "column_names": recipe.column_names, "hfcomp_version": __version__}
+
+
+def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -> pd.DataFrame | None:
+    """The outcomes in a file, if they are of these weights and this evaluation.
+
+    What was logged when they were scored is logged again. A damaged file is reported, and as if it were not there.
+    """
+    if not path.is_file():
+        return None
+    try:
+        table, found = read_table(path)
+    except ValueError:
+        log(f"{path} is damaged: its outcomes are scored again")
+        return None
+    notes = found.pop("notes", [])
+    if found != stamp:
+        return None
+    for note in notes:
+        log(note)
+    return table
 
 
 def remove_checkpoint(checkpoint: Path) -> None:

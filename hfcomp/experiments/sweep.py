@@ -9,35 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
-from hfcomp.analysis.held_out_rows import HeldOutRows
+from hfcomp.analysis.embedding_distances import HeldOutRows
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.experiments.arm import Arm
+from hfcomp.distributed import on_main_process
+from hfcomp.experiments.arm import Arm, check_rows, method_arm
+from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
-from hfcomp.experiments.embedding_paths import follow, read_paths, score_base
+from hfcomp.experiments.data import check_same_rows, load_rows, num_negatives
 from hfcomp.experiments.embedding_paths_report import write_paths
-from hfcomp.experiments.embedding_rows import held_out_rows
+from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.evaluate import declared_averages
-from hfcomp.experiments.outcomes import Scoring, evaluation_settings
-from hfcomp.experiments.overlap import check_same_rows
 from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.program import (
-    CAVEATS,
-    check_primary,
-    check_rows,
-    load_rows,
-    method_arm,
-    named_models,
-    num_negatives,
-    prepare,
-    run_facts,
-)
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.study import Study
+from hfcomp.experiments.study import CAVEATS, Study
 from hfcomp.experiments.sweep_report import publish_sweep
 from hfcomp.experiments.sweep_results import part_name, summarize_sweep
 from hfcomp.fields import columns_of
-from hfcomp.statistics.measures import headline_measures
+from hfcomp.statistics.measures import headline_measures, primary_measure
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
@@ -56,30 +45,30 @@ def run_sweep(sweep: Sweep) -> Path:
     check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
     evaluate = prepare(recipe, session)
     for note in sweep.notes:
-        session.tell(note)
+        session.log(note)
     held_out = _held_out(sweep, session)
     first = first_rows(sweep, session, evaluate.images)
-    with Study.open(recipe, session, Scoring(evaluate, evaluation_settings(recipe))) as study:
-        session.on_main(lambda: _check_base(sweep, study, held_out))
+    with Study.open(recipe, session, evaluate) as study:
+        on_main_process(lambda: _check_base(sweep, study, held_out))
         study.run(sweep_arms(sweep, study, first, evaluate.images, held_out), number=len(sweep.parts))
-        session.on_main(lambda: _report(sweep, study, held_out))
+        on_main_process(lambda: _report(sweep, study, held_out))
     return study.folder
 
 
 def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     """Scores the base: a benchmark or endpoint that is not evaluated, or rows that cannot be, cost no training."""
-    outcomes = study.outcomes([BASE])
-    headline_measures(outcomes, sweep.plan.benchmarks, check_primary(sweep.recipe, outcomes))
+    outcomes, experiment = study.outcomes([BASE]), sweep.recipe.experiment
+    primary = primary_measure(outcomes, experiment.primary, declared_averages(experiment))
+    headline_measures(outcomes, sweep.plan.benchmarks, primary)
     if held_out is not None:
         score_base(study, held_out)
 
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
-    facts = {**run_facts(sweep.recipe, study.session), "models": named_models(study)}
-    further = []
+    facts, further = study.facts(), []
     if held_out is not None:
-        further = write_paths(read_paths(study, sweep.plan.embeddings, held_out), plan, facts["caveat"])
+        further = write_paths(folder, plan, held_out, read_paths(study, held_out), facts["caveat"])
     facts["caveat"] = _caveat(facts["caveat"], plan)
     experiment = sweep.recipe.experiment
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
@@ -181,11 +170,11 @@ def _arm(sweep: Sweep, setting: str, seed: int, variant: str, rows: Any) -> Arm:
         arm = arm if control is None else CONTROLS[control](replace(arm, name=name))
     except NotApplicable as reason:
         raise ValueError(f"{name}: control {control} says nothing here: {reason}") from None
-    return replace(arm, name=name, start=start, setting=setting, seed=seed)
+    return replace(arm, name=name, start=start)
 
 
 def _log_unequal_steps(costs: list[StageSummary], session: Session) -> None:
     """An objective may leave rows out: its epochs then have fewer steps than those of the other variants."""
     steps = {cost.name: cost.steps for cost in costs}
     if len(set(steps.values())) > 1:
-        session.tell(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")
+        session.log(f"numbers of steps differ: {', '.join(f'{name} {number}' for name, number in steps.items())}")

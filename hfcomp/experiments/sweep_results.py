@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.stages import read_history
 from hfcomp.reporting.lines import Line
 from hfcomp.statistics.measures import GENERAL, Average, headline_measures, mean_of_lines, primary_measure
 from hfcomp.statistics.multiplicity import adjust
 from hfcomp.statistics.outcomes import NO_SEED, Outcomes
 from hfcomp.statistics.summary import BASE, summarize
+from hfcomp.trainers.stages import read_history
 
 OF_BASE = ("", BASE)
 """The base among the cells of a sweep, setting and variant: it has neither setting nor seed."""

@@ -10,16 +10,16 @@ import pandas as pd
 from datasets import Dataset
 
 from hfcomp import __version__
+from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.evaluator import ConceptEvaluator
-from hfcomp.experiments.arm import Arm, Checkpoints
+from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.controls import plain
+from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.evaluate import prepare_concepts
-from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.plan_files import Tradeoff
-from hfcomp.experiments.program import check_rows, load_rows, method_arm, run_facts
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.study import Study
+from hfcomp.experiments.study import Study, evaluation_settings
 from hfcomp.experiments.tradeoff_report import publish_tradeoff
 from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
 from hfcomp.statistics.summary import BASE
@@ -43,14 +43,14 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe)
     main = (plan.accuracy.benchmark, plan.retrieval.benchmark)
-    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=main, seed=0, tell=session.tell)
+    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=main, seed=0, tell=session.log)
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
     with Study.open(recipe, session) as study:
-        session.on_main(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan))
+        on_main_process(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan))
         study.run(arms, number=count)
-        session.on_main(lambda: _report(tradeoff, study, evaluate, arms))
+        on_main_process(lambda: _report(tradeoff, study, evaluate, arms))
     return study.folder
 
 
@@ -61,7 +61,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptE
     first, most = parts[min(parts)], parts[max(parts)]
     rows = load_rows(most, session, evaluate.images, part=concept)
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
-    rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.tell(f"{concept}: {note}"))
+    rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
     every = len(rows) // size // plan.per_epoch
 
     def scoring(step: int) -> Scoring:
@@ -69,7 +69,7 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptE
 
     arms = [replace(plain(method_arm(first, rows)), name=f"{concept}/{PLAIN}")]
     arms += [method_arm(part, rows, name=f"{concept}/HN{number}") for number, part in parts.items()]
-    return [replace(arm, setting=concept, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
+    return [replace(arm, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: ConceptEvaluator, *, brief: bool) -> Scoring:
@@ -88,10 +88,10 @@ def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator) -> di
 def _report(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator, arms: list[Arm]) -> None:
     tables = {concept: [table] for concept, table in _of_base(tradeoff, study, evaluate).items()}
     for arm in arms:
-        run = arm.name.rpartition("/")[2]
-        tables[arm.setting] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
+        concept, _, run = arm.name.rpartition("/")
+        tables[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
     outcomes = {concept: pd.concat(parts, ignore_index=True) for concept, parts in tables.items()}
-    results, facts = summarize_tradeoff(outcomes, tradeoff.plan), run_facts(tradeoff.recipe, study.session)
+    results, facts = summarize_tradeoff(outcomes, tradeoff.plan), study.facts()
     publish_tradeoff(study.folder, tradeoff.plan, results, stages=list(study.costs.values()), facts=facts)
 
 

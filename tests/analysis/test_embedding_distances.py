@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from hfcomp.analysis.embedding_distances import PAIRS, by_row, middle_step, summarize_paths
-from hfcomp.analysis.held_out_rows import HeldOutRows
+from hfcomp.analysis.embedding_distances import PAIRS, HeldOutRows, by_row, middle_step, summarize_paths
 
 
 def test_the_middle_is_the_scored_step_nearest_to_half_of_training():

@@ -25,13 +25,14 @@ from hfcomp.evaluation import callback, embed, engine
 from hfcomp.evaluation import evaluate as evaluation
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.experiments import base, outcomes, program, stages
+from hfcomp.experiments import base, program, study
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.reporting import evaluation_results, saving
+from hfcomp.trainers import stages
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import build
@@ -61,9 +62,9 @@ FAULTS = {
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),
     "items_of_callback": (callback.Outcomes, "write", full_disk, 0),
-    "base_of_run": (base, "copy_sandbox_base", full_disk, 0),
+    "base_of_run": (base, "write_checksums", full_disk, 0),
     "cost_of_run": (stages, "write_json", full_disk, 0),
-    "outcomes_of_run": (outcomes, "write_table", full_disk, 0),
+    "outcomes_of_run": (study, "write_table", full_disk, 0),
     "report_of_run": (saving, "write_results", full_disk, 0),
 }
 for _owner, _name, *_ in FAULTS.values():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hfcomp.experiments.stages import StageSummary
-from hfcomp.trainers.memory import RESIDENT
+from hfcomp.trainers.cost import RESIDENT, StageSummary
 
 MODELS = ("base", "plain", "same-batch", "shuffled", "equal-images", "Slipform")
 # Shares of MODELS.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,17 @@ import torch
 from transformers import AutoModel, AutoProcessor, CLIPConfig
 
 from hfcomp.experiments import base
-from hfcomp.experiments.base import copy_sandbox_base, make_base, write_vit_b32
+from hfcomp.experiments.base import make_base
+from hfcomp.modeling.random_clip import write_vit_b32
+from hfcomp.sandbox.bases import base_folder
 from tests import tiny
 
 TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
 TEXT = "a red cube on a blue ball"
+
+
+def copy_sandbox_base(folder: Path) -> None:
+    shutil.copytree(base_folder("clip"), folder, dirs_exist_ok=True)
 
 
 def words(folder: Path) -> int:
@@ -65,7 +72,7 @@ def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make_base(tmp_path / "base", killed)
     assert not (tmp_path / "base").exists()
-    make_base(tmp_path / "base", lambda folder: copy_sandbox_base(folder, "clip"))
+    make_base(tmp_path / "base", copy_sandbox_base)
     AutoProcessor.from_pretrained(tmp_path / "base")
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
 
@@ -76,14 +83,8 @@ def test_without_a_vocabulary_the_way_out_is_named(tmp_path, vocabulary):
         write_vit_b32(tmp_path / "base", vocabulary, seed=0)
 
 
-class OtherProcess:
-    """One that waits for the main process, and finds no model where that one wrote it."""
-
-    is_main_process = False
-
-
 def test_a_process_that_does_not_see_the_base_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "PartialState", OtherProcess)
+    monkeypatch.setattr(base, "rank", lambda: 1)
     with pytest.raises(RuntimeError, match="wrote a model that this one does not see. Share the disk"):
         make_base(tmp_path / "base", lambda folder: pytest.fail("written by another than the main process"))
 
@@ -93,7 +94,7 @@ def test_a_base_that_is_there_is_kept_and_a_damaged_one_written_again(tmp_path):
 
     def write(part: Path) -> None:
         written.append(part)
-        copy_sandbox_base(part, "clip")
+        copy_sandbox_base(part)
 
     make_base(folder, write)
     make_base(folder, write)

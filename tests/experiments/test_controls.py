@@ -13,12 +13,13 @@ from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import (
     CONTROLS,
     EQUAL_IMAGES,
+    INFO_NCE_FORMS,
     NotApplicable,
     Undeclared,
     control_arms,
+    declare_info_nce,
     equal_images,
 )
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS, declare_info_nce
 from hfcomp.trainers.c2lip import C2LIPTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.clear_glass import ClearGlassTrainer

@@ -35,7 +35,7 @@ def listing(tmp_path: Path) -> str:
 def rows(dataset: str, **changes):
     config = ExperimentConfig(objective="x:y", method="m", dataset=dataset, batch_size=2, **changes)
     told: list[str] = []
-    return training_rows(config, column_names={"caption": "texts"}, seed=0, tell=told.append), told
+    return training_rows(config, column_names={"caption": "texts"}, seed=0, log=told.append), told
 
 
 def test_the_longest_of_several_captions_is_used(listing):
@@ -95,7 +95,7 @@ def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path)
         objective="x:y", method="m", dataset=str(tmp_path / "pairs"), batch_size=2, keyword_negatives=["color"]
     )
     told: list[str] = []
-    dataset = training_rows(config, column_names=None, seed=0, tell=told.append)
+    dataset = training_rows(config, column_names=None, seed=0, log=told.append)
     assert dataset["negative_image"][:] == [None] * 4
     assert not {"negative_concreteness", "mask"} & set(dataset.column_names)
     assert {kind for kinds in dataset["negative_kinds"] for kind in kinds} == {"keyword_color"}
@@ -130,7 +130,7 @@ def test_as_many_negatives_as_asked_and_fewer_are_the_first(listing):
             objective="x:y", method="m", dataset=listing, batch_size=2, keyword_negatives=["color", "size"]
         )
         names = {"caption": "texts"}
-        return training_rows(config, column_names=names, seed=0, tell=print, num_negatives=number)["negative_captions"]
+        return training_rows(config, column_names=names, seed=0, log=print, num_negatives=number)["negative_captions"]
 
     three = texts(3)
     assert [len(row) for row in three] == [3, 3, 3]
@@ -199,7 +199,7 @@ def test_ids_of_images_are_kept_and_bytes_of_images_are_not_copied(tmp_path, con
         captions="all",
         dataset_filter=condition,
     )
-    dataset = training_rows(config, column_names=None, seed=0, tell=print)
+    dataset = training_rows(config, column_names=None, seed=0, log=print)
     ids = list("abd" if condition else "abcd")
     assert dataset["image_id"][:] == ids * 3
     assert dataset["caption"][:] == [text for text in ("one", "two", "three") for _ in ids]
@@ -230,7 +230,7 @@ def test_rows_without_a_caption_in_the_file_are_left_out(tmp_path):
         objective="x:y", method="m", dataset=str(tmp_path / "shards"), batch_size=2, concept_parser="rules", **changes
     )
     told: list[str] = []
-    dataset = training_rows(config, column_names={"image": "png"}, seed=0, tell=told.append)
+    dataset = training_rows(config, column_names={"image": "png"}, seed=0, log=told.append)
     assert dataset["caption"][:] == ["a red dog"] and dataset["concepts"][:] == [["a red dog"]]
     assert [image.getpixel((0, 0))[0] for image in dataset["image"]] == [2]
     assert any("1 rows have one; 2 have none and are left out" in line for line in told)
@@ -272,7 +272,7 @@ def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
         objective="x:y", method="m", dataset=str(tmp_path / "own"), batch_size=2, concept_parser="rules"
     )
     told: list[str] = []
-    dataset = training_rows(config, column_names=None, seed=0, tell=told.append)
+    dataset = training_rows(config, column_names=None, seed=0, log=told.append)
     assert {name: dataset[name][:] for name in own} == own
     assert "the data set's own concepts are used; concept_parser=rules makes none" in told
 
@@ -293,7 +293,7 @@ def test_concepts_that_cannot_be_made_are_refused(listing):
 def sandbox(number: int = 1, **changes):
     config = ExperimentConfig(objective="x:y", method="m", dataset="sandbox", dataset_rows=40, batch_size=2, **changes)
     told: list[str] = []
-    return training_rows(config, column_names=None, seed=3, tell=told.append, num_negatives=number), told
+    return training_rows(config, column_names=None, seed=3, log=told.append, num_negatives=number), told
 
 
 def test_the_sandbox_is_its_training_set_with_as_many_negatives():

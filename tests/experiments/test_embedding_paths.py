@@ -13,12 +13,11 @@ import torch
 import yaml
 from transformers import CLIPModel, CLIPProcessor
 
-from hfcomp.analysis.embedding_distances import PAIRS
-from hfcomp.analysis.held_out_rows import HeldOutRows
+from hfcomp.analysis.embedding_distances import PAIRS, HeldOutRows
 from hfcomp.evaluation.identity import identity
-from hfcomp.experiments import outcomes, study
+from hfcomp.experiments import study
 from hfcomp.experiments.arm import Checkpoints
-from hfcomp.experiments.embedding_rows import held_out_rows
+from hfcomp.experiments.embeddings import held_out_rows
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.recipes import read_recipe
@@ -161,7 +160,7 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
     Its folder, the checkpoint of cement at step 1 (kept here, before it is removed), and what was trained and stored.
     """
     kept, trained, stored = tmp_path_factory.mktemp("kept") / "checkpoint", [], []
-    train, store, remove = CompositionalTrainer.train, outcomes.write_table, study.remove_checkpoint
+    train, store, remove = CompositionalTrainer.train, study.write_table, study.remove_checkpoint
 
     def counted(self, *arguments, **keywords):
         trained.append(f"{type(self).__name__} {'/'.join(Path(self.args.output_dir).parts[-3:])}")
@@ -185,7 +184,7 @@ def swept(words, tmp_path_factory) -> tuple[Path, Path, list[str], list[str]]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CompositionalTrainer, "train", counted)
-        patched.setattr(outcomes, "write_table", stored_once)
+        patched.setattr(study, "write_table", stored_once)
         patched.setattr(study, "remove_checkpoint", copied)
         with pytest.raises(KeyboardInterrupt):
             run_sweep(read_plan("slipform", words))

@@ -17,22 +17,22 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from accelerate import PartialState
 from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.results import weights_hash
-from hfcomp.experiments import folders, outcomes, program
-from hfcomp.experiments.arm import Arm
+from hfcomp.experiments import folders, program, study
+from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder
-from hfcomp.experiments.outcomes import Scoring, evaluation_settings
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
-from hfcomp.experiments.stages import HISTORY_FILE, last_checkpoint, write_checksums
-from hfcomp.experiments.study import Study
+from hfcomp.experiments.study import Study, evaluation_settings
 from hfcomp.reporting import saving
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint, write_checksums
 from hfcomp.writing import LOCK_FILE
 from tests import tiny
 
@@ -68,7 +68,7 @@ def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
         "training_step",
         lambda self, *_: Path(self.args.output_dir).name == stage and self.state.global_step == 3,
     )
-    kill_before(outcomes, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
+    kill_before(study, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
     kill_before(saving, "save_report", lambda *_: place == "report")
     program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", rows, "--output_dir", folder]))
     Path(log).write_text(json.dumps(done))
@@ -207,18 +207,6 @@ def test_a_run_leaves_checkpoints_that_can_be_continued(whole):
     assert {"model.safetensors", "optimizer.pt", "rng_state.pth", "trainer_state.json"} <= names
 
 
-class Terminal:
-    """The one process of a run, which keeps what is printed."""
-
-    is_main_process, num_processes = True, 1
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def print(self, line: str) -> None:
-        self.lines.append(line)
-
-
 GIVEN = {"max_steps": 4, "seed": 1, "logging_steps": 3}
 
 
@@ -234,11 +222,11 @@ def finished(folder: Path, **values: object) -> Path:
 
 
 def chosen(wanted: Path, **values: object) -> tuple[Path, list[str]]:
-    terminal, given = Terminal(), {**GIVEN, **values}
-    with run_folder(wanted, given, terminal) as folder:
+    lines, given = [], {**GIVEN, **values}
+    with run_folder(wanted, given, lines.append, lambda path: False) as folder:
         assert given["output_dir"] == str(folder)
         assert yaml.safe_load((folder / CONFIG_FILE).read_text()) == given
-    return folder, terminal.lines
+    return folder, lines
 
 
 def test_a_new_run_takes_the_folder_it_asks_for(tmp_path):
@@ -264,45 +252,45 @@ def test_a_finished_run_is_left_alone(tmp_path):
 
 
 def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(tmp_path):
-    terminal, folder = Terminal(), finished(tmp_path / "run")
-    with run_folder(folder, dict(GIVEN), terminal, wants_more=lambda path: path == folder) as taken:
+    lines, folder = [], finished(tmp_path / "run")
+    with run_folder(folder, dict(GIVEN), lines.append, lambda path: path == folder) as taken:
         assert taken == folder and not (folder / FINISHED_FILE).exists()
-    assert terminal.lines == [f"going on with the finished run in {folder}"]
+    assert lines == [f"going on with the finished run in {folder}"]
 
 
 @pytest.mark.parametrize("change", ["max_steps: 4 -> 5", "seed: 1 -> 2", "dataloader_drop_last: None -> False"])
-def test_an_unfinished_run_of_other_values_is_left_alone_and_told(tmp_path, change):
+def test_an_unfinished_run_of_other_values_is_left_alone_and_logged(tmp_path, change):
     folder = unfinished(tmp_path / "run")
     name, _, value = change.partition(": ")
-    taken, told = chosen(folder, **{name: yaml.safe_load(value.rpartition(" ")[2].lower())})
+    taken, lines = chosen(folder, **{name: yaml.safe_load(value.rpartition(" ")[2].lower())})
     assert taken == tmp_path / "run-2"
-    assert told == [f"{folder} holds an unfinished run of other values ({change}); it is left alone"]
+    assert lines == [f"{folder} holds an unfinished run of other values ({change}); it is left alone"]
 
 
-def test_a_run_that_is_going_on_is_left_alone_and_told(tmp_path, monkeypatch):
+def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "PATIENCE", 0.1)
     folder = unfinished(tmp_path / "run")
     with FileLock(folder / LOCK_FILE):
-        taken, told = chosen(folder)
+        taken, lines = chosen(folder)
     assert taken == tmp_path / "run-2"
-    assert told[-1] == f"{folder} is in use by another process; it is left alone"
+    assert lines[-1] == f"{folder} is in use by another process; it is left alone"
     assert chosen(folder)[0] == folder
 
 
 def test_the_folder_is_held_until_the_run_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "PATIENCE", 0.1)
-    with run_folder(tmp_path / "run", dict(GIVEN), Terminal()) as first:
+    with run_folder(tmp_path / "run", dict(GIVEN), print, lambda path: False) as first:
         assert chosen(tmp_path / "run")[0] == tmp_path / "run-2" != first
 
 
 def test_stored_outcomes_are_of_the_same_weights_and_the_same_evaluation(clip, tmp_path):
     shutil.copytree(clip, tmp_path / "model")
     recipe = read_recipe("slipform", ["--evaluation_items", "4"])
-    session, evaluated = Session(Terminal()), []
+    session, evaluated = Session(PartialState(cpu=True)), []
 
     def evaluate(embedder: Embedder) -> pd.DataFrame:
         evaluated.append(embedder)
-        session.tell("2 texts were cut")
+        session.log("2 texts were cut")
         return pd.DataFrame({"item": ["a", "b"], "value": [0.0, 1.0]})
 
     def items() -> pd.DataFrame:

@@ -6,7 +6,7 @@ import random
 
 import pandas as pd
 
-from hfcomp.experiments.outcomes import read_stored
+from hfcomp.experiments.study import read_stored
 from hfcomp.statistics.outcomes import write_table
 from tests.reporting.evaluations import crepe, recall
 
@@ -15,20 +15,20 @@ STAMP = {"weights": "sha256:0", "evaluation": "own"}
 
 def test_a_damaged_file_is_reported_and_scored_again(tmp_path):
     table = pd.concat([crepe("a", 0.5), recall("a", 0.5)], ignore_index=True)
-    path, told, again = tmp_path / "evaluation" / "a.parquet", [], 0
+    path, lines, again = tmp_path / "evaluation" / "a.parquet", [], 0
     write_table(path, table, {**STAMP, "notes": ["two rows were left out"]})
-    expected, whole = read_stored(path, STAMP, told.append), path.read_bytes()
-    assert told == ["two rows were left out"]
+    expected, whole = read_stored(path, STAMP, lines.append), path.read_bytes()
+    assert lines == ["two rows were left out"]
     pd.testing.assert_frame_equal(expected, table, check_dtype=False)
     for place in random.Random(0).sample(range(8 * len(whole)), 250):
-        told.clear()
+        lines.clear()
         damaged = bytearray(whole)
         damaged[place // 8] ^= 1 << place % 8
         path.write_bytes(damaged)
-        found = read_stored(path, STAMP, told.append)
+        found = read_stored(path, STAMP, lines.append)
         if found is None:
-            again += told == [f"{path} is damaged: its outcomes are scored again"]
+            again += lines == [f"{path} is damaged: its outcomes are scored again"]
         else:
             pd.testing.assert_frame_equal(found, expected)
-            assert told == ["two rows were left out"], place
+            assert lines == ["two rows were left out"], place
     assert again > 50

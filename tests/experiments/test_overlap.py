@@ -11,8 +11,10 @@ import pytest
 import torch
 import yaml
 
-from hfcomp.experiments import program
-from hfcomp.experiments.overlap import check_same_rows
+from hfcomp.data.overlap import find_overlap
+from hfcomp.experiments import data, program
+from hfcomp.experiments.base import prepare
+from hfcomp.experiments.data import check_same_rows, load_rows
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from tests import tiny
@@ -81,7 +83,7 @@ class Quiet:
 
 def loaded(asked) -> tuple[datasets.Dataset, Session]:
     session = Session(Quiet())
-    return program.load_rows(asked, session, program.prepare(asked, session).images), session
+    return load_rows(asked, session, prepare(asked, session).images), session
 
 
 def test_a_run_leaves_them_out_of_every_model_and_says_so_everywhere(rows, clip, tmp_path):
@@ -137,18 +139,15 @@ def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, mo
 
 def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkeypatch):
     calls = []
-    real = program.without_scored_rows.__globals__["find_overlap"]
-    monkeypatch.setattr(
-        "hfcomp.experiments.overlap.find_overlap", lambda *given, **how: calls.append(how) or real(*given, **how)
-    )
+    monkeypatch.setattr(data, "find_overlap", lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
     session = Session(Quiet())
-    images = program.prepare(recipe(rows, clip), session).images
-    found = [program.load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
+    images = prepare(recipe(rows, clip), session).images
+    found = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
     assert len(calls) == 1 and [len(one) for one in found] == [12, 12] and len(session.overlaps) == 2
-    program.load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)
+    load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)
     assert len(calls) == 2
     assert calls[0]["columns"] == ["image", "negative_image"]  # of Cement, which reads both
-    program.load_rows(recipe(rows, clip, config="negclip/vit_b32_coco"), session, images)
+    load_rows(recipe(rows, clip, config="negclip/vit_b32_coco"), session, images)
     assert calls[-1]["columns"] == ["image"]
 
 

@@ -321,7 +321,7 @@ def test_a_keyword_table_is_found_beside_its_recipe(recipe, monkeypatch, tmp_pat
     ("words", "expected"), [([], 1), (["--num_negatives", "3"], 3), (["--num_negatives", "0"], 1)]
 )
 def test_rows_have_as_many_negatives_as_the_trainer_reads(recipe, words, expected):
-    from hfcomp.experiments.program import num_negatives
+    from hfcomp.experiments.data import num_negatives
 
     changed = ["--objective", "hfcomp.trainers.info_nce:InfoNCETrainer", *words]
     assert num_negatives(read_recipe(recipe, changed)) == expected

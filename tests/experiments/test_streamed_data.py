@@ -41,13 +41,13 @@ def config(shards: Path, **changes) -> ExperimentConfig:
 
 
 def stream(shards: Path, column_names: dict | None = None, **changes):
-    told: list[str] = []
+    lines: list[str] = []
     names = {"image": "jpg", "image_id": "__key__"} if column_names is None else column_names
-    return training_rows(config(shards, **changes), column_names=names, seed=0, tell=told.append), told
+    return training_rows(config(shards, **changes), column_names=names, seed=0, log=lines.append), lines
 
 
 def test_captions_are_joined_and_phrases_found_as_rows_are_read(shards):
-    dataset, told = stream(shards)
+    dataset, lines = stream(shards)
     rows = list(dataset)
     assert [row["caption"] for row in rows] == list(SHORT.values())
     assert [row["concepts"] for row in rows] == [
@@ -59,7 +59,7 @@ def test_captions_are_joined_and_phrases_found_as_rows_are_read(shards):
     assert rows[0]["concept_spans"] == [[[0, 9]], [[14, 19]]]
     assert [row["left_out_rows"] for row in rows] == [0, 1, 1, 0]
     assert set(rows[0]["image"]) == {"bytes", "path"} and rows[3]["image_id"] == "000005"
-    assert told[1] == "4 captions of short.csv, joined as rows are read"
+    assert lines[1] == "4 captions of short.csv, joined as rows are read"
 
 
 def test_left_out_rows_are_counted_over_batches(shards, monkeypatch):
@@ -68,7 +68,7 @@ def test_left_out_rows_are_counted_over_batches(shards, monkeypatch):
 
 
 def test_a_stream_as_it_is(shards):
-    dataset, told = stream(
+    dataset, lines = stream(
         shards,
         {"image": "jpg", "caption": "txt"},
         captions_file=None,
@@ -76,7 +76,7 @@ def test_a_stream_as_it_is(shards):
         captions_columns=None,
         concept_parser=None,
     )
-    assert [row["caption"] for row in dataset] == ["alt"] * 6 and len(told) == 1
+    assert [row["caption"] for row in dataset] == ["alt"] * 6 and len(lines) == 1
 
 
 def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
@@ -110,9 +110,9 @@ def test_a_file_is_refused(shards):
 
 def test_controls_that_exchange_rows_are_skipped(shards):
     run = Arm("C2LIP", C2LIPTrainer, {"seed": 1}, stream(shards)[0], 2)
-    told: list[str] = []
-    assert [arm.name for arm in control_arms(CONTROLS, run, asked=False, log=told.append)] == ["plain"]
-    assert any("random-spans is skipped: " in line and "is streamed" in line for line in told)
+    lines: list[str] = []
+    assert [arm.name for arm in control_arms(CONTROLS, run, asked=False, log=lines.append)] == ["plain"]
+    assert any("random-spans is skipped: " in line and "is streamed" in line for line in lines)
 
 
 def test_a_stream_trains_as_loaded_rows_do_and_counts_what_was_left_out(siglip, shards, tmp_path):

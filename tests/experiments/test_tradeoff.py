@@ -13,7 +13,8 @@ import yaml
 from datasets import Dataset
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN
-from hfcomp.experiments import command, outcomes
+from hfcomp.experiments import command
+from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
@@ -219,7 +220,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     shutil.rmtree(folder)
     steps = sorted({one["step"] for one in lines["accuracy"]})[1:]
     names = [("base", 0), *((run, step) for run in ("plain", "HN1") for step in steps)]
-    store, kept, there = outcomes.write_table, [], []
+    store, kept, there = study_module.write_table, [], []
     deadly = [names[2], names[3]]  # the last checkpoint of plain, the first of HN1
 
     def stored(path: Path, *rest: object) -> None:
@@ -237,7 +238,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
     of_arm = Arm.train
     monkeypatch.setattr(saving, "save_report", lambda *_: None)
     monkeypatch.setattr(Arm, "train", train)
-    monkeypatch.setattr(outcomes, "write_table", stored)
+    monkeypatch.setattr(study_module, "write_table", stored)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             run_tradeoff(study())

@@ -10,8 +10,9 @@ import yaml
 from transformers import AutoModel
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.data import training_rows
-from hfcomp.experiments.program import method_arm, run
+from hfcomp.experiments.program import run
 from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
@@ -41,7 +42,7 @@ SANDBOX_SETS = ("sandbox", "sandbox keywords", "sandbox levels")
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("hfcomp.experiments.program.default_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("hfcomp.experiments.data.default_folder", lambda: tmp_path / "cache")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,6 @@ def test_neighbours_that_nobody_reads_are_refused():
 def test_clear_glass_trains_on_generalised_captions_of_the_sandbox():
     recipe = read_recipe("clear_glass", ["--dataset_rows", "64"])
     names = recipe.trainer_arguments["column_names"]
-    rows = training_rows(recipe.experiment, column_names=names, seed=0, tell=print)
+    rows = training_rows(recipe.experiment, column_names=names, seed=0, log=print)
     assert "generalised_caption" not in rows.column_names
     assert all("figure" in caption for caption in rows["caption"])

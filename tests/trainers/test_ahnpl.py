@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, CLIPModel
 
 from hfcomp.data.columns import KIND_IDS
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
+from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import adaptive_threshold, ahnpl_loss, info_nce_loss, multimodal_hard_negative_loss, perturb_image
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, encode_texts
 from hfcomp.trainers._support.frozen_text import PROBE_FILE

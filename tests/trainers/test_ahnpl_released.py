@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import CLIPModel, TrainerCallback
 
 from hfcomp.data.columns import KIND_IDS
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
+from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import OBJECTIVE_STATE_FILE

@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.collators import CompositionalCollator
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
+from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import (
     concept_info_nce_loss,
     concept_loss,

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import CLIPModel
 
 from hfcomp.data.columns import KIND_IDS
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
+from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import adaptive_threshold, ce_clip_loss, info_nce_loss
 from hfcomp.modeling import OBJECTIVE_STATE_FILE
 from hfcomp.trainers.ce_clip import CEClipConfig, CEClipTrainer

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import CLIPModel
 
-from hfcomp.experiments.info_nce_forms import INFO_NCE_FORMS
+from hfcomp.experiments.controls import INFO_NCE_FORMS
 from hfcomp.losses import info_nce_loss, triplet_clip_loss
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.triplet_clip import TripletClipTrainer

@@ -13,8 +13,7 @@ from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
 from hfcomp.distributed import fail_together, gather_objects, on_main_process, world_size
-from hfcomp.trainers.cost import Clock, StageSummary, summarize_stage
-from hfcomp.trainers.memory import PeakMemory
+from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import Pace, show_progress
 from hfcomp.writing import write_json, write_text
 
@@ -63,13 +62,14 @@ def train_stage(
 ) -> StageSummary:
     """Trains, saves the plain model to `folder` and returns what it cost.
 
+    The folder receives checkpoints, the model, every line of the log in `history.json` and, last of all, `stage.json`.
+
     Args:
         name: of the stage.
         trainer_class: the objective.
-        build: returns model (or its id), processor (or `None`) and training set.
-        folder: receives checkpoints, the model, every line of the log in `history.json`, and `stage.json`, which is
-            written last.
-        arguments: fields of the trainer's config.
+        build: returns model (or its id), processor (or `None`) and training set; not called for a stage that is kept.
+        folder: of the stage.
+        arguments: fields of the trainer's config; those that it does not have are left out.
         batch_size: rows over all processes.
         resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
         pace: where it stands among the stages of its run, for the bar.
@@ -129,17 +129,7 @@ def _check(path: Path, expected: str) -> None:
 
 
 def stage_config(trainer_class: type, folder: Path, arguments: dict[str, Any], batch_size: int) -> Any:
-    """A trainer's config, of those arguments that it has.
-
-    Args:
-        trainer_class: the objective.
-        folder: of the stage.
-        arguments: by field.
-        batch_size: rows over all processes.
-
-    Raises:
-        ValueError: of the config.
-    """
+    """A trainer's config, of those arguments that it has; `batch_size` counts the rows of all processes."""
     known = {f.name for f in fields(trainer_class.config_class)}
     arguments = {key: value for key, value in arguments.items() if key in known}
     size = batch_size // world_size_at_launch()
@@ -149,12 +139,12 @@ def stage_config(trainer_class: type, folder: Path, arguments: dict[str, Any], b
 def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None) -> str | None:
     """The newest checkpoint of a folder that was written whole, is undamaged, and can be continued exactly.
 
-    Args:
-        folder: of the stage.
-        log: receives a line where the newest of all is passed over.
+    `log` receives a line where the newest of all is passed over.
     """
     reasons: list[str] = []
-    for path in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
+    numbered = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+    steps = {path: int(number) for path, number in numbered.items() if number.isdigit()}
+    for path in sorted(steps, key=steps.get, reverse=True):
         reason = damage(path)
         if reason is None:
             if reasons:
@@ -164,11 +154,6 @@ def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None
     if reasons:
         log(f"{folder}: {reasons[0]}, and no earlier one can be: training begins anew")
     return None
-
-
-def _step(checkpoint: Path) -> int:
-    number = checkpoint.name.removeprefix("checkpoint-")
-    return int(number) if number.isdigit() else -1
 
 
 def damage(folder: Path) -> str | None:

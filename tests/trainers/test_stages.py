@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.stages import read_history, read_summary
 from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.stages import read_history, read_summary
 from tests import tiny
 
 

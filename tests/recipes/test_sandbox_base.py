@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModel, AutoProcessor, CLIPModel, SiglipModel
 
 from hfcomp.evaluation.results import weights_hash
-from hfcomp.experiments.sandbox_base import main
 from hfcomp.sandbox.bases import ARCHITECTURES, base_facts, base_folder
 
+SCRIPT = Path(__file__).resolve().parents[2] / "recipes" / "sandbox_base.py"
 CLASSES = {"clip": CLIPModel, "siglip": SiglipModel}
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_recipe_writes_a_half_precision_model_with_its_processor_and_how_it_was_made(tmp_path, architecture):
-    folder = tmp_path / "base"
+    folder, main = tmp_path / "base", runpy.run_path(str(SCRIPT))["main"]
     words = f"--architecture {architecture} --seed 3 --steps 2 --rows 256 --output_dir".split()
     main([*words, str(folder)])
     main([*words, str(tmp_path / "again")])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hfcomp.trainers import memory
-from hfcomp.trainers.memory import GPU, RESIDENT, RESIDENT_SO_FAR, PeakMemory
+from hfcomp.trainers import cost
+from hfcomp.trainers.cost import GPU, RESIDENT, RESIDENT_SO_FAR, PeakMemory
 
 CPU = torch.device("cpu")
 MIB = 2**20
@@ -29,7 +29,7 @@ def test_a_stage_counts_from_its_own_start():
 
 @pytest.mark.parametrize(("platform", "unit"), [("linux", 1024), ("darwin", 1)])
 def test_elsewhere_it_is_that_of_the_run_so_far(monkeypatch, platform, unit):
-    monkeypatch.setattr(memory, "_high_water_mark", lambda: None)
+    monkeypatch.setattr(cost, "_high_water_mark", lambda: None)
     monkeypatch.setattr(sys, "platform", platform)
     size, kind = PeakMemory().read(CPU)
     assert kind == RESIDENT_SO_FAR

@@ -1,0 +1,44 @@
+"""A CLIP of ViT-B/32's size with random weights, which needs no download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import CLIPConfig, set_seed
+
+
+def check_vocabulary(vocabulary: str | None) -> None:
+    """Refuses a folder without CLIP's vocabulary.
+
+    Raises:
+        ValueError: naming what is expected and how to fix it.
+    """
+    if not vocabulary or not all((Path(vocabulary) / name).is_file() for name in ("vocab.json", "merges.txt")):
+        raise ValueError(
+            f"clip_vocabulary={vocabulary!r}: expected a folder with CLIP's vocab.json and merges.txt. "
+            "With a Hub connection use --model openai/clip-vit-base-patch32 instead."
+        )
+
+
+def write_vit_b32(folder: Path, vocabulary: str | None, *, seed: int, config: CLIPConfig | None = None) -> None:
+    """Writes a CLIP of ViT-B/32's size with random weights and CLIP's real vocabulary, as the Hub lays it out.
+
+    Its scores say nothing about quality: it is for checking the plumbing, speed and memory without a download.
+
+    Args:
+        folder: where it goes.
+        vocabulary: folder with CLIP's `vocab.json` and `merges.txt`.
+        seed: of the weights.
+        config: of another size than ViT-B/32's.
+
+    Raises:
+        ValueError: without a vocabulary.
+    """
+    from transformers import CLIPImageProcessorPil, CLIPModel, CLIPProcessor, CLIPTokenizer
+
+    check_vocabulary(vocabulary)
+    set_seed(seed)
+    files = {name: str(Path(vocabulary) / file) for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))}
+    tokenizer = CLIPTokenizer(**files, model_max_length=77)
+    CLIPModel(config or CLIPConfig()).save_pretrained(folder)
+    CLIPProcessor(image_processor=CLIPImageProcessorPil(), tokenizer=tokenizer).save_pretrained(folder)
