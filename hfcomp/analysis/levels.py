@@ -21,15 +21,14 @@ from hfcomp.evaluation.benchmarks.magic import MAGIC
 from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS, SandboxData
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.engine import run_benchmark, select_rows, validate
-from hfcomp.evaluation.evaluate import benchmark_facts, title_of
+from hfcomp.evaluation.evaluation_results import EvaluationResults, write_evaluation
+from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.evaluation.protocols.level_choice import LEVELS, Count, LevelChoice
-from hfcomp.evaluation.remarks import remarks
-from hfcomp.evaluation.results import versions
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.reporting.evaluation_results import EvaluationResults, write_evaluation
+from hfcomp.reporting.results import versions
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
@@ -115,7 +114,8 @@ def evaluate_levels(
 def _score(
     models: Mapping[str, str], benchmark: Benchmark, items: BenchmarkData, groups: int, **settings: Any
 ) -> LevelResults:
-    notes = list(remarks(benchmark, items))
+    loaded = Loaded(benchmark, items)
+    notes = list(loaded.remarks())
     pairs = _pairs_of_groups(items, groups)
     if pairs is None:
         notes.append(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
@@ -123,14 +123,14 @@ def _score(
     for name, place in models.items():
         embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
         scored = run_benchmark(benchmark, items, embedder).items
-        tables.append(scored.assign(arm=name, benchmark=title_of(benchmark, items)))
+        tables.append(scored.assign(arm=name, benchmark=loaded.title))
         if pairs is not None:
             chosen = items.rows.select(pairs)
             joint[name] = joint_embeddings(embedder.images(chosen["image"]), embedder.texts(chosen["caption"]).vectors)
     results = EvaluationResults(
         pd.concat(tables, ignore_index=True),
         {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
-        benchmarks={benchmark.name: benchmark_facts(benchmark, items)},
+        benchmarks={benchmark.name: loaded.facts()},
         notes=notes,
         versions=versions(),
         config={"date": datetime.now(UTC).isoformat(timespec="seconds")},

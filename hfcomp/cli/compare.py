@@ -13,16 +13,9 @@ SUMMARY = "stored results against each other, without loading a model"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compares, prints the tables and, if asked, writes them.
-
-    Args:
-        arguments: folders and options, see `parser`.
-
-    Raises:
-        ValueError: as `hfcomp.compare`, or for an output folder in use.
-    """
+    """Compares, prints the tables and, if asked, writes them."""
     import hfcomp
-    from hfcomp.reporting.evaluation_results import print_evaluation, write_report
+    from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
     from hfcomp.writing import locked
 
     options = parser().parse_args(arguments)
@@ -30,7 +23,7 @@ def main(arguments: Sequence[str]) -> None:
     results = hfcomp.compare(options.models, benchmarks=names_of(options.benchmarks), **settings)
     if options.output_dir is not None:
         with locked(options.output_dir):
-            write_report(options.output_dir, results)
+            write_evaluation(options.output_dir, results, items=False)
     print_evaluation(results, options.output_dir)
 
 

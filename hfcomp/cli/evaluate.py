@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, add_tie, add_url_options, names_of
+from hfcomp.cli.options import add_device, add_tie, add_url_options, check_free, names_of
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
@@ -20,15 +20,11 @@ LONGEST_NAME = 100
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the command.
+    """Scores the models, prints the tables and writes them; `--list` needs no library that scoring needs.
 
-    Args:
-        arguments: models and options, see `parser`.
-
-    Raises:
-        SystemExit: with status 1 if a benchmark failed for another reason than missing data, 130 if interrupted.
+    Ends with status 1 if a benchmark failed for another reason than missing data, with 130 if interrupted.
     """
-    if "--list" in arguments:  # quick: it needs no library that scoring needs
+    if "--list" in arguments:
         from hfcomp.cli.list_benchmarks import main as list_benchmarks
 
         return list_benchmarks(arguments)
@@ -36,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
 
     options = parser().parse_intermixed_args(arguments)
     try:
-        failed = evaluate(options, command=shlex.join(["hfcomp", "evaluate", *arguments]))
+        failed = _evaluate(options, command=shlex.join(["hfcomp", "evaluate", *arguments]))
     except OtherProcessFailed as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
@@ -66,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
     add_tie(found, "wrong", "wrong")
     add("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
-    add("--overwrite", action="store_true", help="replace results that lie in the output folder")
+    add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
     add("--no_cache", action="store_true", help="encode everything anew and keep nothing")
     add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
@@ -77,43 +73,29 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def evaluate(options: argparse.Namespace, *, command: str) -> bool:
-    """Scores the models, prints the tables and writes them.
-
-    Args:
-        options: of `parser`.
-        command: as it was called, for `results.json`.
-
-    Returns:
-        Whether a benchmark failed for another reason than missing data.
-
-    Raises:
-        ValueError: for options that do not fit, data that is there and wrong, or if nothing was scored.
-        OSError: for a file that cannot be written.
-    """
-    import hfcomp
+def _evaluate(options: argparse.Namespace, *, command: str) -> bool:
+    """Whether a benchmark failed for another reason than missing data."""
     from hfcomp.distributed import fail_together
-    from hfcomp.evaluation.data_folders import parse_folders
+    from hfcomp.evaluation.evaluate import PATIENCE, evaluate
+    from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
     from hfcomp.evaluation.models import named_models
+    from hfcomp.evaluation.spec import parse_folders
     from hfcomp.experiments.session import open_session
-    from hfcomp.reading import expand_variables
-    from hfcomp.reporting.evaluation import PATIENCE
-    from hfcomp.reporting.evaluation_results import print_evaluation, write_evaluation
     from hfcomp.writing import locked
 
     benchmarks, models = names_of(options.benchmarks), named_models(options.models)
     if any(":" in name for name in benchmarks):
         sys.path.append(os.getcwd())  # a module beside the user
-    data = parse_folders([expand_variables(text, "--data") for text in options.data], option="data")
-    folder = options.output_dir or Path("runs") / f"evaluation-{'-'.join(map(_plain, models))}"[:LONGEST_NAME]
-    if (folder / "results.json").exists() and not options.overwrite:
-        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
+    data = parse_folders(options.data, option="data")
+    names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in models)
+    folder = options.output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
+    check_free(folder, options.overwrite)
     on_cpu = (options.device or "").startswith("cpu")
     session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE.total_seconds()})
     main_process = session.state.is_main_process
     with fail_together(), locked(folder) if main_process else nullcontext():  # a process that fails alone ends all
-        names = ("suite", "data_dir", "reference", "tie", "cache_limit", "batch_size", "device", "allow_urls")
-        results = hfcomp.evaluate(
+        same = ("suite", "data_dir", "reference", "tie", "cache_limit", "batch_size", "device", "allow_urls")
+        results = evaluate(
             models,
             benchmarks=benchmarks,
             data=data,
@@ -121,7 +103,7 @@ def evaluate(options: argparse.Namespace, *, command: str) -> bool:
             cache=not options.no_cache and (options.cache or True),
             url_timeout=options.url_timeout,
             log=session.state.print,
-            **{name: getattr(options, name) for name in names},
+            **{name: getattr(options, name) for name in same},
         )
         if main_process:
             results = replace(results, config={"command": command, **results.config})
@@ -129,7 +111,3 @@ def evaluate(options: argparse.Namespace, *, command: str) -> bool:
             write_evaluation(folder, results)
     session.close()
     return results.failed
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hfcomp.cli.options import add_device, names_of
+from hfcomp.cli.options import add_device, check_free, names_of
 
 USAGE = "MODEL [MODEL ...] [--data DIR]"
 SUMMARY = "accuracy by level of abstraction and joint embeddings by group, drawn"
@@ -22,17 +22,15 @@ def main(arguments: Sequence[str]) -> None:
         OSError: for a file that cannot be read or written.
     """
     from hfcomp.analysis.levels import evaluate_levels
+    from hfcomp.evaluation.evaluation_results import print_evaluation
     from hfcomp.evaluation.protocols.level_choice import Count
-    from hfcomp.evaluation.results import RESULTS_FILE
-    from hfcomp.reporting.evaluation_results import print_evaluation
     from hfcomp.schemas import convert
     from hfcomp.writing import locked
 
     options = vars(parser().parse_intermixed_args(arguments))
     folder, overwrite = options.pop("output_dir"), options.pop("overwrite")
     candidates = [convert(word, Count, "--candidates") for word in names_of(options.pop("candidates"))]
-    if (folder / RESULTS_FILE).exists() and not overwrite:
-        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
+    check_free(folder, overwrite)
     with locked(folder):
         found = evaluate_levels(**options, candidates=candidates)
         config = {"command": shlex.join(["hfcomp", "levels", *arguments]), **found.results.config}

@@ -1,28 +1,61 @@
-"""`hfcomp evaluate --list`, without the libraries that scoring needs."""
+"""`hfcomp evaluate --list`: which benchmarks there are, and all that is known of one, without slow libraries."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import wrap
 
-from hfcomp.evaluation.listing import benchmark_list
+from hfcomp.cli.options import names_of
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
+from hfcomp.evaluation.spec import Benchmark
+
+WIDTH = 78
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the list.
-
-    Args:
-        arguments: of `hfcomp evaluate`; names of benchmarks may be given with `--benchmarks` or without.
-
-    Raises:
-        SystemExit: for a name that nobody has.
-    """
+    """Prints a line for each benchmark, or everything on those that are named, with `--benchmarks` or without."""
     parser = argparse.ArgumentParser(prog="hfcomp evaluate --list", allow_abbrev=False)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--benchmarks", default="")
     options, _ = parser.parse_known_intermixed_args(arguments)
-    names = [name.strip() for text in (*options.names, options.benchmarks) for name in text.split(",")]
-    try:
-        print("\n".join(benchmark_list([name for name in names if name])))
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from error
+    names = names_of(",".join([*options.names, options.benchmarks]))
+    whole = [line for benchmark in find_benchmarks(names) for line in _whole(benchmark)]
+    print("\n".join(whole or _all()))
+
+
+def _all() -> Iterator[str]:
+    for suite, members in groupby(benchmarks().values(), key=lambda one: one.suite):
+        yield f"{suite}:"
+        for title, parts in groupby(members, key=lambda one: one.title):
+            yield from _short(title, list(parts))
+    yield "\n* gated on the Hub.  ~ in no suite: name it to run it."
+    yield "hfcomp evaluate --list NAME shows all that is known of one."
+
+
+def _short(title: str, parts: Sequence[Benchmark]) -> Iterator[str]:
+    marks = f"{'*' if parts[0].gated else ''}{'' if parts[0].in_suites else '~'}"
+    if len(parts) == 1:
+        yield f"  {parts[0].name + marks:28} {title}"
+        return
+    prefix = parts[0].name.partition("_")[0]
+    yield f"  {prefix + marks:28} {title}: {len(parts)} parts, {prefix}_..."
+    names = " ".join(part.name.removeprefix(f"{prefix}_") for part in parts)
+    indent = 6 * " "
+    yield from wrap(names, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _whole(benchmark: Benchmark) -> Iterator[str]:
+    yield f"{benchmark.name}: {benchmark.title} ({benchmark.suite}, version {benchmark.version})"
+    yield f"  paper     {benchmark.paper}"
+    yield f"  licence   {benchmark.licence}{'; gated on the Hub' if benchmark.gated else ''}"
+    yield f"  get it    {benchmark.obtain}"
+    for form in benchmark.data:
+        yield f"  reads     {form.layout}"
+    for average in benchmark.averages:
+        yield f"  average   {average.name}"
+    folders = [benchmark.name, *([benchmark.folder] if benchmark.folder else [])]
+    yield f"  folder    {' or '.join(f'--data {name}=DIR' for name in folders)}"
+    if not benchmark.in_suites:
+        yield "  suites    none: it runs when it is named"

@@ -77,3 +77,9 @@ def _reading(hint: Any) -> dict[str, Any]:
         return {"type": lambda text: tuple(names_of(text)), "metavar": "A,B"}
     metavar = {Path: "DIR", int: "N", float: "X"}.get(kind)
     return {"type": kind} | ({"metavar": metavar} if metavar else {})
+
+
+def check_free(folder: Path, overwrite: bool) -> None:
+    """Raises ValueError for an output folder that has results which are not to be replaced."""
+    if (folder / "results.json").exists() and not overwrite:
+        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")

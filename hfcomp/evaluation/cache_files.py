@@ -63,38 +63,23 @@ def size_text(size: int) -> str:
 
 @dataclass(frozen=True)
 class CachedFile:
-    """A file of the cache.
-
-    Attributes:
-        path: of the file.
-        size: in bytes.
-        used: when it was last used, in seconds since 1970.
-    """
+    """A file of the cache."""
 
     path: Path
-    size: int
-    used: float
+    size: int  # in bytes
+    used: float  # when it was last used, in seconds since 1970
 
 
 @dataclass(frozen=True)
 class CachedModel:
-    """What the cache holds of one model and preprocessing.
-
-    Attributes:
-        folder: of its files.
-        model: the name it was encoded by; of an older hfcomp, or where `fingerprint.json` is damaged, `unknown`.
-        kind: `images`, `texts`, or `neighbours` for stored searches.
-        versions: of the packages that it was encoded with.
-        files: of vectors.
-        used: when it was last used, in seconds since 1970.
-    """
+    """What the cache holds of one model and preprocessing."""
 
     folder: Path
-    model: str
-    kind: str
-    versions: dict[str, str]
-    files: list[CachedFile]
-    used: float
+    model: str  # that encoded it; of an older hfcomp, or where `fingerprint.json` is damaged, `unknown`
+    kind: str  # `images`, `texts`, or `neighbours` for stored searches
+    versions: dict[str, str]  # of the packages that it was encoded with
+    files: list[CachedFile]  # of vectors
+    used: float  # when it was last used, in seconds since 1970
 
     @property
     def size(self) -> int:
@@ -125,16 +110,7 @@ def cached_models(folder: Path) -> list[CachedModel]:
 
 
 def chosen_models(folder: Path, *, model: str | None = None, older_than: float | None = None) -> list[CachedModel]:
-    """What a cache holds of one model or of all, and was not used for some days.
-
-    Args:
-        folder: of the cache.
-        model: as it is shown; None for all.
-        older_than: in days; None for whatever age.
-
-    Raises:
-        ValueError: for a negative age, or a model that the cache does not have.
-    """
+    """What a cache holds of one model (as `hfcomp cache` shows it) or of all, and was not used for some days."""
     if older_than is not None and not older_than >= 0:
         raise ValueError(f"--older_than: found {older_than}, expected a number of days, 0 or more.")
     found = cached_models(folder)
@@ -147,15 +123,10 @@ def chosen_models(folder: Path, *, model: str | None = None, older_than: float |
 
 
 def evict(folder: Path, limit: int, *, since: float) -> tuple[int, int, int]:
-    """Removes the files that were not used for longest until the cache is within its limit.
+    """Removes the least recently used files until the cache is within its limit in bytes.
 
-    Args:
-        folder: of the cache.
-        limit: in bytes.
-        since: files that were used since then, in seconds since 1970, are never removed.
-
-    Returns:
-        Number of files that were removed, their bytes, and the bytes that are left.
+    Files that were used since `since`, in seconds since 1970, are never removed. Returns the number of files that were
+    removed, their bytes, and the bytes that are left.
     """
     every = [file for place in _folders(folder) for file in _files(place, _FILE)]
     size, number, removed = sum(file.size for file in every), 0, 0

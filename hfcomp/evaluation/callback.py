@@ -20,12 +20,9 @@ from hfcomp._help import OwnHelp
 from hfcomp.distributed import fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.data_folders import data_folders
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.remarks import remarks
-from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.spec import Benchmark, Unavailable, data_folders
 from hfcomp.modeling import load_processor
 from hfcomp.statistics.measures import Measure, all_measures
 from hfcomp.statistics.outcomes import Outcomes
@@ -117,14 +114,11 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         with first_process_first():  # the others find what it downloaded
             self._processor = self._found_processor(processing_class)
             self._embedder()  # whether model and processor fit is said now rather than after some training
-            self.benchmarks = _resolve(benchmarks)
-            own = isinstance(folders, Mapping)
-            places = data_folders(folders if own else None, None if own else folders, option="folders")
-            self._items = [_load(benchmark, places) for benchmark in self.benchmarks]
-        if trainer.is_world_process_zero():
-            for benchmark, items in zip(self.benchmarks, self._items, strict=True):
-                for remark in remarks(benchmark, items):
-                    logger.warning(remark)
+        self.benchmarks = _resolve(benchmarks)
+        self._evaluator = Evaluator(logger.warning)
+        self._evaluator.load(self.benchmarks, data_folders(folders, option="folders"))
+        for one in self._evaluator.skipped:
+            raise Unavailable(f"{one['benchmark']}: {one['reason']}", one["how_to_fix"])
         self._values: dict[str, float] | None = None
         self._headlines: list[str] = []
 
@@ -239,11 +233,9 @@ class EvaluateBenchmarks(TrainerCallback, metaclass=OwnHelp):
         values: dict[str, float] = {}
         tables = []
         with _random_states_kept(embedder.device):
-            for benchmark, items in zip(self.benchmarks, self._items, strict=True):
-                progress = main and not trainer.args.disable_tqdm
-                report = run_benchmark(benchmark, items, embedder, progress=progress, score=main)
+            for one, report in self._evaluator.score(embedder, progress=not trainer.args.disable_tqdm):
                 if main:
-                    values |= benchmark_values(benchmark, report.items, details=self.details)
+                    values |= benchmark_values(one.benchmark, report.items, details=self.details)
                     tables.append(report.items)
         if main and self.save_items and trainer.is_in_train:
             step = trainer.state.global_step
@@ -330,19 +322,12 @@ def _is_processor(value: Any) -> bool:
 def _resolve(benchmarks: Sequence[str | Benchmark]) -> list[Benchmark]:
     if isinstance(benchmarks, str | Benchmark):
         raise TypeError("benchmarks: found a single one, expected a list.")
-    found = [own for one in benchmarks for own in ([one] if isinstance(one, Benchmark) else find_benchmarks([one]))]
+    found = [own for one in benchmarks for own in find_benchmarks([one])]
     names = [_word(one.name) for one in found]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if not names or twice:
         raise ValueError(f"benchmarks: found {twice or 'none'}, expected at least one, and each name once.")
     return found
-
-
-def _load(benchmark: Benchmark, folders: Folders) -> BenchmarkData:
-    try:
-        return validate(benchmark, load_items(benchmark, folders))
-    except Unavailable as error:
-        raise Unavailable(f"{benchmark.name}: {error.reason}", error.how_to_fix) from error
 
 
 @contextmanager

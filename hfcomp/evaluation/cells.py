@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,28 +16,18 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Crop:
-    """A part of an image.
+    """A part of an image."""
 
-    Attributes:
-        cell: the whole image, as `decode_image` takes it.
-        box: left, upper, right and lower edge, in pixels; right and lower are outside.
-    """
-
-    cell: Any
-    box: Box
+    cell: Any  # the whole image, as `decode_image` takes it
+    box: Box  # left, upper, right and lower edge, in pixels; right and lower are outside
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A whole image, resized into the middle of a white square.
+    """A whole image, resized into the middle of a white square."""
 
-    Attributes:
-        cell: the image, as `decode_image` takes it.
-        side: of the square, in pixels.
-    """
-
-    cell: Any
-    side: int
+    cell: Any  # the image, as `decode_image` takes it
+    side: int  # of the square, in pixels
 
 
 class PooledImages(Sequence[Any]):
@@ -55,34 +45,19 @@ class PooledImages(Sequence[Any]):
         return None if row is None else self._column[int(row)]
 
 
-class Crops(Sequence[Any]):
-    """Cells cut by a box each."""
+class MappedImages(Sequence[Any]):
+    """Cells that are changed when they are read, by a function of the cell and its row; missing ones stay `None`."""
 
-    def __init__(self, cells: Sequence[Any], boxes: Sequence[Box]) -> None:
+    def __init__(self, cells: Sequence[Any], change: Callable[[Any, int], Any]) -> None:
         self._cells = cells
-        self._boxes = boxes
+        self._change = change
 
     def __len__(self) -> int:
         return len(self._cells)
 
     def __getitem__(self, index: Any) -> Any:
         cell = self._cells[index]
-        return None if is_missing(cell) else Crop(cell, self._boxes[index])
-
-
-class FittedImages(Sequence[Any]):
-    """Cells that are each fitted into a white square."""
-
-    def __init__(self, cells: Sequence[Any], side: int) -> None:
-        self._cells = cells
-        self._side = side
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __getitem__(self, index: Any) -> Any:
-        cell = self._cells[index]
-        return None if is_missing(cell) else Fitted(cell, self._side)
+        return None if is_missing(cell) else self._change(cell, index)
 
 
 def files_of(folder: Path, names: Sequence[str]) -> list[str | None]:

@@ -1,81 +1,91 @@
-"""Models side by side from stored outcomes alone, aligned item by item; no model is loaded."""
+"""`hfcomp.compare`: models side by side from stored outcomes alone, aligned item by item; no model is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.stored import (
-    Stored,
-    listed,
-    stated_items,
-)
-from hfcomp.statistics.average import Average
+from hfcomp.evaluation.evaluation_results import EvaluationResults
+from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
+from hfcomp.reporting.results import package_versions
 from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.summary import TIE_RULES
 
 ITEM = ["benchmark", "subset", "metric", "item", "image_id"]
-Facts = Mapping[str, Any]
+Source = tuple[Path, Mapping[str, Any]]
+"""A folder, and what it says of a benchmark."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Models that were scored on the same items.
-
-    Attributes:
-        outcomes: of all models.
-        models: name to facts.
-        averages: those that the folders hold, by benchmark and metric.
-        benchmarks: name to facts, of those that are compared.
-        notes: what a reader of the numbers has to know.
-    """
-
-    outcomes: Outcomes
-    models: dict[str, dict[str, Any]]
-    averages: dict[tuple[str, str], list[Average]]
-    benchmarks: dict[str, dict[str, Any]]
-    notes: list[str]
-
-
-def align(stored: Sequence[Stored], *, benchmarks: Sequence[str] = (), common: bool = False) -> Comparison:
-    """Aligns outcomes by benchmark, metric, subset, item and image.
+def compare(
+    folders: Sequence[str | Path],
+    *,
+    reference: str | None = None,
+    tie: str | None = None,
+    benchmarks: Sequence[str] = (),
+    common: bool = False,
+) -> EvaluationResults:
+    """Models side by side from stored outcomes alone, item by item; no model is loaded.
 
     Args:
-        stored: of `read_stored`.
+        folders: that `EvaluationResults.save`, `hfcomp evaluate` or a recipe wrote: all of its models but blind
+            scorers, or `folder:model`.
+        reference: the model that the others are compared to, by name or as in `folders`; by default the first.
+        tie: what a tie counts; by default what it did in the folders.
         benchmarks: names or titles; by default all that every model has.
-        common: whether items that some model lacks are left out, and data of other commits compared.
+        common: compare on the items that all have, and count the others; data of other commits is compared too.
 
     Raises:
-        ValueError: for a benchmark that a model lacks, versions or data that differ, or, unless `common`, items that
-            differ.
+        ValueError: for a folder without results, files that are damaged, a benchmark that a model lacks, versions,
+            data or items that differ, or rules for ties that differ.
     """
-    notes = [
-        f"{folder}: its results name no hash of the items, which are not checked"
-        for folder in _without_checksum(stored)
-    ]
+    stored = read_stored([str(folder) for folder in folders])
+    compared_to = _reference(reference, stored)
+    unchecked = dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None)
+    notes = [f"{folder}: its results name no hash of the items, which are not checked" for folder in unchecked]
     titles = _titles(stored, benchmarks, notes)
     stored = [replace(one, outcomes=one.outcomes.select(benchmark=titles)) for one in stored]
     for title in titles:
         _check_origin(title, stored, common, notes)
     aligned = _align(stored, titles, common, notes)
-    return Comparison(
+    models = {one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored}
+    lines = [line for one in stored for line in one.results.get("results") or () if line["benchmark"] in titles]
+    return EvaluationResults(
         Outcomes.concat(own.assign(arm=one.name) for one, own in zip(stored, aligned, strict=True)),
-        models={one.name: {**model_facts(one.results, one.model), "results": str(one.folder)} for one in stored},
-        averages=averages_of_lines(
-            [line for one in stored for line in one.results.get("results") or () if line["benchmark"] in titles], notes
-        ),
+        models,
+        averages_of_lines(lines, notes),
+        compared_to,
+        tie or _tie_rule(stored),
+        subject=list(models),
         benchmarks={name: facts for name, facts in _benchmarks_of(stored[0]).items() if facts["title"] in titles},
         notes=notes,
+        versions=package_versions(),
     )
 
 
-def model_facts(results: Facts, name: str) -> dict[str, Any]:
-    """What `results.json` says of a model, if only where it lies."""
-    facts = (results.get("models") or {}).get(name)
-    return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
+def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:
+    """The name of the model that the others are compared to."""
+    if wanted is None:
+        return stored[0].name
+    for key in ("name", "argument", "model"):
+        chosen = [one.name for one in stored if getattr(one, key) == str(wanted)]
+        if len(chosen) == 1:
+            return chosen[0]
+    raise ValueError(
+        f"reference: {wanted!r} fits none, or several, of {listed([one.name for one in stored])}. Name one."
+    )
+
+
+def _tie_rule(stored: Sequence[Stored]) -> str:
+    """What a tie counts in the folders, which has to be the same in all."""
+    rules = {one.folder: one.results.get("tie_rule") or "wrong" for one in stored}
+    if len(set(rules.values())) > 1:
+        said = ", ".join(f"{rule} in {folder}" for folder, rule in rules.items())
+        raise ValueError(f"ties count {said}. Choose with --tie {' or '.join(TIE_RULES)}.")
+    return next(iter(rules.values()))
 
 
 def _benchmarks_of(one: Stored) -> dict[str, dict[str, Any]]:
@@ -105,10 +115,6 @@ def _commits(data: Mapping[str, Any] | None) -> Iterator[tuple[str, str | None]]
             yield from _commits(pool)
 
 
-def _without_checksum(stored: Sequence[Stored]) -> list[Path]:
-    return list(dict.fromkeys(one.folder for one in stored if stated_items(one.results) is None))
-
-
 def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -> list[str]:
     """The benchmarks that are compared, by title."""
     has = [list(one.table["benchmark"].unique()) for one in stored]
@@ -134,8 +140,7 @@ def _titles(stored: Sequence[Stored], wanted: Sequence[str], notes: list[str]) -
 
 def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: list[str]) -> None:
     """Scoring code and data must be equal where known; different data locations are noted."""
-    first = stored[0]
-    ours = _benchmark_facts(first, title)
+    ours = _benchmark_facts(stored[0], title)
     for one in stored[1:]:
         theirs = _benchmark_facts(one, title)
         # where no name is shared, as with a recipe, which has none, the first of each; a benchmark that only one of
@@ -143,32 +148,29 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
         pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
         for name, other_name in pairs:
             label = title if len(pairs) == 1 else f"{title}, {name}"
-            facts, others = (first, ours[name]), (one, theirs[other_name])
-            _check_version(label, facts, others)
-            _check_places(label, facts, others, common, notes)
+            sources = (stored[0].folder, ours[name]), (one.folder, theirs[other_name])
+            _check_version(label, *sources)
+            _check_places(label, *sources, common, notes)
 
 
-def _check_version(label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts]) -> None:
-    (model, facts), (other_model, others) = one, other
+def _check_version(label: str, one: Source, other: Source) -> None:
+    (folder, facts), (other_folder, others) = one, other
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
             raise ValueError(
-                f"{label}: {key} {facts[key]} in {model.folder}, {others[key]} in {other_model.folder}: items are "
-                "scored differently. Evaluate both with the same hfcomp on the same data, or exclude it with "
-                "--benchmarks."
+                f"{label}: {key} {facts[key]} in {folder}, {others[key]} in {other_folder}: items are scored "
+                "differently. Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks."
             )
 
 
-def _check_places(
-    label: str, one: tuple[Stored, Facts], other: tuple[Stored, Facts], common: bool, notes: list[str]
-) -> None:
-    (model, facts), (other_model, others) = one, other
+def _check_places(label: str, one: Source, other: Source, common: bool, notes: list[str]) -> None:
+    (folder, facts), (other_folder, others) = one, other
     places, their_places = dict(_commits(facts.get("data"))), dict(_commits(others.get("data")))
     for place, commit in places.items():
         theirs = their_places.get(place)
         if None in (commit, theirs) or commit == theirs:
             continue
-        said = f"{label}: {place} was read at commit {commit} for {model.folder}, {theirs} for {other_model.folder}"
+        said = f"{label}: {place} was read at commit {commit} for {folder}, {theirs} for {other_folder}"
         if not common:
             raise ValueError(
                 f"{said}. Evaluate one of them again, or compare the items that are the same by name and image "
@@ -226,33 +228,3 @@ def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], sha
 
 def _describe(row: pd.Series) -> str:
     return f"item {row['item']!r} of {row['benchmark']}, {row['subset']}, {row['metric']}"
-
-
-def averages_of_lines(lines: Iterable[Facts], notes: list[str] | None = None) -> dict[tuple[str, str], list[Average]]:
-    """The averages among stored lines, by benchmark and metric, each of the subsets that it was made of there.
-
-    Args:
-        lines: `results` of one or several `results.json`.
-        notes: receives those that are left out, as they are of other subsets in one folder than in another.
-    """
-    found: dict[tuple[str, str, str], Average] = {}
-    unlike: dict[tuple[str, str, str], None] = {}
-    for line in lines:
-        if not line.get("groups"):
-            continue
-        key = line["benchmark"], line["metric"], line["subset"]
-        own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
-        if _parts(found.setdefault(key, own)) != _parts(own):
-            unlike[key] = None
-    chosen: dict[tuple[str, str], list[Average]] = {}
-    for key, average in found.items():
-        if key not in unlike:
-            chosen.setdefault(key[:2], []).append(average)
-        elif notes is not None:
-            notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
-    return chosen
-
-
-def _parts(average: Average) -> tuple[bool, list[list[str]]]:
-    """What an average is of, whatever the order."""
-    return average.pooled, sorted(sorted(group) for group in average.groups or ())

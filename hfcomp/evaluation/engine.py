@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,7 @@ class Report:
         merged: how many of these were cut to the tokens of another one, so that the two tie.
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
+        seconds: that encoding and scoring took.
     """
 
     items: pd.DataFrame
@@ -56,6 +58,7 @@ class Report:
     merged: int
     tiny: int
     computed: int
+    seconds: float
 
 
 def run_benchmark(
@@ -75,10 +78,12 @@ def run_benchmark(
     """
     import pandas as pd
 
+    start = time.perf_counter()
     embedded = embed(benchmark, items, encoder, progress=progress)
     measured = list(benchmark.protocol.score(embedded)) if score else []
     tables = [_table(benchmark, items, one) for one in measured]
-    return Report(pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(), **embedded.counts)
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return Report(table, **embedded.counts, seconds=time.perf_counter() - start)
 
 
 def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:

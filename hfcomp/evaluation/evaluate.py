@@ -1,86 +1,138 @@
-"""Models on benchmarks: the data is loaded, then each model is scored on each, by one process or several."""
+"""`hfcomp.evaluate`: models on benchmarks, side by side."""
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
-import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from accelerate import PartialState
 
-from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
-from hfcomp.evaluation.benchmarks import benchmarks as all_benchmarks
-from hfcomp.evaluation.benchmarks import find_benchmarks, suite
-from hfcomp.evaluation.benchmarks.own import OwnData
-from hfcomp.evaluation.data_folders import check_used, is_part
+from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
+from hfcomp.distributed import check_world_size, fail_together, gather_objects, rank
+from hfcomp.evaluation import benchmarks as known
+from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import default_folder, parse_size
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, validate
-from hfcomp.evaluation.remarks import cut_remark, remarks
-from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.evaluation.stored import FAILED
+from hfcomp.evaluation.engine import Encoder
+from hfcomp.evaluation.evaluation_results import EvaluationResults
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
+from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
+from hfcomp.evaluation.stored import BLIND_PATH
+from hfcomp.reporting.results import versions
+from hfcomp.statistics.outcomes import COLUMNS
+from hfcomp.statistics.summary import check_tie
 
-Log = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
-
-@dataclass
-class Scores:
-    """What an evaluation has found so far.
-
-    Attributes:
-        log: receives each line of `notes`, and what was scored, on the first process.
-        tables: outcomes per item with the column `arm`; only on the first process.
-        benchmarks: facts by name of the benchmark, as `results.json` has them.
-        skipped: benchmarks that were not scored, as `results.json` has them.
-        seconds: model to benchmark to seconds.
-        notes: what a reader of the numbers has to know.
-    """
-
-    log: Log
-    tables: list[pd.DataFrame] = field(default_factory=list)
-    benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    skipped: list[dict[str, str]] = field(default_factory=list)
-    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def report(self, line: str) -> None:
-        """Logs a line on the first process."""
-        if rank() == 0:
-            self.log(line)
-
-    def note(self, note: str) -> None:
-        """Logs a line and keeps it, each line once."""
-        if note not in self.notes:
-            self.notes.append(note)
-            self.report(note)
-
-    def skip(self, name: str, reason: str, how_to_fix: str) -> None:
-        """Records that a benchmark is not scored."""
-        self.skipped.append({"benchmark": name, "reason": reason, "how_to_fix": how_to_fix})
+PATIENCE = timedelta(days=7)  # that the other processes wait for the one that fits probes
 
 
-def choose_benchmarks(
-    suite_name: str | None, benchmarks: Sequence[str | Benchmark], *, log: Log | None = None
-) -> list[Benchmark]:
-    """The benchmarks of a suite, then those that are named.
+def evaluate(
+    models: Any,
+    *,
+    suite: str | None = None,
+    benchmarks: str | Benchmark | Sequence[str | Benchmark] = (),
+    data: Mapping[str, str | Path] | None = None,
+    data_dir: str | Path | None = None,
+    blind: Sequence[str] = (),
+    reference: str | None = None,
+    tie: str = "wrong",
+    cache: str | Path | bool = True,
+    cache_limit: str | None = None,
+    batch_size: int = 128,
+    device: str | None = None,
+    progress: bool | None = None,
+    allow_urls: bool = False,
+    url_timeout: float | None = None,
+    log: Callable[[str], None] = logger.info,
+) -> EvaluationResults:
+    """Scores models on benchmarks, side by side, with intervals, ties and paired differences.
+
+    ```python
+    results = hfcomp.evaluate(["openai/clip-vit-base-patch32", "runs/cement"], benchmarks=["sugarcrepe"])
+    print(results)
+    ```
+
+    Where processes were started by `torchrun` or `accelerate launch`, all of them call it and share the encoding; the
+    first one has the outcomes, and those of the others are empty.
 
     Args:
-        suite_name: as `suite` takes it.
-        benchmarks: names as on the command line, or `Benchmark` objects.
-        log: receives a line about what a suite leaves out.
+        models: Hub ids, folders or `name=PLACE`; models of transformers, alone or paired with their processor;
+            encoders (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single one.
+        suite: `compositional`, `general` or `all`.
+        benchmarks: further ones: names (`hfcomp evaluate --list`), `package.module:NAME`, files or folders of your
+            own, or `Benchmark` objects.
+        data: folders by name of a benchmark or a set of images, as in `{"val2017": "coco/val2017"}`.
+        data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
+        blind: scorers that look at nothing: `constant`, `random`, `shorter`.
+        reference: the model that the others are compared to, by name or place; by default the first.
+        tie: what a tie counts: `wrong`, `half` or `win`.
+        cache: whether embeddings are kept for later runs, or the folder for them.
+        cache_limit: of that folder, such as `5GB`; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB.
+        batch_size: images or texts at a time.
+        device: such as `cpu` or `cuda:1`; by default a GPU where there is one.
+        progress: whether to show bars; by default where standard error is a terminal.
+        allow_urls: fetch images that the data names by URL; only for data that you trust.
+        url_timeout: seconds for one of them.
+        log: receives what is done and noted, line by line.
 
     Raises:
-        ValueError: for none, or a name that nobody has.
+        ValueError: for an argument that does not fit, a model that is not a supported dual encoder, data that is there
+            and wrong, or if no benchmark could be scored.
     """
-    named = [own for one in benchmarks for own in ([one] if isinstance(one, Benchmark) else find_benchmarks([one]))]
-    chosen = [*(suite(suite_name) if suite_name else []), *named]
+    if batch_size < 1:
+        raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
+    check_tie(tie)
+    chosen = _choose_benchmarks(suite, _listed(benchmarks), log)
+    scorers = _blind_encoders(_listed(blind))
+    named = named_models(models if isinstance(models, Mapping) else _listed(models), taken=BLIND)
+    compared_to = _reference(reference, named)
+    check_device(device)
+    kept = _embedding_cache(cache, cache_limit)
+    folders = data_folders(data, data_dir, option="data")
+    settings = {"batch_size": batch_size, "device": _join_processes(device), "cache": kept, "split": True}
+    bars = sys.stderr.isatty() if progress is None else progress
+    timeout = DEFAULT_TIMEOUT if url_timeout is None else url_timeout
+    with fail_together(), url_access(UrlAccess.asked(allow_urls, timeout)):  # a process that fails alone ends all
+        encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
+        evaluator = _load(chosen, folders, encoders, log)
+        tables, seconds = _score(evaluator, {**encoders, **scorers}, bars)
+        kept.trim()  # also where nothing was encoded and so nothing written
+        for note in (note for notes in gather_objects(kept.notes) for note in notes):
+            evaluator.note(note)
+        return EvaluationResults(
+            pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS)),
+            {name: _facts(name, named.get(name), one) for name, one in {**encoders, **scorers}.items()},
+            {one.title: one.benchmark.averages for one in evaluator.loaded},
+            compared_to,
+            tie,
+            benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
+            skipped=evaluator.skipped,
+            notes=evaluator.notes,
+            seconds=seconds,
+            versions=versions(),
+            config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
+        )
+
+
+def _choose_benchmarks(
+    suite: str | None, named: Sequence[str | Benchmark], log: Callable[[str], None]
+) -> list[Benchmark]:
+    """The benchmarks of a suite, then those that are named; logs what the suite leaves out."""
+    chosen = [*(known.suite(suite) if suite else []), *known.find_benchmarks(named)]
     if not chosen:
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
-    if suite_name and log is not None:
-        asked = [one for one in all_benchmarks().values() if suite_name in (one.suite, "all")]
+    if suite:
+        asked = [one for one in known.benchmarks().values() if suite in (one.suite, "all")]
         costly = [one.title for one in asked if not (one.in_suites or one.synthetic or one in chosen)]
         if costly:
             titles = ", ".join(dict.fromkeys(costly))
@@ -88,129 +140,92 @@ def choose_benchmarks(
     return list({one.name: one for one in chosen}.values())
 
 
-def score_models(
-    encoders: Mapping[str, Encoder],
-    benchmarks: Sequence[Benchmark],
-    folders: Folders,
-    *,
-    log: Log,
-    progress: bool = False,
-) -> Scores:
-    """Scores all models on all benchmarks. A benchmark whose data is unavailable or that fails is skipped.
-
-    All processes call it, inside `fail_together`; of collectives, nothing but `gather_objects` may be called in here.
-
-    Args:
-        encoders: by name of the model, each opened with `split` where there are several processes.
-        benchmarks: of `choose_benchmarks`.
-        folders: local data folders.
-        log: receives what is done and noted.
-        progress: whether to show bars.
-
-    Raises:
-        ValueError: for data that is there and wrong, a folder that no benchmark looks for, or if nothing was scored.
-    """
-    scores = Scores(log)
-    embedders = {name: one for name, one in encoders.items() if isinstance(one, Embedder)}
-    for preparation in dict.fromkeys(one.tokenizer.preparation for one in embedders.values()):
-        names = [name for name, one in embedders.items() if one.tokenizer.preparation == preparation]
-        scores.note(f"texts are {preparation}: {', '.join(names)}")
-    items = _load(benchmarks, folders, scores)
-    _check_folders(folders, scores)
+def _load(
+    benchmarks: Sequence[Benchmark], folders: Folders, encoders: Mapping[str, Encoder], log: Callable[[str], None]
+) -> Evaluator:
+    """The benchmarks with their data; what is wrong with it shows before anything is encoded."""
+    evaluator = Evaluator(log)
+    names: dict[str, list[str]] = {}
     for name, encoder in encoders.items():
-        scores.seconds[name] = {}
-        for benchmark in benchmarks:
-            if benchmark.name in items:
-                _run(name, encoder, benchmark, items[benchmark.name], scores, progress)
+        if isinstance(encoder, Embedder):
+            names.setdefault(encoder.tokenizer.preparation, []).append(name)
+    for preparation, own in names.items():
+        evaluator.note(f"texts are {preparation}: {', '.join(own)}")
+    evaluator.load(benchmarks, folders, strict=False)
+    try:
+        folders.check_used("data")
+    except ValueError as error:
+        if not evaluator.skipped:
+            raise
+        evaluator.note(str(error))  # it may be the folder of one that was skipped before it looked for it
+    return evaluator
+
+
+def _score(
+    evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool
+) -> tuple[list[pd.DataFrame], dict[str, dict[str, float]]]:
+    """Outcomes, on the first process alone, and seconds by model and benchmark."""
+    tables: list[pd.DataFrame] = []
+    seconds: dict[str, dict[str, float]] = {name: {} for name in encoders}
+    for name, encoder in encoders.items():
+        for one, report in evaluator.score(encoder, model=name, progress=progress, keep_going=True):
+            seconds[name][one.benchmark.name] = report.seconds
+            if rank() == 0:
+                tables.append(report.items.assign(arm=name, benchmark=one.title))
+                cached = report.images + report.texts - report.computed
+                counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
+                evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
         if isinstance(encoder, Embedder):
             encoder.release()
-    if not any(scores.seconds.values()):
-        reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in scores.skipped)
+    if not any(seconds.values()):
+        reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
-    return scores
+    return tables, seconds
 
 
-def benchmark_facts(benchmark: Benchmark, items: BenchmarkData) -> dict[str, Any]:
-    """A benchmark's entry in `results.json`."""
-    facts = {"title": title_of(benchmark, items), "version": benchmark.version, "data": asdict(items.origin)}
-    counts = {"unsolvable": items.unsolvable, "texts_alone": items.texts_alone}
-    return {**facts, "items": len(items.rows), "left_out": dict(items.left_out), **counts}
+def _listed(given: Any) -> Any:
+    """One thing as a list of one; a pair of a module and its processor is one model."""
+    is_pair = isinstance(given, tuple) and len(given) == 2 and hasattr(given[1], "image_processor")
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) and not is_pair else [given]
 
 
-def title_of(benchmark: Benchmark, items: BenchmarkData) -> str:
-    """A benchmark's title in tables, where images are missing with a word for it."""
-    return f"{benchmark.title} (part)" if is_part(items) else benchmark.title
+def _facts(name: str, model: Any, encoder: Encoder) -> dict[str, Any]:
+    """What `results.json` says of a model or a blind scorer; the first process writes it."""
+    if model is None:
+        return {"path": BLIND_PATH, "weights": BLIND[name][0]}
+    if rank() > 0:
+        return {}
+    weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
+    tokenizer = getattr(encoder, "tokenizer", None)
+    texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
+    return {"path": place_of(model), "weights": weights, **texts}
 
 
-def _load(benchmarks: Sequence[Benchmark], folders: Folders, scores: Scores) -> dict[str, BenchmarkData]:
-    """The items of each benchmark that is available; what is wrong with data shows before anything is encoded."""
-    items: dict[str, BenchmarkData] = {}
-    for benchmark in benchmarks:
-        with first_process_first():  # the others find what it downloaded
-            one, reason = _items(benchmark, folders)
-        reasons = [found for found in gather_objects(reason) if found is not None]  # all processes do the same
-        if one is None or reasons:
-            scores.skip(benchmark.name, *reasons[0])
-            continue
-        items[benchmark.name] = one
-        scores.benchmarks[benchmark.name] = benchmark_facts(benchmark, one)
-        for remark in remarks(benchmark, one):
-            scores.note(remark)
-    return items
+def _blind_encoders(names: Sequence[str]) -> dict[str, Encoder]:
+    unknown = [name for name in names if name not in BLIND]
+    if unknown:
+        raise ValueError(f"blind: {unknown[0]!r} is none of {', '.join(BLIND)}.")
+    return {name: BLIND[name][1]() for name in names}
 
 
-def _items(benchmark: Benchmark, folders: Folders) -> tuple[BenchmarkData | None, tuple[str, str] | None]:
-    """The items, or why they are unavailable and how to get them.
-
-    Raises:
-        ValueError: when the user's own folder is wrong; the data of others is skipped then.
-    """
-    try:
-        return validate(benchmark, load_items(benchmark, folders)), None
-    except Unavailable as error:
-        return None, (error.reason, error.how_to_fix or benchmark.obtain)
-    except ValueError as error:
-        own = isinstance(benchmark.data[0], OwnData)
-        if own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
-            raise
-        return None, (f"{FAILED}{error}", benchmark.obtain)
+def _reference(given: str | None, models: Mapping[str, Any]) -> str:
+    """The name of the model that differences refer to, given by its name or place."""
+    for name, model in models.items():
+        if given in (None, name, place_of(model)):
+            return name
+    raise ValueError(f"reference: {given!r} is none of the models {', '.join(models)}.")
 
 
-def _check_folders(folders: Folders, scores: Scores) -> None:
-    """Where a benchmark was skipped, a folder that nobody looked for may be its own: then it is only noted."""
-    try:
-        check_used(folders, option="data")
-    except ValueError as error:
-        if not scores.skipped:
-            raise
-        scores.note(str(error))
+def _embedding_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:
+    size = None if limit is None else parse_size(limit, "cache_limit")
+    folder = (default_folder() if cache else None) if isinstance(cache, bool) else Path(cache)
+    return EmbeddingCache(folder, limit=size)
 
 
-def _run(
-    name: str, encoder: Encoder, benchmark: Benchmark, items: BenchmarkData, scores: Scores, progress: bool
-) -> None:
-    """Scores one model on one benchmark; a failure costs this benchmark only."""
-    start, main = time.perf_counter(), rank() == 0
-    try:
-        with fail_together():
-            report = run_benchmark(benchmark, items, encoder, progress=main and progress, score=main)
-    except Exception as error:  # the results of other models and benchmarks are not to be lost
-        traceback.print_exc(file=sys.stderr)
-        scores.skip(benchmark.name, f"{FAILED}{name}: {error}", "See the error above; the other benchmarks went on.")
-        return
-    took = time.perf_counter() - start
-    scores.seconds[name][benchmark.name] = took
-    if main:
-        scores.tables.append(report.items.assign(arm=name, benchmark=title_of(benchmark, items)))
-        _note(name, benchmark, report, took, scores)
-
-
-def _note(name: str, benchmark: Benchmark, report: Report, took: float, scores: Scores) -> None:
-    cached = report.images + report.texts - report.computed
-    counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
-    scores.report(f"{name} on {benchmark.title}: {counts}, {took:.1f} s")
-    if report.truncated:
-        cut = cut_remark(report.truncated, report.merged, f"{name}'s text tower")
-        scores.note(f"{benchmark.name}: {cut}")
-    if report.tiny:
-        scores.note(f"{benchmark.name}: {report.tiny:,} images are one pixel wide or high, as failed downloads are")
+def _join_processes(device: str | None) -> str | None:
+    """The device of this process, connected to the others that a launcher started."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return device
+    state = PartialState(cpu=(device or "").startswith("cpu"), timeout=PATIENCE)
+    check_world_size(state.num_processes)
+    return device or str(state.device)

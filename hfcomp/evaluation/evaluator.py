@@ -1,129 +1,168 @@
-"""Benchmarks that are loaded once and score one model after another."""
+"""Benchmarks that are loaded once and score one model after another, by one process or several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hfcomp.data.overlap import ScoredImages
-from hfcomp.evaluation.engine import Encoder, run_benchmark, select_rows, validate
-from hfcomp.evaluation.remarks import cut_remark, remarks
-from hfcomp.evaluation.scored_images import scored_images
+from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
+from hfcomp.evaluation.benchmarks.own import OwnData
+from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, select_rows, validate
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-
-Loaded = tuple[Benchmark, BenchmarkData]
-
-
-@dataclass(frozen=True)
-class Evaluator:
-    """Benchmarks with their data; called with an encoder, it scores them.
-
-    Attributes:
-        loaded: each benchmark with its validated data.
-        log: receives how many texts were cut, once for each benchmark: the models of a run share a tokenizer.
-        images: those that are scored and may be in a training set.
-        reported: names of the benchmarks whose cut texts were reported.
-    """
-
-    loaded: tuple[Loaded, ...]
-    log: Callable[[str], None]
-    images: list[ScoredImages] = field(default_factory=list)
-    reported: set[str] = field(default_factory=set)
-
-    def __call__(self, encoder: Encoder) -> pd.DataFrame:
-        """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
-        tables = []
-        for benchmark, data in self.loaded:
-            report = run_benchmark(benchmark, data, encoder, progress=not benchmark.synthetic)
-            if report.truncated and benchmark.name not in self.reported:
-                self.reported.add(benchmark.name)
-                self.log(f"{benchmark.name}: {cut_remark(report.truncated, report.merged)}")
-            tables.append(report.items)
-        return pd.concat(tables, ignore_index=True)
-
-    def of_titles(self, titles: Sequence[str]) -> Evaluator:
-        """The benchmarks of these titles alone."""
-        return replace(self, loaded=tuple(one for one in self.loaded if one[0].title in titles))
-
-    def of_concept(self, concept: str) -> Evaluator:
-        """Each benchmark's items of a concept where it has such, else all: other concepts' texts are not encoded."""
-        return replace(self, loaded=tuple((one, _of_concept(data, concept)) for one, data in self.loaded))
+from hfcomp.evaluation.spec import NO_IMAGE, Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.stored import FAILED
 
 
 @dataclass(frozen=True)
-class ConceptEvaluator:
-    """An evaluation of concepts, one at a time.
+class Loaded:
+    """A benchmark with its validated data."""
 
-    Attributes:
-        of: concept to its evaluator.
-        main: titles of the benchmarks that a brief evaluation scores.
-        images: as `Evaluator` has them.
-    """
+    benchmark: Benchmark
+    data: BenchmarkData
 
-    of: Mapping[str, Evaluator]
-    main: tuple[str, ...]
-    images: list[ScoredImages]
+    @property
+    def title(self) -> str:
+        """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
+        missing = (NO_IMAGE, "no images of")
+        is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
+        return f"{self.benchmark.title} (part)" if is_part else self.benchmark.title
 
-    def __call__(self, encoder: Encoder, concept: str, brief: bool = False) -> pd.DataFrame:
-        """As `Evaluator`, of a concept."""
-        one = self.of[concept]
-        return (one.of_titles(self.main) if brief else one)(encoder)
+    def facts(self) -> dict[str, Any]:
+        """Its entry in `results.json`."""
+        data = self.data
+        facts = {"title": self.title, "version": self.benchmark.version, "data": asdict(data.origin)}
+        counts = {"unsolvable": data.unsolvable, "texts_alone": data.texts_alone}
+        return {**facts, "items": len(data.rows), "left_out": dict(data.left_out), **counts}
+
+    def remarks(self) -> Iterator[str]:
+        """What a reader of the scores has to know about the items: which are not scored, in part or at all."""
+        name, data, number = self.benchmark.name, self.data, len(self.data.rows)
+        yield from (f"{name}: {note}" for note in (*data.notes, *self.benchmark.protocol.notes(data)))
+        for reason, count in data.left_out.items():
+            yield f"{name}: {count:,} of {number + sum(data.left_out.values()):,} rows left out: {reason}"
+        if data.texts_alone:
+            yield f"{name}: {data.texts_alone:,} of {number:,} rows have no image and are scored on their texts alone"
+        if data.unsolvable:
+            yield f"{name}: {data.unsolvable:,} items cannot be solved: a negative is the caption"
+
+    def of_concept(self, concept: str) -> Loaded:
+        """The items of a concept where it has such, else all."""
+        chosen = np.flatnonzero(np.asarray(self.data.rows["subset"][:]) == concept)
+        return replace(self, data=select_rows(self.data, chosen)) if len(chosen) else self
 
 
 def load_benchmark(benchmark: Benchmark, folders: Folders | None = None) -> Loaded:
-    """A benchmark with its validated data.
+    """A benchmark with its data; raises as `load_items` and `validate`."""
+    return Loaded(benchmark, validate(benchmark, load_items(benchmark, folders)))
 
-    Raises:
-        Unavailable: as `load_items`.
-        ValueError: for data that the benchmark cannot be scored on.
+
+@dataclass
+class Evaluator:
+    """Benchmarks with their data, which score one model after another.
+
+    All processes load together, and where they share the encoding score together, inside `fail_together`.
+
+    Attributes:
+        log: receives each line of `notes` on the first process.
+        loaded: each benchmark with its data.
+        images: those that are scored and may be in a training set.
+        notes: what a reader of the scores has to know, each line once: the models of a run share a tokenizer.
+        skipped: `benchmark`, `reason` and `how_to_fix` of each that was not scored, as in `results.json`.
     """
-    return benchmark, validate(benchmark, load_items(benchmark, folders))
+
+    log: Callable[[str], None]
+    loaded: list[Loaded] = field(default_factory=list)
+    images: list[ScoredImages] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    skipped: list[dict[str, str]] = field(default_factory=list)
+
+    def note(self, note: str) -> None:
+        """Logs a line and keeps it."""
+        if note not in self.notes:
+            self.notes.append(note)
+            if rank() == 0:
+                self.log(note)
+
+    def load(self, benchmarks: Iterable[Benchmark], folders: Folders | None = None, *, strict: bool = True) -> None:
+        """Adds benchmarks with their data; one whose data is unavailable is skipped.
+
+        What is wrong with the data is an error; unless `strict`, only where it is the user's own.
+        """
+        for benchmark in benchmarks:
+            with first_process_first():  # the others find what it downloaded
+                found = _load(benchmark, folders or Folders(), strict)
+            reasons = [one for one in gather_objects(None if isinstance(found, Loaded) else found) if one is not None]
+            if reasons or not isinstance(found, Loaded):  # all processes do the same
+                self._skip(benchmark, *reasons[0])
+                continue
+            self.loaded.append(found)
+            for remark in found.remarks():
+                self.note(remark)
+
+    def score(
+        self, encoder: Encoder, *, model: str = "", progress: bool | None = None, keep_going: bool = False
+    ) -> Iterator[tuple[Loaded, Report]]:
+        """Each benchmark and what came of it; outcomes are on the first process alone.
+
+        `model` is named in notes; by default bars are shown for what is not synthetic. With `keep_going` a failure
+        costs that benchmark only, on all processes that share the encoding.
+        """
+        main = rank() == 0
+        for one in self.loaded:
+            bars = not one.benchmark.synthetic if progress is None else progress
+            try:
+                with fail_together() if keep_going else nullcontext():
+                    report = run_benchmark(one.benchmark, one.data, encoder, progress=main and bars, score=main)
+            except Exception as error:
+                if not keep_going:
+                    raise
+                traceback.print_exc(file=sys.stderr)
+                how_to_fix = "See the error above; the other benchmarks went on."
+                self._skip(one.benchmark, f"{FAILED}{model}: {error}", how_to_fix)
+                continue
+            self._note_texts_and_images(one.benchmark.name, report, f"{model}'s text tower" if model else "")
+            yield one, report
+
+    def __call__(self, encoder: Encoder) -> pd.DataFrame:
+        """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
+        return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
+
+    def of_titles(self, titles: Sequence[str]) -> Evaluator:
+        """The benchmarks of these titles alone."""
+        return replace(self, loaded=[one for one in self.loaded if one.benchmark.title in titles])
+
+    def of_concept(self, concept: str) -> Evaluator:
+        """Each benchmark's items of a concept where it has such, else all: other concepts' texts are not encoded."""
+        return replace(self, loaded=[one.of_concept(concept) for one in self.loaded])
+
+    def _skip(self, benchmark: Benchmark, reason: str, how_to_fix: str) -> None:
+        self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})
+
+    def _note_texts_and_images(self, name: str, report: Report, tower: str) -> None:
+        if report.truncated:
+            merged = f", {report.merged:,} of them to the tokens of another text" if report.merged else ""
+            texts = f"{report.truncated:,} texts are longer than {tower or 'the text tower'}"
+            self.note(f"{name}: {texts} and were cut{merged}")
+        if report.tiny:
+            self.note(f"{name}: {report.tiny:,} images are one pixel wide or high, as failed downloads are")
 
 
-def load_benchmarks(
-    benchmarks: Iterable[Benchmark],
-    folders: Folders,
-    *,
-    needed: Sequence[str] = (),
-    hint: str = "",
-    log: Callable[[str], None],
-) -> list[Loaded]:
-    """Benchmarks with their data; one whose data is unavailable is skipped with a line.
-
-    Args:
-        benchmarks: in the order of the results.
-        folders: with data of benchmarks.
-        needed: titles of those that may not be skipped.
-        hint: a sentence behind the reason why data is unavailable.
-        log: receives that, and what a reader of the scores has to know.
-
-    Raises:
-        ValueError: for one that is needed and unavailable, or data that a benchmark cannot be scored on.
-    """
-    found = []
-    for benchmark in benchmarks:
-        try:
-            found.append(load_benchmark(benchmark, folders))
-        except Unavailable as error:
-            said = " ".join(filter(None, (f"{benchmark.name} is unavailable: {error}", hint)))
-            if benchmark.title in needed:
-                raise ValueError(f"evaluation: {said}") from error
-            log(f"evaluation: {said} It is skipped.")
-            continue
-        for remark in remarks(*found[-1]):
-            log(remark)
-    return found
-
-
-def images_of(loaded: Iterable[Loaded]) -> list[ScoredImages]:
-    """The images that benchmarks score."""
-    return [image for one in loaded for image in scored_images(*one)]
-
-
-def _of_concept(data: BenchmarkData, concept: str) -> BenchmarkData:
-    chosen = np.flatnonzero(np.asarray(data.rows["subset"][:]) == concept)
-    return select_rows(data, chosen) if len(chosen) else data
+def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tuple[str, str]:
+    """The benchmark, or why its data is unavailable and how to get it."""
+    try:
+        return load_benchmark(benchmark, folders)
+    except Unavailable as error:
+        return error.reason, error.how_to_fix or benchmark.obtain
+    except ValueError as error:
+        own = isinstance(benchmark.data[0], OwnData)
+        if strict or own or folders.of(benchmark.name) or (benchmark.folder and folders.of(benchmark.folder)):
+            raise
+        return f"{FAILED}{error}", benchmark.obtain

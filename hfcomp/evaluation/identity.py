@@ -9,7 +9,6 @@ from pathlib import Path
 from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils.hub import extract_commit_hash
 
-from hfcomp.evaluation.results import weights_hash
 from hfcomp.modeling import base_of_adapter
 
 ORIGIN = ("_name_or_path", "transformers_version", "base_model_name_or_path", "peft_version")
@@ -28,6 +27,29 @@ def identity(place: str | Path) -> str:
     if base is None:
         return _own(place, CONFIG_NAME, None)
     return f"{_own(place, ADAPTER_CONFIG_NAME, None)} on {_own(base.place, CONFIG_NAME, base.revision)}"
+
+
+def weights_hash(place: str | Path) -> str:
+    """Short content hash of a model's weights: `sha256:` and the first 16 digits of `cat *.safetensors | sha256sum`.
+
+    Args:
+        place: a folder, whose `*.safetensors` are read in the order of their names, or one file.
+
+    Raises:
+        ValueError: where there is no such file.
+    """
+    place = Path(place)
+    files = [place] if place.is_file() else sorted(place.glob("*.safetensors"))
+    if not files:
+        raise ValueError(
+            f"{place}: found no *.safetensors. Give the folder that save_pretrained wrote; for a model of the Hub, "
+            "the revision identifies its weights."
+        )
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            hashlib.file_digest(stream, lambda: digest)
+    return f"sha256:{digest.hexdigest()[:16]}"
 
 
 def _own(place: str | Path, config: str, revision: str | None) -> str:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from hfcomp.evaluation.cache import EmbeddingCache
-    from hfcomp.evaluation.embed import Embedder
-    from hfcomp.evaluation.engine import Encoder
+import torch
+from torch import nn
+
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.engine import Encoder
 
 
 def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
-    """Models by name.
+    """Models by name, of Hub ids, folders, `name=PLACE`, or objects; or by name already.
 
-    Args:
-        given: Hub ids, folders, `name=PLACE`, or objects; or models by name. Without a name, a place is called by its
-            last part with as many before it as are needed, an object by where it was loaded from, else by its class.
-        taken: names that no model may have.
-
-    Raises:
-        ValueError: for no model, or two of one name.
+    Without a name, a place is called by its last part with as many before it as are needed, an object by where it was
+    loaded from, else by its class. Names that are `taken` no model may have.
     """
     if not given:
         raise ValueError("name at least one model: a Hub id such as openai/clip-vit-base-patch32, or a folder.")
@@ -67,21 +64,11 @@ def _short(place: str, places: Sequence[str]) -> str:
 
 
 def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder:
-    """What encodes with a model.
+    """What encodes with a model: a Hub id or folder, a module alone or paired with its processor, or an encoder.
 
-    Args:
-        model: Hub id or folder, a module, a pair of a module and its processor, or an encoder, which is used as it is.
-        cache: of embeddings. Those of a module, whose weights may change, are kept in memory only.
-        settings: of `Embedder`.
-
-    Raises:
-        ValueError: as `open_embedder`, or for any other object.
+    An encoder is used as it is; embeddings of a module, whose weights may change, are kept in memory only. `settings`
+    are those of `Embedder`.
     """
-    from torch import nn
-
-    from hfcomp.evaluation.cache import EmbeddingCache
-    from hfcomp.evaluation.embed import Embedder
-
     if isinstance(model, str | Path):
         return open_embedder(model, cache=cache, **settings)
     if hasattr(model, "index_images"):
@@ -96,18 +83,11 @@ def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encod
 
 
 def open_embedder(place: str | Path, **settings: Any) -> Embedder:
-    """An `Embedder` of a model that a user named.
+    """An `Embedder` of a Hub id or folder that a user named.
 
-    Args:
-        place: Hub id or folder.
-        settings: of `Embedder`.
-
-    Raises:
-        ValueError: for a place without a model, a model that is not a supported dual encoder, or a device that is not
-            there.
+    Raises ValueError for a place without a model, a model that is not a supported dual encoder, or a device that is
+    not there.
     """
-    from hfcomp.evaluation.embed import Embedder
-
     check_device(settings.get("device"))
     if not os.path.exists(place) and not _may_be_id(str(place)):
         raise ValueError(f"{place}: no such folder.")
@@ -120,8 +100,6 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
 
 def check_device(device: Any) -> None:
     """Raises ValueError for a device that is not there."""
-    import torch
-
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:

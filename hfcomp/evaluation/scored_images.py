@@ -13,10 +13,9 @@ from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.overlap.image_names import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
-from hfcomp.evaluation.cells import Crop, PooledImages, is_missing
-from hfcomp.evaluation.engine import validate
-from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders
+from hfcomp.evaluation.cells import Crop, MappedImages, PooledImages, is_missing
+from hfcomp.evaluation.evaluator import Loaded, load_benchmark
+from hfcomp.evaluation.spec import Benchmark, data_folders
 
 COCO_POOLS = (COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014)
 _COCO_FILE = re.compile(r"0{6}\d{6}\.jpg")
@@ -36,21 +35,13 @@ def benchmark_images(
         ValueError: for an unknown benchmark, or data that is not as expected.
         Unavailable: when the data of a benchmark is missing, with the reason and how to get it.
     """
-    own = {name: Path(place) for name, place in folders.items()} if isinstance(folders, Mapping) else {}
-    root = None if folders is None or isinstance(folders, Mapping) else Path(folders)
-    places = Folders(root, own)
-    chosen = find_benchmarks(benchmarks)
-    return [images for one in chosen for images in scored_images(one, validate(one, load_items(one, places)))]
+    places = data_folders(folders, option="folders")
+    return [images for one in find_benchmarks(benchmarks) for images in scored_images(load_benchmark(one, places))]
 
 
-def scored_images(benchmark: Benchmark, items: BenchmarkData) -> list[ScoredImages]:
-    """The columns of images that a benchmark scores; of a part of an image, the whole.
-
-    Args:
-        benchmark: gives the columns.
-        items: of `hfcomp.evaluation.engine.validate`.
-    """
-    found = []
+def scored_images(loaded: Loaded) -> list[ScoredImages]:
+    """The columns of images that a benchmark scores; of a part of an image, the whole."""
+    benchmark, items, found = loaded.benchmark, loaded.data, []
     for column in benchmark.protocol.images:
         cells: Sequence[Any] = items.images[column] if column in items.images else items.rows[column]
         ids = items.rows["image_id"][:] if column == "image" else None
@@ -61,7 +52,8 @@ def scored_images(benchmark: Benchmark, items: BenchmarkData) -> list[ScoredImag
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
         sources = sources or (_of_coco(benchmark, ids) if ids else None)
         name = benchmark.title if column == "image" else f"{benchmark.title}, {column}"
-        found.append(ScoredImages(name, WholeImages(cells), ids, sources))
+        whole = MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Crop) else cell)
+        found.append(ScoredImages(name, whole, ids, sources))
     return found
 
 
@@ -70,17 +62,3 @@ def _of_coco(benchmark: Benchmark, ids: Sequence[str]) -> list[str | None] | Non
     if not any(getattr(form, "pool", None) in COCO_POOLS for form in benchmark.data):
         return None
     return [COCO if _COCO_FILE.fullmatch(name) else None for name in ids]
-
-
-class WholeImages(Sequence[Any]):
-    """Cells with the whole image instead of a crop."""
-
-    def __init__(self, cells: Sequence[Any]) -> None:
-        self._cells = cells
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def __getitem__(self, index: Any) -> Any:
-        cell = self._cells[index]
-        return cell.cell if isinstance(cell, Crop) else cell

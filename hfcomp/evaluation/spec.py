@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.reading import expand_variables, nearest
 from hfcomp.statistics.average import Average
 
 if TYPE_CHECKING:  # a second to import, which whoever only compares stored results need not wait for
@@ -110,6 +111,52 @@ class Folders:
             return self.own[name]
         inside = None if self.root is None else self.root / name
         return inside if inside is not None and inside.is_dir() else None
+
+    def check_used(self, option: str) -> None:
+        """Checks that every folder of `own` was looked for, once all benchmarks have been loaded.
+
+        Args:
+            option: what the error calls them.
+
+        Raises:
+            ValueError: for one that was not, with the nearest name that was.
+        """
+        for name in self.own:
+            if name not in self.asked:
+                raise ValueError(
+                    f"{option}: no requested benchmark has data named {name!r}.{nearest(name, self.asked)} "
+                    f"Their data: {', '.join(sorted(self.asked))}."
+                )
+
+
+def data_folders(
+    given: str | Path | Mapping[str, str | Path] | None = None, root: str | Path | None = None, *, option: str
+) -> Folders:
+    """Folders as a user names them, which have to be there: one with a sub-folder each, or some by name.
+
+    With folders by name, `root` has those of the other names. `option` is what errors call `given`.
+    """
+    own = {name: Path(folder) for name, folder in given.items()} if isinstance(given, Mapping) else {}
+    root = root if isinstance(given, Mapping) or given is None else given
+    for name, folder in own.items():
+        if not folder.is_dir():
+            raise ValueError(f"{option}: found '{name}={folder}', expected NAME=DIR with a folder that exists.")
+    if root is not None and not Path(root).is_dir():
+        raise ValueError(f"{root} is not a folder; expected the folder with benchmark data.")
+    return Folders(None if root is None else Path(root), own)
+
+
+def parse_folders(entries: Iterable[str], *, option: str) -> dict[str, str]:
+    """Folders by name, from entries `NAME=DIR` with variables such as `$HOME`; `option` is what errors call them."""
+    own: dict[str, str] = {}
+    for text in entries:
+        name, _, folder = expand_variables(text, option).partition("=")
+        if not folder:
+            raise ValueError(f"{option}: found {text!r}, expected NAME=DIR with a folder that exists.")
+        if name in own:
+            raise ValueError(f"{option}: found two folders for {name!r}, {own[name]} and {folder}. Pass one.")
+        own[name] = folder
+    return own
 
 
 class Data(Protocol):

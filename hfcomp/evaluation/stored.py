@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION, read_results
+from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION, read_results
+from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, read_table
 
 FEWEST = 2
@@ -24,23 +25,14 @@ FAILED = "failed: "
 
 @dataclass(frozen=True)
 class Stored:
-    """One model's outcomes in a folder.
+    """One model's outcomes in a folder."""
 
-    Attributes:
-        name: of the model, unique among those compared.
-        argument: as it was asked for.
-        model: its name in the folder.
-        folder: that holds it.
-        outcomes: its rows.
-        results: what the folder's `results.json` holds.
-    """
-
-    name: str
-    argument: str
-    model: str
+    name: str  # unique among those compared
+    argument: str  # as it was asked for
+    model: str  # its name in the folder
     folder: Path
     outcomes: Outcomes
-    results: Mapping[str, Any]
+    results: Mapping[str, Any]  # what the folder's `results.json` holds
 
     @property
     def table(self) -> pd.DataFrame:
@@ -54,14 +46,7 @@ class Stored:
 
 
 def read_stored(arguments: Sequence[str]) -> list[Stored]:
-    """The models that folders hold.
-
-    Args:
-        arguments: each a folder, for all of its models but blind scorers, or `folder:model`.
-
-    Raises:
-        ValueError: for a folder without results, a model that it lacks, the same model twice, or a single one.
-    """
+    """The models that folders hold: of a folder all but blind scorers, of `folder:model` that one."""
     read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
     found: list[Stored] = []
     for argument in arguments:
@@ -111,16 +96,9 @@ def _with_unique_names(found: Sequence[Stored]) -> list[Stored]:
 
 
 def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
-    """The outcomes and the results in a folder of `hfcomp evaluate`, or of a run of a recipe.
+    """The outcomes, and what `results.json` holds, in a folder of `hfcomp evaluate` or of a run of a recipe.
 
-    Args:
-        path: the folder.
-
-    Returns:
-        The outcomes, and what `results.json` holds.
-
-    Raises:
-        ValueError: when a file is missing or damaged, is not what it should be, or was written by a later hfcomp.
+    Raises ValueError when a file is missing or damaged, is not what it should be, or was written by a later hfcomp.
     """
     folder = Path(path)
     for name in (ITEMS_FILE, RESULTS_FILE):
@@ -144,6 +122,42 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
         return Outcomes(table), results
     except ValueError as error:
         raise ValueError(f"{folder / ITEMS_FILE}: {error} Evaluate again.") from error
+
+
+def model_facts(results: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What `results.json` says of a model, if only its path."""
+    facts = (results.get("models") or {}).get(name)
+    return dict(facts) if isinstance(facts, Mapping) else {"path": facts}
+
+
+def averages_of_lines(
+    lines: Iterable[Mapping[str, Any]], notes: list[str] | None = None
+) -> dict[tuple[str, str], list[Average]]:
+    """The averages among stored lines, by benchmark and metric, each of the subsets that it was made of there.
+
+    `notes` receives those that are left out, as they are of other subsets in one folder than in another.
+    """
+    found: dict[tuple[str, str, str], Average] = {}
+    unlike: dict[tuple[str, str, str], None] = {}
+    for line in lines:
+        if not line.get("groups"):
+            continue
+        key = line["benchmark"], line["metric"], line["subset"]
+        own = Average(line["subset"], tuple(map(tuple, line["groups"])), line["pooled"])
+        if _parts(found.setdefault(key, own)) != _parts(own):
+            unlike[key] = None
+    chosen: dict[tuple[str, str], list[Average]] = {}
+    for key, average in found.items():
+        if key not in unlike:
+            chosen.setdefault(key[:2], []).append(average)
+        elif notes is not None:
+            notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
+    return chosen
+
+
+def _parts(average: Average) -> tuple[bool, list[list[str]]]:
+    """What an average is of, whatever the order."""
+    return average.pooled, sorted(sorted(group) for group in average.groups or ())
 
 
 def stated_items(results: Mapping[str, Any]) -> str | None:

@@ -18,9 +18,9 @@ from hfcomp.analysis.embedding_distances import (
     summarize_paths,
 )
 from hfcomp.data.images import decode_image
-from hfcomp.evaluation import results as files
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.metrics.units import PERCENT, Unit
+from hfcomp.reporting import results as files
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import points, unsigned, with_interval
 from hfcomp.reporting.report import Lines, Picture, Section, Table, titled

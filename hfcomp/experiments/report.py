@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.evaluation import results as files
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.hub.cards import write_model_card
+from hfcomp.reporting import results as files
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (

@@ -13,12 +13,12 @@ import pandas as pd
 import yaml
 
 from hfcomp import __version__
-from hfcomp.evaluation import results as files
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plan_files import Search
 from hfcomp.experiments.plans import SearchPlan
 from hfcomp.experiments.search_store import Trial
+from hfcomp.reporting import results as files
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table

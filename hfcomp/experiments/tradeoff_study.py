@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from hfcomp import __version__
 from hfcomp.distributed import on_main_process
-from hfcomp.evaluation.evaluator import ConceptEvaluator
+from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.base import prepare_base
 from hfcomp.experiments.controls import plain
@@ -42,8 +42,9 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     count = sum(len(plan.runs(concept)) for concept in plan.concepts)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe)
-    main = (plan.accuracy.benchmark, plan.retrieval.benchmark)
-    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=main, seed=0, tell=session.log)
+    evaluate = prepare_concepts(
+        recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), seed=0, tell=session.log
+    )
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
@@ -54,12 +55,12 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     return study.folder
 
 
-def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptEvaluator) -> list[Arm]:
+def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str, Evaluator]) -> list[Arm]:
     """Plain training and the numbers of hard negatives of a concept, on the same rows, each with its checkpoints."""
     plan = tradeoff.plan
     parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
     first, most = parts[min(parts)], parts[max(parts)]
-    rows = load_rows(most, session, evaluate.images, part=concept)
+    rows = load_rows(most, session, evaluate[concept].images, part=concept)
     size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
     rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
     every = len(rows) // size // plan.per_epoch
@@ -72,12 +73,17 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: ConceptE
     return [replace(arm, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
 
 
-def _scoring(tradeoff: Tradeoff, concept: str, evaluate: ConceptEvaluator, *, brief: bool) -> Scoring:
+def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
     stamp = {"concept": concept, **evaluation_settings(tradeoff.recipe)}
-    return Scoring(lambda embedder: evaluate(embedder, concept, brief), stamp)
+    return Scoring(evaluate[concept].of_titles(_main(tradeoff)) if brief else evaluate[concept], stamp)
 
 
-def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator) -> dict[str, pd.DataFrame]:
+def _main(tradeoff: Tradeoff) -> tuple[str, str]:
+    """Titles of the benchmarks that every checkpoint is scored on."""
+    return tradeoff.plan.accuracy.benchmark, tradeoff.plan.retrieval.benchmark
+
+
+def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
     """Outcomes of the base by concept."""
     place = study.models[BASE]
     scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
@@ -85,7 +91,7 @@ def _of_base(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator) -> di
     return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
 
 
-def _report(tradeoff: Tradeoff, study: Study, evaluate: ConceptEvaluator, arms: list[Arm]) -> None:
+def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], arms: list[Arm]) -> None:
     tables = {concept: [table] for concept, table in _of_base(tradeoff, study, evaluate).items()}
     for arm in arms:
         concept, _, run = arm.name.rpartition("/")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.results import write_results
 from hfcomp.reporting.figures import Figure, draw
 from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.report import Report
+from hfcomp.reporting.results import write_results
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import write_bytes, write_text
 

@@ -178,7 +178,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
             raise RuntimeError("out of memory")
         return scored(benchmark, items, encoder, **options)
 
-    monkeypatch.setattr("hfcomp.evaluation.evaluate.run_benchmark", fails)
+    monkeypatch.setattr("hfcomp.evaluation.evaluator.run_benchmark", fails)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_benchmarks.py").write_text(
         "from dataclasses import replace\nfrom hfcomp.evaluation.benchmarks.sugarcrepe import SUGARCREPE\n"
@@ -290,7 +290,7 @@ def test_unavailable_is_told_apart_from_wrong(models, data, tmp_path, monkeypatc
     def gone(*_):
         raise Unavailable("it is gone.", "Ask its authors.")
 
-    monkeypatch.setattr("hfcomp.evaluation.evaluate.load_items", gone)
+    monkeypatch.setattr("hfcomp.evaluation.evaluator.load_items", gone)
     with pytest.raises(SystemExit, match="no benchmark could be scored"):
         main(words(models, data, tmp_path))
 

@@ -21,8 +21,7 @@ from accelerate import PartialState
 
 from hfcomp import cli
 from hfcomp.distributed import rank
-from hfcomp.evaluation import callback, embed, engine
-from hfcomp.evaluation import evaluate as evaluation
+from hfcomp.evaluation import callback, embed, engine, evaluation_results, evaluator
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.experiments import base, program, study
@@ -31,7 +30,7 @@ from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.reporting import evaluation_results, saving
+from hfcomp.reporting import saving
 from hfcomp.trainers import stages
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
@@ -49,7 +48,7 @@ def breaks(*_, **__):
 # where each fault lies, what it is, and the process that has it
 FAULTS = {
     "model": (embed.Embedder, "__init__", full_disk, 1),
-    "data": (evaluation, "load_items", full_disk, 1),
+    "data": (evaluator, "load_items", full_disk, 1),
     "prompts": (CaptionChoice, "prompts", breaks, 1),
     "image_file": (embed, "image_key", full_disk, 1),
     "image": (embed, "decoded", breaks, 1),
@@ -58,7 +57,7 @@ FAULTS = {
     "look_up": (embed.VectorStore, "look_up", breaks, 0),
     "score": (CaptionChoice, "score", breaks, 0),
     "results": (evaluation_results, "write_evaluation", full_disk, 0),
-    "data_of_callback": (callback, "load_items", breaks, 0),
+    "data_of_callback": (evaluator, "load_items", breaks, 0),
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),
     "items_of_callback": (callback.Outcomes, "write", full_disk, 0),

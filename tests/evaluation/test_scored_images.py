@@ -8,6 +8,7 @@ from hfcomp.data.overlap import without_overlap
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.cells import Crop
 from hfcomp.evaluation.engine import validate
+from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.scored_images import benchmark_images, scored_images
 from hfcomp.evaluation.spec import BenchmarkData, Origin
 from tests import tiny
@@ -46,13 +47,14 @@ def test_of_a_part_the_whole_of_several_columns_all_and_of_texts_alone_nothing()
     )
     whole = cell(1)
     images = {"image": [Crop(whole, (0, 0, 9, 9)), cell(2)], "negative_image": [cell(3), cell(4)]}
-    first, second = scored_images(winoground, validate(winoground, BenchmarkData(rows, Origin("here"), images)))
+    items = validate(winoground, BenchmarkData(rows, Origin("here"), images))
+    first, second = scored_images(Loaded(winoground, items))
     assert (first.name, second.name) == ("Winoground", "Winoground, negative_image")
     assert first.cells[0] == whole and list(first.sources) == ["Shop", "Shop"] and second.ids is None
     (twice,) = find_benchmarks(["sugarcrepe_pp"])
     rows = rows.add_column("positive_captions", [["c"], ["d"]]).add_column("image_id", ["1.jpg", "2.jpg"])
     items = validate(twice, BenchmarkData(rows, Origin("here"), {"image": [None, cell(2)]}))
-    (images,) = scored_images(twice, items)
+    (images,) = scored_images(Loaded(twice, items))
     assert len(images.cells) == 1 and list(images.ids) == ["2.jpg"] and images.cells[0] == cell(2)
 
 
@@ -64,7 +66,6 @@ def test_names_of_files_in_cocos_folders_are_cocos():
             for name in ("000000000285.jpg", "other.jpg")
         ]
     )
-    (images,) = scored_images(
-        sugarcrepe, validate(sugarcrepe, BenchmarkData(rows, Origin("here"), {"image": [cell(1), cell(2)]}))
-    )
+    items = validate(sugarcrepe, BenchmarkData(rows, Origin("here"), {"image": [cell(1), cell(2)]}))
+    (images,) = scored_images(Loaded(sugarcrepe, items))
     assert images.sources == ["COCO", None]

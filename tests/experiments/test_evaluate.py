@@ -108,12 +108,12 @@ def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main
     monkeypatch.setattr(
         embedder, "index_texts", lambda texts, **more: encoded.append(texts) or index_texts(texts, **more)
     )
-    found = evaluate(embedder, "location", True)
+    found = evaluate["location"].of_titles(["Keywords, COCO"])(embedder)
     assert {(line["benchmark"], line["subset"], line["item"]) for _, line in found.iterrows()} == {
         ("Keywords, COCO", "location", "b.png/0")
     }
     assert [sorted(texts) for texts in encoded] == [["a cat on the left", "a cat on the right"]]
-    whole = evaluate(embedder, "color", False)
+    whole = evaluate["color"](embedder)
     assert set(whole["benchmark"]) == {"Keywords, COCO", "COCO 2017 retrieval"}
     assert set(whole[whole["benchmark"] == "Keywords, COCO"]["item"]) == {"a.png/0"}
 

@@ -22,7 +22,7 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.results import weights_hash
+from hfcomp.evaluation.identity import weights_hash
 from hfcomp.experiments import folders, program, study
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder

@@ -8,7 +8,7 @@ import pandas as pd
 
 from hfcomp.experiments.study import read_stored
 from hfcomp.statistics.outcomes import write_table
-from tests.reporting.evaluations import crepe, recall
+from tests.evaluation.evaluations import crepe, recall
 
 STAMP = {"weights": "sha256:0", "evaluation": "own"}
 

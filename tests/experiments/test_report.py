@@ -19,6 +19,7 @@ from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.saving import save_report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import Outcomes, items_hash
+from tests.evaluation.evaluations import crepe
 from tests.experiments.lines import (
     GENERAL,
     GROUP,
@@ -31,7 +32,6 @@ from tests.experiments.lines import (
     stages,
     without,
 )
-from tests.reporting.evaluations import crepe
 
 EXTREME = (1.0, 0.0, 1.0, 1.0, 1.0, 1.0)
 

@@ -25,16 +25,16 @@ def benchmarks() -> dict[str, Benchmark]:
     return {one.name: one for one in sorted(found.values(), key=lambda one: (SUITES.index(one.suite), one.name))}
 
 
-def find_benchmarks(names: Iterable[str]) -> list[Benchmark]:
+def find_benchmarks(names: Iterable[str | Benchmark]) -> list[Benchmark]:
     """Benchmarks by name: of the package, `package.module:NAME` of your own, or a file, folder or id of your own data.
 
     A name that several begin with, as `vtab` before `vtab_dtd` and `vtab_svhn`, stands for all of them. Each is there
-    once.
+    once; a `Benchmark` is taken as it is.
 
     Raises:
         ValueError: for a name that nobody has, with the nearest; or an object that is not a Benchmark.
     """
-    found = [one for name in names for one in _resolve(name)]
+    found = [one for name in names for one in ([name] if isinstance(name, Benchmark) else _resolve(name))]
     return list({id(one): one for one in found}.values())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.entries import entries
-from hfcomp.evaluation.cells import Crops
+from hfcomp.evaluation.cells import Crop, MappedImages
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders
@@ -67,7 +67,8 @@ def boxed(
     for name, values in columns.items():
         cut = cut.add_column(name, values)
     edges = [(x, y, x + width, y + height) for x, y, width, height in boxes]
-    return replace(items, rows=cut, images={"image": Crops(items.rows["image"], edges)})
+    images = MappedImages(items.rows["image"], lambda cell, row: Crop(cell, edges[row]))
+    return replace(items, rows=cut, images={"image": images})
 
 
 def _benchmark(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.coco import COCO_VAL2017
-from hfcomp.evaluation.cells import FittedImages
+from hfcomp.evaluation.cells import Fitted, MappedImages
 from hfcomp.evaluation.protocols import level_choice as level
 from hfcomp.evaluation.protocols.hierarchy import Hierarchy
 from hfcomp.evaluation.sources import Adapted, RawFiles
@@ -54,7 +54,8 @@ def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
 
 def fitted(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """The same items with COCO's images as in the authors' own copies: whole, in a white square of 256 pixels."""
-    return replace(items, images={"image": FittedImages(items.images["image"], SIDE)})
+    images = MappedImages(items.images["image"], lambda cell, row: Fitted(cell, SIDE))
+    return replace(items, images={"image": images})
 
 
 def as_levels(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:

@@ -14,8 +14,8 @@ from hfcomp.evaluation import own_benchmark
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.embed import Embedder, Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
+from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.protocols.pair_retrieval import same_image_or_caption
-from hfcomp.evaluation.remarks import remarks
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData
 from tests import tiny
@@ -115,7 +115,7 @@ def test_the_longest_of_several_captions_is_used(tmp_path):
     benchmark = own_benchmark(saved(tmp_path, caption=[[text, f"{text} and more"] for text in TEXTS]))
     data = validate(benchmark, load_items(benchmark))
     assert data.rows["caption"][:] == [f"{text} and more" for text in TEXTS]
-    assert any("the longest is used" in remark for remark in remarks(benchmark, data))
+    assert any("the longest is used" in remark for remark in Loaded(benchmark, data).remarks())
 
 
 @pytest.mark.parametrize("empty", ["", None, "  "])

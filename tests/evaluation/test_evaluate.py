@@ -13,7 +13,7 @@ from transformers import CLIPModel, CLIPProcessor
 
 import hfcomp
 from hfcomp.evaluation.blind import BLIND
-from hfcomp.reporting.evaluation_results import print_evaluation
+from hfcomp.evaluation.evaluation_results import print_evaluation
 from hfcomp.writing import locked
 from tests import tiny
 from tests.evaluation import small_sugarcrepe

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
-from hfcomp.evaluation import results as files
-from hfcomp.evaluation.compare import averages_of_lines, model_facts
-from hfcomp.evaluation.stored import BLIND_PATH, FAILED, read_evaluation
+from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
+from hfcomp.reporting import results as files
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.markdown import render_markdown
@@ -52,7 +51,7 @@ class EvaluationResults(metaclass=OwnHelp):
         reference: the model that the others are compared to; by default the first, none where it is alone.
         tie: what a tie counts: `wrong`, `half` or `win`.
         subject: the models that are compared to the reference; by default all but blind scorers.
-        benchmarks: name to `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.evaluation.results`.
+        benchmarks: name to `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.reporting.results`.
         skipped: `benchmark`, `reason` and `how_to_fix` of each that was asked for and not scored.
         notes: what a reader of the numbers has to know.
         seconds: model to benchmark to seconds.
@@ -221,12 +220,7 @@ class EvaluationResults(metaclass=OwnHelp):
 
 
 def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
-    """The report of an evaluation.
-
-    Args:
-        evaluation: what is known.
-        brief: of many subsets the averages alone, without what only `report.md` has.
-    """
+    """The report; in brief of many subsets the averages alone, without what only `report.md` has."""
     lines, reference, models = evaluation.lines, evaluation.reference, list(evaluation.models)
     caveat = SYNTHETIC if any(line["benchmark"].split()[0] == "sandbox" for line in lines) else ""
     names = ", ".join(models) if len(models) <= MOST_NAMED else f"{len(models)} models"
@@ -286,42 +280,20 @@ def _seconds(seconds: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def print_evaluation(results: EvaluationResults, folder: Path | None = None, console: Console | None = None) -> None:
-    """The tables in the terminal, in 80 columns, whether or not it has colours.
-
-    Args:
-        results: what is shown.
-        folder: where the files lie.
-        console: by default standard output.
-    """
+    """The tables in the terminal, in 80 columns, whether or not it has colours; `folder` is where the files are."""
     render_terminal(evaluation_report(results, brief=True), console, folder=folder)
 
 
-def write_evaluation(folder: Path, results: EvaluationResults) -> None:
-    """Writes `items.parquet`, and what `write_report` writes, for who holds the folder's lock.
-
-    Args:
-        folder: made where it is missing.
-        results: what is written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    results.outcomes.write(folder / files.ITEMS_FILE)
-    write_report(folder, results)
-
-
-def write_report(folder: Path, results: EvaluationResults) -> None:
-    """Writes `results.json`, `report.md` and where matplotlib is installed `figure.png`, each whole or not at all.
-
-    Args:
-        folder: made where it is missing.
-        results: what is written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
+def write_evaluation(folder: Path, results: EvaluationResults, *, items: bool = True) -> None:
+    """As `EvaluationResults.save`, for who holds the folder's lock; `items.parquet` only with `items`."""
+    if items:
+        results.outcomes.write(folder / files.ITEMS_FILE)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
     save_report(evaluation_report(results, brief=False), folder)
 
 
 def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
-    """The keys of `results.json`, see `hfcomp.evaluation.results`."""
+    """The keys of `results.json`, see `hfcomp.reporting.results`."""
     return {
         "versions": results.versions,
         "models": results.models,

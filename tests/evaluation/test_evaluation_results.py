@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from hfcomp.evaluation.results import write_results
+from hfcomp.evaluation.evaluation_results import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.evaluation.stored import read_evaluation
-from hfcomp.reporting.evaluation_results import evaluation_report, print_evaluation, write_evaluation
 from hfcomp.reporting.figures import draw
 from hfcomp.reporting.lines import MOST_SUBSETS
 from hfcomp.reporting.markdown import render_markdown
+from hfcomp.reporting.results import write_results
 from hfcomp.statistics.outcomes import write_table
-from tests.reporting.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
+from tests.evaluation.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 
 LONG = (
     "openai/clip-vit-base-patch32",

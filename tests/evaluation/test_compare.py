@@ -14,11 +14,11 @@ import pytest
 
 from hfcomp import cli, compare
 from hfcomp.checksums import with_checksum
-from hfcomp.evaluation.results import read_results, write_results
 from hfcomp.evaluation.stored import read_evaluation, read_stored
+from hfcomp.reporting.results import read_results, write_results
 from hfcomp.statistics.outcomes import items_hash, write_table
 from hfcomp.writing import locked
-from tests.reporting.evaluations import benchmark_facts, crepe, outcomes, recall, stored
+from tests.evaluation.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 
 
 @pytest.fixture

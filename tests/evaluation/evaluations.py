@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hfcomp.evaluation.results import write_results
-from hfcomp.reporting.evaluation_results import EvaluationResults, evaluation_to_json
+from hfcomp.evaluation.evaluation_results import EvaluationResults, evaluation_to_json
+from hfcomp.reporting.results import write_results
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.average import Average
 

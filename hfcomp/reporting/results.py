@@ -37,7 +37,6 @@ A number that does not exist (no interval with one image, no chance level) is `n
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import math
 import platform
@@ -73,30 +72,6 @@ def versions() -> dict[str, str | int]:
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
     return {**package_versions(), "device": device, "threads": torch.get_num_threads()}
-
-
-def weights_hash(place: str | Path) -> str:
-    """Short content hash of a model's weights: `sha256:` and the first 16 digits of `cat *.safetensors | sha256sum`.
-
-    Args:
-        place: a folder, whose `*.safetensors` are read in the order of their names, or one file.
-
-    Raises:
-        ValueError: where there is no such file.
-    """
-    place = Path(place)
-    files = [place] if place.is_file() else sorted(place.glob("*.safetensors"))
-    if not files:
-        raise ValueError(
-            f"{place}: found no *.safetensors. Give the folder that save_pretrained wrote; for a model of the Hub, "
-            "the revision identifies its weights."
-        )
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    return f"sha256:{digest.hexdigest()[:16]}"
 
 
 def write_results(path: str | Path, results: Mapping[str, Any]) -> None:

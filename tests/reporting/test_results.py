@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 
@@ -10,12 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.evaluation.results import (
-    RESULTS_SCHEMA_VERSION,
-    versions,
-    weights_hash,
-    write_results,
-)
+from hfcomp.reporting.results import RESULTS_SCHEMA_VERSION, versions, write_results
 from hfcomp.statistics import (
     ImageBootstrap,
     items_hash,
@@ -155,12 +149,3 @@ def test_the_hash_of_items_is_of_their_content(tmp_path, items):
     changed.loc[5, "value"] = 1 - changed.loc[5, "value"]
     assert items_hash(changed) != own
     assert items_hash(items.iloc[1:]) != own
-
-
-def test_the_hash_of_weights_reads_all_shards_in_order(tmp_path):
-    for name, content in (("b.safetensors", b"two"), ("a.safetensors", b"one"), ("config.json", b"{}")):
-        (tmp_path / name).write_bytes(content)
-    assert weights_hash(tmp_path) == f"sha256:{hashlib.sha256(b'onetwo').hexdigest()[:16]}"
-    assert weights_hash(tmp_path / "b.safetensors") == f"sha256:{hashlib.sha256(b'two').hexdigest()[:16]}"
-    with pytest.raises(ValueError, match=r"no \*\.safetensors"):
-        weights_hash(tmp_path / "none")
