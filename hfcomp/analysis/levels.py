@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +21,17 @@ from hfcomp.evaluation.benchmarks.hierarcaps import HIERARCAPS_LEVELS
 from hfcomp.evaluation.benchmarks.magic import MAGIC
 from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS, SandboxData
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.engine import run_benchmark, select_rows, validate
+from hfcomp.evaluation.engine import select_rows, validate
 from hfcomp.evaluation.evaluation_results import EvaluationResults, write_evaluation
-from hfcomp.evaluation.evaluator import Loaded
+from hfcomp.evaluation.evaluator import Evaluator, Loaded
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.evaluation.protocols.level_choice import LEVELS, Count, LevelChoice
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.reporting.results import versions
+
+logger = logging.getLogger(__name__)
 
 MOST_PAIRS = 40  # of a group in the picture: more would hide each other
 LEVELS_FIGURE, GROUPS_FIGURE = "levels.png", "groups.png"
@@ -115,15 +118,15 @@ def _score(
     models: Mapping[str, str], benchmark: Benchmark, items: BenchmarkData, groups: int, **settings: Any
 ) -> LevelResults:
     loaded = Loaded(benchmark, items)
-    notes = list(loaded.remarks())
+    evaluator = Evaluator(logger.info, [loaded], notes=[*loaded.remarks()])
     pairs = _pairs_of_groups(items, groups)
     if pairs is None:
-        notes.append(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
+        evaluator.note(f"{GROUPS_FIGURE} is not drawn: it needs captions and two groups of two rows or more")
     tables, joint = [], {}
     for name, place in models.items():
         embedder = open_embedder(place, cache=EmbeddingCache(), **settings)
-        scored = run_benchmark(benchmark, items, embedder).items
-        tables.append(scored.assign(arm=name, benchmark=loaded.title))
+        ((_, report),) = evaluator.score(embedder, model=name, progress=False)
+        tables.append(report.items.assign(arm=name, benchmark=loaded.title))
         if pairs is not None:
             chosen = items.rows.select(pairs)
             joint[name] = joint_embeddings(embedder.images(chosen["image"]), embedder.texts(chosen["caption"]).vectors)
@@ -131,7 +134,7 @@ def _score(
         pd.concat(tables, ignore_index=True),
         {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
         benchmarks={benchmark.name: loaded.facts()},
-        notes=notes,
+        notes=evaluator.notes,
         versions=versions(),
         config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
     )

@@ -18,13 +18,13 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
     from hfcomp.writing import locked
 
-    options = parser().parse_args(arguments)
-    settings = {name: getattr(options, name) for name in ("reference", "tie", "common")}
-    results = hfcomp.compare(options.models, benchmarks=names_of(options.benchmarks), **settings)
-    if options.output_dir is not None:
-        with locked(options.output_dir):
-            write_evaluation(options.output_dir, results, items=False)
-    print_evaluation(results, options.output_dir)
+    options = vars(parser().parse_args(arguments))
+    folder = options.pop("output_dir")
+    results = hfcomp.compare(options.pop("models"), **options)
+    if folder is not None:
+        with locked(folder):
+            write_evaluation(folder, results, items=False)
+    print_evaluation(results, folder)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,7 +38,8 @@ def parser() -> argparse.ArgumentParser:
     add("models", nargs="+", metavar="FOLDER[:MODEL]", help="all models of a folder, or one of them")
     add("--reference", metavar="MODEL", help="that the others are compared to (default: the first)")
     add_tie(found, None, "what it did in them")
-    add("--benchmarks", default="", metavar="A,B", help="names or titles (default: all that every model has)")
+    known = "names or titles (default: all that every model has)"
+    add("--benchmarks", type=names_of, default=[], metavar="A,B", help=known)
     add("--common", action="store_true", help="compare on the items that all have; count the others")
     add("--output_dir", type=Path, metavar="DIR", help="write report.md and results.json there")
     return found

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hfcomp.cli.options import add_device, add_tie, add_url_options, check_free, names_of
 
@@ -30,9 +31,9 @@ def main(arguments: Sequence[str]) -> None:
         return list_benchmarks(arguments)
     from hfcomp.distributed import OtherProcessFailed
 
-    options = parser().parse_intermixed_args(arguments)
+    options = vars(parser().parse_intermixed_args(arguments))
     try:
-        failed = _evaluate(options, command=shlex.join(["hfcomp", "evaluate", *arguments]))
+        failed = _evaluate(options, shlex.join(["hfcomp", "evaluate", *arguments]))
     except OtherProcessFailed as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
@@ -55,16 +56,16 @@ def parser() -> argparse.ArgumentParser:
     add("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; an adapter's too")
     add("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
     named = "by name (see --list), package.module:NAME, or a file or folder of your own"
-    add("--benchmarks", default="", metavar="A,B", help=named)
+    add("--benchmarks", type=names_of, default=[], metavar="A,B", help=named)
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
-    add("--blind", default="", metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
+    add("--blind", type=names_of, default=[], metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
     add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
     add_tie(found, "wrong", "wrong")
     add("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
-    add("--cache", type=Path, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
-    add("--no_cache", action="store_true", help="encode everything anew and keep nothing")
+    add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
+    add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
     add("--cache_limit", metavar="SIZE", help=f"such as 5GB (default: ${LIMIT_VARIABLE}, else {DEFAULT_LIMIT})")
     add_url_options(found)
     add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
@@ -73,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _evaluate(options: argparse.Namespace, *, command: str) -> bool:
+def _evaluate(options: dict[str, Any], command: str) -> bool:
     """Whether a benchmark failed for another reason than missing data."""
     from hfcomp.distributed import fail_together
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
@@ -83,28 +84,18 @@ def _evaluate(options: argparse.Namespace, *, command: str) -> bool:
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import locked
 
-    benchmarks, models = names_of(options.benchmarks), named_models(options.models)
-    if any(":" in name for name in benchmarks):
+    output_dir, overwrite, _ = (options.pop(name) for name in ("output_dir", "overwrite", "list"))
+    options |= {"models": named_models(options["models"]), "data": parse_folders(options["data"], option="data")}
+    if any(":" in name for name in options["benchmarks"]):
         sys.path.append(os.getcwd())  # a module beside the user
-    data = parse_folders(options.data, option="data")
-    names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in models)
-    folder = options.output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
-    check_free(folder, options.overwrite)
-    on_cpu = (options.device or "").startswith("cpu")
+    names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in options["models"])
+    folder = output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
+    check_free(folder, overwrite)
+    on_cpu = (options["device"] or "").startswith("cpu")
     session = open_session({"use_cpu": on_cpu, "ddp_timeout": PATIENCE.total_seconds()})
     main_process = session.state.is_main_process
     with fail_together(), locked(folder) if main_process else nullcontext():  # a process that fails alone ends all
-        same = ("suite", "data_dir", "reference", "tie", "cache_limit", "batch_size", "device", "allow_urls")
-        results = evaluate(
-            models,
-            benchmarks=benchmarks,
-            data=data,
-            blind=names_of(options.blind),
-            cache=not options.no_cache and (options.cache or True),
-            url_timeout=options.url_timeout,
-            log=session.state.print,
-            **{name: getattr(options, name) for name in same},
-        )
+        results = evaluate(**options, log=session.state.print)
         if main_process:
             results = replace(results, config={"command": command, **results.config})
             print_evaluation(results, folder)

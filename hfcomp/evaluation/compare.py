@@ -148,12 +148,10 @@ def _check_origin(title: str, stored: Sequence[Stored], common: bool, notes: lis
         pairs = [(name, name) for name in ours if name in theirs] or [(next(iter(ours)), next(iter(theirs)))]
         for name, other_name in pairs:
             label = title if len(pairs) == 1 else f"{title}, {name}"
-            sources = (stored[0].folder, ours[name]), (one.folder, theirs[other_name])
-            _check_version(label, *sources)
-            _check_places(label, *sources, common, notes)
+            _check_source(label, (stored[0].folder, ours[name]), (one.folder, theirs[other_name]), common, notes)
 
 
-def _check_version(label: str, one: Source, other: Source) -> None:
+def _check_source(label: str, one: Source, other: Source, common: bool, notes: list[str]) -> None:
     (folder, facts), (other_folder, others) = one, other
     for key in ("version", "evaluation"):
         if None not in (facts.get(key), others.get(key)) and facts[key] != others[key]:
@@ -161,10 +159,6 @@ def _check_version(label: str, one: Source, other: Source) -> None:
                 f"{label}: {key} {facts[key]} in {folder}, {others[key]} in {other_folder}: items are scored "
                 "differently. Evaluate both with the same hfcomp on the same data, or exclude it with --benchmarks."
             )
-
-
-def _check_places(label: str, one: Source, other: Source, common: bool, notes: list[str]) -> None:
-    (folder, facts), (other_folder, others) = one, other
     places, their_places = dict(_commits(facts.get("data"))), dict(_commits(others.get("data")))
     for place, commit in places.items():
         theirs = their_places.get(place)
@@ -188,12 +182,12 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
         twice = one.table[ITEM[:-1]].duplicated()
         if twice.any():
             raise ValueError(f"{one.file}: {_describe(one.table[twice].iloc[0])} is duplicated. Evaluate again.")
-    first = stored[0].table[ITEM]
-    shared = first
+    shared = stored[0].table[ITEM]
     for one in stored[1:]:
         shared = shared.merge(one.table[ITEM], on=ITEM, how="inner")
     for one in stored:
-        absent = _without(one.table, shared)
+        marked = one.table[ITEM].merge(shared, on=ITEM, how="left", indicator=True)
+        absent = marked[marked["_merge"] == "left_only"]
         if len(absent) and not common:
             raise ValueError(_difference(one, absent, stored, shared))
         for title, count in absent["benchmark"].value_counts(sort=False).items():
@@ -205,11 +199,6 @@ def _align(stored: Sequence[Stored], titles: Sequence[str], common: bool, notes:
     order = pd.CategoricalDtype(titles)
     shared = shared.iloc[shared["benchmark"].astype(order).cat.codes.argsort(kind="stable")]
     return [Outcomes(shared.merge(one.table, on=ITEM, how="left")) for one in stored]
-
-
-def _without(items: pd.DataFrame, shared: pd.DataFrame) -> pd.DataFrame:
-    marked = items[ITEM].merge(shared, on=ITEM, how="left", indicator=True)
-    return marked[marked["_merge"] == "left_only"]
 
 
 def _difference(one: Stored, absent: pd.DataFrame, stored: Sequence[Stored], shared: pd.DataFrame) -> str:
