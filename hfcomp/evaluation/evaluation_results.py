@@ -18,10 +18,9 @@ from hfcomp.reading import nearest
 from hfcomp.reporting import results as files
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
-from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
-from hfcomp.reporting.saving import save_report
-from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
+from hfcomp.reporting.saving import render_markdown, save_report
+from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal
 from hfcomp.statistics import Outcomes, missing_averages, summarize
 from hfcomp.statistics.outcomes import LINE

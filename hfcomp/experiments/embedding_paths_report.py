@@ -22,7 +22,7 @@ from hfcomp.experiments.plans import SweepPlan
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting import results as files
 from hfcomp.reporting.figures import Curves, Figure
-from hfcomp.reporting.format import points, unsigned, with_interval
+from hfcomp.reporting.format import decimal, with_interval
 from hfcomp.reporting.report import Lines, Picture, Section, Table, titled
 
 SCHEMA_VERSION = 1
@@ -104,9 +104,8 @@ def _means(variant: str, found: dict[str, Any]) -> Table:
     for name in (*PAIRS, NEAREST):
         unit = DISTANCE if name in PAIRS else PERCENT
         values = [with_interval(by_step[step][name], unit) for step in stages.values()]
-        rows.append(
-            [name if name in PAIRS else "nearest to its text, %", *values, points(found["change"][name], unit)]
-        )
+        label = name if name in PAIRS else "nearest to its text, %"
+        rows.append([label, *values, with_interval(found["change"][name], unit, "+")])
     return Table(f"{variant}: distances", ["pair", *stages, "end minus base"], rows)
 
 
@@ -119,7 +118,7 @@ def _example(number: int, variants: dict[str, dict[str, Any]]) -> Table:
             if step != BASE_STEP or not columns:
                 header.append(stage if step == BASE_STEP else f"{variant}, {stage}")
                 columns.append(by_step[step])
-    rows = [[name, *(unsigned(column[name], DISTANCE) for column in columns)] for name in PAIRS]
+    rows = [[name, *(decimal(column[name], DISTANCE) for column in columns)] for name in PAIRS]
     return Table(f"Example {number}", header, rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,26 +13,24 @@ import pandas as pd
 
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.hub.cards import write_model_card
-from hfcomp.reporting import results as files
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
     Line,
-    about_general,
     difference,
     general_of,
-    headline,
     models_of,
     name_of,
     of_aspect,
     points_of,
     primary_of,
+    strictest,
     subsets_of,
 )
-from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.saving import REPORT_FILE, publish
-from hfcomp.reporting.sections import figure_of_lines, sections_of_lines
+from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE, write_results
+from hfcomp.reporting.saving import REPORT_FILE, render_markdown, save_report
+from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
@@ -46,10 +44,42 @@ MEANINGS = {
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
 METHOD_FOLDER = "method"
+FIGURE = "figure.png"
 ADJUSTED = (
     "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
     "all others as q (Benjamini and Hochberg)."
 )
+
+
+def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path, *, shown: bool = True) -> None:
+    """Writes a JSON file, then its report beside it, and if `shown` prints what of it fits a terminal.
+
+    `report` makes the report, with `brief` for the terminal or whole.
+    """
+    write_results(path, contents)
+    save_report(report(brief=False), path.parent)
+    if shown:
+        render_terminal(report(brief=True))
+
+
+def publish_run(
+    folder: Path,
+    *,
+    items: pd.DataFrame,
+    lines: Sequence[Line],
+    stages: Sequence[StageSummary],
+    facts: dict[str, Any],
+) -> None:
+    """Writes `items.parquet`, `results.json`, `report.md`, `figure.png` where matplotlib is installed, and the cards.
+
+    Printed are the tables, last the verdict, its price, where the files are and what is next. `facts` are those of
+    `run_report` and `hfcomp_version`; all of them go into `results.json`.
+    """
+    Outcomes(items).write(folder / ITEMS_FILE)
+    contents = {**facts, "stages": [asdict(stage) for stage in stages], "results": lines}
+    publish(partial(run_report, lines, stages, facts, folder=folder), contents, folder / RESULTS_FILE)
+    card = render_markdown(run_report(lines, stages, {**facts, "config": {}}, brief=False))  # the card has the recipe
+    write_model_card(folder, report=card, facts=facts, lines=lines, method_folder=METHOD_FOLDER)
 
 
 def run_report(
@@ -67,13 +97,13 @@ def run_report(
         stages: what each training run cost.
         facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average`.
         brief: of the lines and differences what fits a terminal.
-        folder: of the run; with it the report ends with where its files lie.
+        folder: of the run; with it the report ends with where its files are.
     """
     models, method, caveat = models_of(lines), facts["method"], facts["caveat"]
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
     general = general_of(lines, facts.get("general_average"))
     title = titled(f"{method}: composition, and what became of general abilities", caveat)
-    drawn = [*headline(lines), *of_aspect(lines, "general")]
+    drawn = [*strictest(of_aspect(lines, "composition")), *of_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
     forgotten = [(name, BASE) for name in models[1:]] if reference else []
     of_general = forgotten[-1:] if brief else [*against, *forgotten[:-1]]
@@ -81,36 +111,28 @@ def run_report(
     def pairs(line: Line) -> list[tuple[str, str]]:
         return of_general if line["aspect"] == "general" else against
 
+    meanings = [f"{name}: {MEANINGS[name].format(method=method)}" for name in models[:-1] if name in MEANINGS]
     sections = [
-        Section("", [figure_of_lines("figure.png", title, drawn, reference=reference, main=method)]),
-        *sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
+        Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
+        *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
-        Section("Models", [Lines(_meanings(models)), *([] if brief else [tables.facts_table(facts["models"])])]),
+        Section("Models", [Lines(meanings), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
     how, closing = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)], _closing(folder, facts) if folder else {}
     return Report(method, caveat, judgement(lines, general), sections, how, () if brief else facts["notes"], closing)
 
 
-def _meanings(models: Sequence[str]) -> list[str]:
-    """What each model is, where the name is not the method's."""
-    return [f"{name}: {MEANINGS[name].format(method=models[-1])}" for name in models[:-1] if name in MEANINGS]
-
-
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:
-    """Where the files lie, and the next command."""
-    there = [str(folder / name) for name in (REPORT_FILE, "figure.png") if (folder / name).is_file()]
+    """Where the files are, and the next command."""
+    there = [str(folder / name) for name in (REPORT_FILE, FIGURE) if (folder / name).is_file()]
     trained = str(folder / METHOD_FOLDER)
     models = {BASE: facts["models"][BASE]["path"], facts["method"]: trained}
     return {"report": ", ".join(there), "model": trained, "next": evaluate_command(models)}
 
 
 def evaluate_command(models: Mapping[str, str]) -> str:
-    """The command that scores models on benchmarks.
-
-    Args:
-        models: name to path.
-    """
+    """The command that scores models, by name their paths, on benchmarks."""
     named = [f"{name}={path}" for name, path in models.items()]
     return shlex.join(["hfcomp", "evaluate", *named, "--suite", "compositional"])
 
@@ -118,9 +140,7 @@ def evaluate_command(models: Mapping[str, str]) -> str:
 def judgement(lines: Sequence[Line], general: Line | None = None) -> list[str]:
     """What a reader must not miss: whether the objective adds to its batch, and what was forgotten.
 
-    Args:
-        lines: as in `run_report`.
-        general: the mean of general abilities, where it is known.
+    `general` is the mean of general abilities, where it is known.
     """
     models = models_of(lines)
     if len(models) < 2 or models[0] != BASE:
@@ -151,40 +171,14 @@ def _against_same_batch(lines: Sequence[Line], method: str) -> str | None:
 
 def _price(lines: Sequence[Line], general: Line | None, method: str) -> str:
     """What was forgotten: the mean of general abilities, and each line that has fallen."""
-    only = subsets_of(of_aspect(lines, "general"))
-    if not only:
+    abilities = subsets_of(of_aspect(lines, "general"))
+    if not abilities:
         return "Price: not known, as no general ability was scored."
     parts = []
     if general is not None:
         change = points_of(difference(general, method, BASE), general)
-        parts.append(f"general abilities {change} against {BASE} ({about_general(lines)})")
-    changes = [(line, difference(line, method, BASE)) for line in only]
+        parts.append(f"general abilities {change} against {BASE} ({name_of(general)})")
+    changes = [(line, difference(line, method, BASE)) for line in abilities]
     fallen = [f"{name_of(line)} {points_of(change, line)}" for line, change in changes if direction(change) == -1]
-    parts += [f"{method} forgets {one}" if index == 0 else one for index, one in enumerate(fallen)]
-    return f"Price: {'; '.join(parts if fallen else [*parts, 'none of them falls significantly'])}."
-
-
-def publish_run(
-    folder: Path,
-    *,
-    items: pd.DataFrame,
-    lines: Sequence[Line],
-    stages: Sequence[StageSummary],
-    facts: dict[str, Any],
-) -> None:
-    """Writes `items.parquet`, `results.json`, `report.md`, `figure.png` where matplotlib is installed, and the cards.
-
-    Printed are the tables, last the verdict, its price, where the files lie and what is next.
-
-    Args:
-        folder: of the run, with `method/` in it.
-        items: outcomes of all models per item.
-        lines: as in `run_report`.
-        stages: what each training run cost.
-        facts: as in `run_report`, and `hfcomp_version`; all of them go into `results.json`.
-    """
-    Outcomes(items).write(folder / files.ITEMS_FILE)
-    contents = {**facts, "stages": [asdict(stage) for stage in stages], "results": lines}
-    publish(partial(run_report, lines, stages, facts, folder=folder), contents, folder / files.RESULTS_FILE)
-    card = render_markdown(run_report(lines, stages, {**facts, "config": {}}, brief=False))  # the card has the recipe
-    write_model_card(folder, report=card, facts=facts, lines=lines, method_folder=METHOD_FOLDER)
+    parts.append(f"{method} forgets {'; '.join(fallen)}" if fallen else "none of them falls significantly")
+    return f"Price: {'; '.join(parts)}."

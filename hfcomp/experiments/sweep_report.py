@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.report import MEANINGS, evaluate_command
+from hfcomp.experiments.report import MEANINGS, evaluate_command, publish
 from hfcomp.experiments.sweep_results import SweepResults, contrast_pair, part_name
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
-from hfcomp.reporting.format import direction, unsigned
-from hfcomp.reporting.lines import Line, about_general, general_of, points_of, primary_of
+from hfcomp.reporting.format import decimal, direction
+from hfcomp.reporting.lines import Line, general_of, name_of, points_of, primary_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
-from hfcomp.reporting.saving import publish
-from hfcomp.reporting.sections import merge_sections, sections_of_lines
+from hfcomp.reporting.tables import merge_sections, sections_of_lines
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
@@ -101,7 +100,7 @@ def _verdict(plan: SweepPlan, results: SweepResults, setting: str) -> Iterator[s
     if primary is not None:
         yield f"{setting}: {primary['primary']} (primary endpoint, p by Holm){_told(primary, plan)}."
     if general is not None:
-        yield f"{setting}: price: general abilities ({about_general(lines)}){_told(general, plan)}."
+        yield f"{setting}: price: general abilities ({name_of(general)}){_told(general, plan)}."
 
 
 def _told(line: Line, plan: SweepPlan) -> str:
@@ -138,7 +137,7 @@ def _logged(plan: SweepPlan, results: Mapping[str, Any]) -> Iterator[Table]:
     for setting in plan.settings:
         variants = results["settings"][setting]
         rows = [
-            [name, *(unsigned(variants[name]["logged"][metric], LOGGED) for metric in plan.logged)]
+            [name, *(decimal(variants[name]["logged"][metric], LOGGED) for metric in plan.logged)]
             for name in (plan.variants if plan.logged else ())
         ]
         yield Table(f"{setting}: means", ["variant", *plan.logged], rows)

@@ -10,15 +10,14 @@ from typing import Any
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN, Finding
 from hfcomp.experiments.plans import RETRIEVAL, TradeoffPlan
-from hfcomp.experiments.report import evaluate_command
+from hfcomp.experiments.report import evaluate_command, publish
 from hfcomp.experiments.tradeoff_results import ConceptResults, Point, final_differences, findings, runs_of
 from hfcomp.reporting import tables
 from hfcomp.reporting.figures import Figure, Paths, Stop
-from hfcomp.reporting.format import points, with_interval
+from hfcomp.reporting.format import with_interval
 from hfcomp.reporting.lines import Line, counts
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
-from hfcomp.reporting.saving import publish
-from hfcomp.reporting.sections import sections_of_lines
+from hfcomp.reporting.tables import sections_of_lines
 from hfcomp.statistics.measures import COMPOSITION, GENERAL
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
@@ -89,7 +88,7 @@ def _listed(found: Sequence[Finding], verdict: str) -> list[str]:
         if one.verdict == verdict:
             paper = "" if one.paper == "-" else f" (paper: {one.paper})"
             change = {"value": one.value, "low": one.low, "high": one.high}
-            texts.append(f"{one.concept}: {one.statement}: {points(change)}{paper}")
+            texts.append(f"{one.concept}: {one.statement}: {with_interval(change, sign='+')}{paper}")
     return texts
 
 

@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import Estimate, number
@@ -36,14 +36,10 @@ Style = tuple[str, str]  # colour and marker
 
 @dataclass(frozen=True)
 class Points:
-    """A panel of rows, in each of which every model has a point with its interval.
+    """A panel of rows from top to bottom, in each of which every model has a point with its interval.
 
-    Attributes:
-        title: above it.
-        axis: below it.
-        rows: from top to bottom: label, estimate of each model (`None` is not drawn), chance.
-        names: the models.
-        differences: whether estimates are differences, read against 0 and not against chance.
+    A row is a label, the estimate of each model (`None` is not drawn) and chance. Differences are read against 0 and
+    not against chance.
     """
 
     title: str
@@ -55,14 +51,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Curves:
-    """A panel of values over steps, with their intervals as bands.
-
-    Attributes:
-        title: above it.
-        axes: below it and beside it.
-        curves: by name, each of steps with their estimates.
-        unit: of the values.
-    """
+    """A panel of values over steps by name, with their intervals as bands. Axes: the one below, the one beside."""
 
     title: str
     axes: tuple[str, str]
@@ -70,21 +59,13 @@ class Curves:
     unit: Unit = PERCENT
 
     @property
-    def names(self) -> list[str]:
-        """Of the curves."""
+    def names(self) -> Sequence[str]:
+        """The curves."""
         return list(self.curves)
 
 
-@dataclass(frozen=True)
-class Stop:
-    """A point of a path.
-
-    Attributes:
-        across: its value on the axis below.
-        up: its value on the axis beside.
-        mark: written into it, such as the number of an epoch; a point without is small.
-        bars: whether its intervals are drawn.
-    """
+class Stop(NamedTuple):
+    """A point of a path: its values on both axes, what is written into it (one without is small), interval bars."""
 
     across: Estimate
     up: Estimate
@@ -94,14 +75,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Paths:
-    """A panel of paths through two values, one a model.
-
-    Attributes:
-        title: above it.
-        axes: below it and beside it.
-        paths: by name, each of its stops; one of a single stop is a point.
-        chance: of the value beside.
-    """
+    """A panel of paths through two values, one a model; one of a single stop is a point. Chance is that of `up`."""
 
     title: str
     axes: tuple[str, str]
@@ -109,22 +83,14 @@ class Paths:
     chance: float
 
     @property
-    def names(self) -> list[str]:
-        """Of the paths."""
+    def names(self) -> Sequence[str]:
+        """The paths."""
         return list(self.paths)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure.
-
-    Attributes:
-        name: of its file, a PNG.
-        title: says what is shown.
-        panels: of one kind; points without rows are left out.
-        caption: below the panels.
-        main: the model that is drawn larger.
-    """
+    """A PNG of panels of one kind, with a caption below; the main model is drawn larger."""
 
     name: str
     title: str
@@ -149,48 +115,37 @@ def styles_of(names: Sequence[str], main: str | None = None) -> dict[str, Style]
 
 
 def draw(figure: Figure) -> bytes:
-    """The PNG of a figure.
-
-    Raises:
-        ImportError: without matplotlib (the extra `plots`).
-    """
+    """The PNG of a figure; ImportError without matplotlib (the extra `plots`)."""
     import matplotlib
 
-    with matplotlib.rc_context({"text.parse_math": False}):  # a "$" in a name is no formula
-        drawn = _draw(figure)
-        content = io.BytesIO()
-        drawn.savefig(content, dpi=150, format="png")
-    return content.getvalue()
-
-
-def _draw(figure: Figure) -> Any:
-    panels = figure.filled()
+    panels, content = figure.filled(), io.BytesIO()
     names = list(dict.fromkeys(name for panel in panels for name in panel.names))
     styles = styles_of(names, figure.main)
     points = isinstance(panels[0], Points)
     columns = len(panels) if points else min(len(panels), 3 if len(panels) > 4 else 2)
     lines = math.ceil(len(panels) / columns)
+    size = PANEL[0] * max(columns, 1.5), PANEL[1] * lines
     if points:
         size = (WIDTH if columns > 1 else 0.7 * WIDTH), max(map(_height, panels)) + 0.9
-    else:
-        size = PANEL[0] * max(columns, 1.5), PANEL[1] * lines
-    canvas, places = _layout(figure, size, (lines, columns), names)
-    for axes, panel in zip(places, panels, strict=False):
-        if points:
-            _draw_points(axes, panel, styles, figure.main)
-            rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in panels))  # a short panel is not blown up
-            axes.set_ylim(rows - 0.5, -0.5)
-        else:
-            (_draw_curves if isinstance(panel, Curves) else _draw_paths)(axes, panel, styles)
-            axes.set(xlabel=panel.axes[0], ylabel=panel.axes[1])
-            axes.grid(color=GRID, linewidth=0.8)
-        axes.set_title(textwrap.fill(_line(panel.title), int(11 * size[0] / columns)), loc="left", fontsize=10)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    return canvas
+    with matplotlib.rc_context({"text.parse_math": False}):  # a "$" in a name is no formula
+        canvas, places = _layout(figure, size, (lines, columns), {name: styles[name] for name in names})
+        for axes, panel in zip(places, panels, strict=False):
+            if isinstance(panel, Points):
+                _draw_points(axes, panel, styles, figure.main)
+                rows = max(len(panel.rows), 0.5 * max(len(one.rows) for one in panels))  # a short one is not blown up
+                axes.set_ylim(rows - 0.5, -0.5)
+            else:
+                (_draw_curves if isinstance(panel, Curves) else _draw_paths)(axes, panel, styles)
+                axes.set(xlabel=panel.axes[0], ylabel=panel.axes[1])
+                axes.grid(color=GRID, linewidth=0.8)
+            axes.set_title(textwrap.fill(_line(panel.title), int(11 * size[0] / columns)), loc="left", fontsize=10)
+            axes.set_axisbelow(True)
+            axes.spines[["top", "right"]].set_visible(False)
+        canvas.savefig(content, dpi=150, format="png")
+    return content.getvalue()
 
 
-def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], names: Sequence[str]) -> Any:
+def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], styles: Mapping[str, Style]) -> Any:
     """An empty figure with strips for title, legend and caption, and axes for the panels."""
     from matplotlib.figure import Figure as Canvas
     from matplotlib.lines import Line2D
@@ -198,25 +153,20 @@ def _layout(figure: Figure, size: tuple[float, float], grid: tuple[int, int], na
     width = size[0]
     title = textwrap.wrap(_line(figure.title), int(9 * width))
     caption = textwrap.wrap(_line(figure.caption), int(14 * width))
-    shown = [textwrap.shorten(_line(name), int(width / LETTER) - 6, placeholder="...") for name in names]
-    columns = max(1, min(len(names), int(width / (LETTER * max(map(len, shown)) + 0.5))))
-    heights = [0.22 * len(title) + 0.08, 0.22 * math.ceil(len(names) / columns) + 0.1, size[1], 0.16 * len(caption)]
+    shown = [textwrap.shorten(_line(name), int(width / LETTER) - 6, placeholder="...") for name in styles]
+    columns = max(1, min(len(shown), int(width / (LETTER * max(map(len, shown)) + 0.5))))
+    heights = [0.22 * len(title) + 0.08, 0.22 * math.ceil(len(shown) / columns) + 0.1, size[1], 0.16 * len(caption)]
     canvas = Canvas(figsize=(width, sum(heights)), layout="constrained")
     strips = canvas.add_gridspec(4, 1, height_ratios=[max(height, 0.01) for height in heights])
-    styles = styles_of(names, figure.main)
-    for row, text, font in ((0, title, {"fontsize": 12, "weight": "bold"}), (3, caption, {"fontsize": 9})):
-        strip = canvas.add_subplot(strips[row])
+    above, legend, below = (canvas.add_subplot(strips[row]) for row in (0, 1, 3))
+    for strip in (above, legend, below):
         strip.axis("off")
-        strip.text(0, 0.5, "\n".join(text), ha="left", va="center", transform=strip.transAxes, **font)
-    strip = canvas.add_subplot(strips[1])
-    strip.axis("off")
-    handles = [
-        Line2D([], [], color=styles[name][0], marker=styles[name][1], linestyle="none", label=label)
-        for name, label in zip(names, shown, strict=True)
-    ]
-    strip.legend(handles, shown, loc="center", ncols=columns, frameon=False, columnspacing=1.4, borderpad=0)
-    places = strips[2].subgridspec(*grid).subplots(squeeze=False, sharey=isinstance(figure.panels[0], Curves)).ravel()
-    return canvas, places  # curves of several panels are compared by height
+    above.text(0, 0.5, "\n".join(title), va="center", transform=above.transAxes, fontsize=12, weight="bold")
+    below.text(0, 0.5, "\n".join(caption), va="center", transform=below.transAxes, fontsize=9)
+    handles = [Line2D([], [], color=color, marker=marker, linestyle="none") for color, marker in styles.values()]
+    legend.legend(handles, shown, loc="center", ncols=columns, frameon=False, columnspacing=1.4, borderpad=0)
+    same_height = isinstance(figure.panels[0], Curves)  # curves of several panels are compared by height
+    return canvas, strips[2].subgridspec(*grid).subplots(squeeze=False, sharey=same_height).ravel()
 
 
 def _line(text: str) -> str:

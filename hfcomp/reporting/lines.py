@@ -8,19 +8,17 @@ estimate) and `differences` (name to reference to estimate); means over subsets 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hfcomp.metrics.units import HEADLINE_METRIC, MIXED, PERCENT, Unit, unit_of
-from hfcomp.reporting.format import Estimate, number, points
+from hfcomp.reporting.format import Estimate, number, with_interval
 
 Line = dict[str, Any]
-Block = tuple[str, list[tuple[str, Line]]]
-"""A title and its labelled lines."""
-
+KEYS = ("benchmark", "subset", "metric")
 ASPECTS = {"composition": "Composition", "general": "General abilities"}
-# Of a metric with more subsets than that, the averages stand for them; where there are none, the first ones.
 MOST_SUBSETS = 12
+"""Of a metric with more subsets than that, the averages stand for them; where there are none, the first ones."""
 
 
 def models_of(lines: Sequence[Line]) -> list[str]:
@@ -33,14 +31,9 @@ def of_aspect(lines: Iterable[Line], aspect: str) -> list[Line]:
     return [line for line in lines if line["aspect"] == aspect]
 
 
-def is_average(line: Line) -> bool:
-    """Whether a line is a mean over subsets."""
-    return bool(line.get("average"))
-
-
 def subsets_of(lines: Iterable[Line]) -> list[Line]:
     """The lines that are no averages."""
-    return [line for line in lines if not is_average(line)]
+    return [line for line in lines if not line.get("average")]
 
 
 def primary_of(lines: Iterable[Line]) -> Line | None:
@@ -49,21 +42,11 @@ def primary_of(lines: Iterable[Line]) -> Line | None:
 
 
 def general_of(lines: Iterable[Line], average: Line | None) -> Line | None:
-    """The mean of general abilities; a single line stands for itself."""
-    only = subsets_of(of_aspect(lines, "general"))
-    return (average if len(only) > 1 else only[0]) if only else None
-
-
-def about_general(lines: Iterable[Line]) -> str:
-    """What `general_of` is of."""
-    only = subsets_of(of_aspect(lines, "general"))
-    return f"average of {len(only)} lines" if len(only) > 1 else name_of(only[0])
-
-
-def headline(lines: Sequence[Line]) -> list[Line]:
-    """Of composition the `group` lines with their averages, where any benchmark has such; else all lines."""
-    composition = of_aspect(lines, "composition")
-    return [line for line in composition if line["metric"] == HEADLINE_METRIC] or composition
+    """The mean of general abilities, named by how many lines it is of; a single line stands for itself."""
+    abilities = subsets_of(of_aspect(lines, "general"))
+    if average is None or len(abilities) < 2:
+        return abilities[0] if len(abilities) == 1 else None
+    return {**average, "benchmark": "", "subset": f"average of {len(abilities)} lines", "metric": ""}
 
 
 def grouped(lines: Iterable[Line], *keys: str) -> list[list[Line]]:
@@ -71,29 +54,28 @@ def grouped(lines: Iterable[Line], *keys: str) -> list[list[Line]]:
     found: dict[tuple[Any, ...], list[Line]] = {}
     for line in lines:
         found.setdefault(tuple(line[key] for key in keys), []).append(line)
-    return [sorted(part, key=lambda line: not is_average(line)) for part in found.values()]
+    return [sorted(part, key=lambda line: not line.get("average")) for part in found.values()]
 
 
-def standing(lines: Sequence[Line]) -> list[Line]:
-    """The lines that stand for a benchmark's metrics: the averages, else the lines, of many the first ones."""
+def strictest(lines: Sequence[Line]) -> list[Line]:
+    """The `group` lines with their averages, where there are such; else all lines."""
+    return [line for line in lines if line["metric"] == HEADLINE_METRIC] or list(lines)
+
+
+def standing(lines: Sequence[Line], most: int = 0) -> list[Line]:
+    """Of each benchmark's metric with more subsets than `most` the averages, else the first of them; of others all."""
     kept: list[Line] = []
     for part in grouped(lines, "benchmark", "metric"):
-        kept += [line for line in part if is_average(line)] or part[:MOST_SUBSETS]
+        averages = [line for line in part if line.get("average")]
+        kept += part if len(part) - len(averages) <= most else averages or part[:MOST_SUBSETS]
     return kept
 
 
-def few_of(lines: Sequence[Line]) -> list[Line]:
-    """All lines, but of a metric with many subsets those that stand for it."""
-    parts = grouped(lines, "benchmark", "metric")
-    return [line for part in parts for line in (standing(part) if len(subsets_of(part)) > MOST_SUBSETS else part)]
-
-
 def foremost(lines: Sequence[Line]) -> list[Line]:
-    """Of `standing`, the first average of each benchmark, or its lines; the strictest metric where there is one."""
+    """Of the strictest metric of each benchmark the first average, or the lines that stand for it."""
     kept: list[Line] = []
-    for part in grouped(standing(lines), "benchmark"):
-        chosen = [line for line in part if line["metric"] == HEADLINE_METRIC] or part
-        kept += [line for line in chosen if is_average(line)][:1] or chosen
+    for part in map(strictest, grouped(standing(lines), "benchmark")):
+        kept += [line for line in part if line.get("average")][:1] or part
     return kept
 
 
@@ -108,7 +90,7 @@ def difference(line: Line, model: str, reference: str) -> Estimate | None:
 def points_of(change: Estimate | None, line: Line) -> str:
     """A difference with its interval and its unit, for a sentence."""
     unit = unit_of_line(line)
-    return points(change, unit) + (" points" if unit == PERCENT else f" ({unit.note})")
+    return with_interval(change, unit, "+") + (" points" if unit == PERCENT else f" ({unit.note})")
 
 
 def has_ties(lines: Iterable[Line]) -> bool:
@@ -138,33 +120,20 @@ def all_percent(lines: Iterable[Line]) -> bool:
 
 def name_of(line: Line) -> str:
     """Benchmark, subset unless it is all, and metric."""
-    parts = [line["benchmark"], "" if line["subset"] == "all" else line["subset"], line["metric"]]
-    return " ".join(part for part in parts if part)
+    return " ".join(line[key] for key in KEYS if line[key] and (key, line[key]) != ("subset", "all"))
 
 
-def labelled(line: Line, text: str) -> str:
-    """A label with what says that the line is the primary endpoint."""
-    return f"{text} (primary)" if line.get("primary") else text
-
-
-def blocks(lines: Sequence[Line]) -> Iterator[Block]:
-    """A block for each benchmark and metric that has several lines; lines that are alone have one without a title."""
-    alone: list[tuple[str, Line]] = []
-    several: list[Block] = []
+def blocks(lines: Sequence[Line]) -> list[list[Line]]:
+    """The lines of a table each: of a benchmark, or of its metric where it has several; then those that are alone."""
+    alone: list[Line] = []
+    several: list[list[Line]] = []
     for part in grouped(lines, "benchmark"):
-        metrics, benchmark = grouped(part, "metric"), part[0]["benchmark"]
+        metrics = grouped(part, "metric")
         if len(part) == 1:
-            alone.append((with_note(name_of(part[0]), part[0]), part[0]))
-        elif all(len(own) == 1 for own in metrics):
-            kept = [with_note(name_of({**line, "benchmark": ""}), line) for line in part]
-            several.append((benchmark, list(zip(kept, part, strict=True))))
+            alone += part
         else:
-            for own in metrics:
-                title = with_note(f"{benchmark}: {own[0]['metric']}", own[0])
-                several.append((title, [(line["subset"], line) for line in own]))
-    yield from several
-    if alone:
-        yield "", alone
+            several += [part] if all(len(own) == 1 for own in metrics) else metrics
+    return [*several, alone] if alone else several
 
 
 def counts(lines: Sequence[Line]) -> str:
@@ -174,7 +143,7 @@ def counts(lines: Sequence[Line]) -> str:
     """
     found = []
     whole = {line["benchmark"] for line in subsets_of(lines)}
-    chosen = [line for line in lines if not is_average(line) or line["benchmark"] not in whole]
+    chosen = [line for line in lines if not line.get("average") or line["benchmark"] not in whole]
     for key in ("items", "images"):
         known = sorted({line[key] for line in chosen if line.get(key) is not None})
         if known:
@@ -183,18 +152,20 @@ def counts(lines: Sequence[Line]) -> str:
     return " of ".join(found)
 
 
-def distinct_labels(lines: Sequence[Line], *, note: bool = True) -> tuple[str, list[str]]:
-    """What all lines have in common, and what tells each from the others.
+def distinct_labels(lines: Sequence[Line], *, notes: bool = True) -> tuple[str, list[str]]:
+    """What all lines have in common, and what distinguishes each from the others; a single line has its whole name.
 
-    Args:
-        lines: in any order.
-        note: whether labels say the unit of numbers that are not percentages, and which line is primary.
+    With `notes` they say the unit of numbers that are not percentages, and which line is the primary endpoint.
     """
-    differing = [key for key in ("benchmark", "subset", "metric") if len({line[key] for line in lines}) > 1]
-    shared = [lines[0][key] for key in ("benchmark", "subset", "metric") if lines and key not in differing]
-    labels = []
-    for line in lines:
-        parts = [line[key] for key in differing if (key, line[key]) != ("subset", "all")] or [line["metric"]]
-        label = " ".join(part for part in parts if part)
-        labels.append(labelled(line, with_note(label, line)) if note else label)
-    return ", ".join(part for part in shared if part not in ("", "all")), labels
+    differing = [key for key in KEYS if len({line[key] for line in lines}) > 1] or KEYS
+    same = {key: lines[0][key] for key in KEYS if key not in differing}
+    rest = name_of({**dict.fromkeys(KEYS, ""), **same, "benchmark": ""})
+    shared = ": ".join(filter(None, (same.get("benchmark"), rest)))
+    labels = [name_of({**line, **dict.fromkeys(same, "")}) or line["metric"] for line in lines]
+    if notes and "metric" in same:
+        shared = with_note(shared, lines[0])
+    elif notes:
+        labels = list(map(with_note, labels, lines))
+    if notes:
+        labels = [label + " (primary)" * bool(line.get("primary")) for label, line in zip(labels, lines, strict=True)]
+    return shared, labels

@@ -12,13 +12,8 @@ from hfcomp.reporting.figures import Figure
 class Table:
     """A table of texts.
 
-    Attributes:
-        title: above it.
-        header: names of the columns.
-        rows: texts, as many as columns.
-        labels: how many columns from the left are names; the others are numbers, which are never broken.
-        models: how many columns from the right are of one model each; where their names do not fit, models become
-            rows.
+    `labels` is how many columns from the left are names; the others are numbers, which are never broken. `models` is
+    how many columns from the right are of one model each: where their names do not fit, models become rows.
     """
 
     title: str
@@ -30,13 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image that is no drawing.
-
-    Attributes:
-        name: of its file.
-        title: what it shows.
-        content: of the PNG.
-    """
+    """An image that is no drawing: the name of its file, what it shows, and the content of the PNG."""
 
     name: str
     title: str
@@ -45,13 +34,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Lines:
-    """Texts of which each begins a line.
-
-    Attributes:
-        texts: the lines.
-        title: above them.
-        whole: whether the terminal leaves long ones unbroken, so that they can be copied.
-    """
+    """Texts of which each begins a line; if `whole`, the terminal does not break long ones: they can be copied."""
 
     texts: Sequence[str]
     title: str = ""
@@ -63,12 +46,7 @@ Part = Table | Figure | Picture | Lines
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report.
-
-    Attributes:
-        title: above it; a figure at the top has none.
-        parts: what is in it; tables without rows and lines without texts are not shown.
-    """
+    """A part of a report; a figure at the top has no title."""
 
     title: str
     parts: Sequence[Part]
@@ -90,7 +68,7 @@ class Report:
             differences, ties, cost, data, models, how it was made.
         legend: paragraphs on how to read the numbers.
         notes: what a reader of the numbers has to know beside them.
-        closing: of the terminal, last of all: where files lie and what to do next, by a word for each.
+        closing: of the terminal, last of all: where files are and what to do next, by a word for each.
     """
 
     title: str
@@ -117,8 +95,6 @@ def titled(title: str, caveat: str) -> str:
 
 
 def _is_empty(part: Part) -> bool:
-    if isinstance(part, Table):
-        return not part.rows
     if isinstance(part, Figure):
         return not part.filled()
-    return isinstance(part, Lines) and not part.texts
+    return not (part.content if isinstance(part, Picture) else part.rows if isinstance(part, Table) else part.texts)

@@ -1,58 +1,67 @@
-"""A result published: its JSON file, its report in Markdown with figures and pictures, and in the terminal."""
+"""A report as Markdown, and as files: `report.md` with its figures and pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from hfcomp.reporting.figures import Figure, draw
-from hfcomp.reporting.markdown import render_markdown
-from hfcomp.reporting.report import Report
-from hfcomp.reporting.results import write_results
-from hfcomp.reporting.terminal import render_terminal
+from hfcomp.reporting.report import Part, Picture, Report, Table
 from hfcomp.writing import write_bytes, write_text
 
 REPORT_FILE = "report.md"
 
 
-def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path, *, shown: bool = True) -> None:
-    """Writes a result and its report, and prints what of it fits a terminal.
-
-    Args:
-        report: makes the report, `brief` for the terminal or whole; called when the result is written.
-        contents: of the JSON file.
-        path: of that file; the report's files lie beside it.
-        shown: whether the report is printed.
-    """
-    write_results(path, contents)
-    save_report(report(brief=False), path.parent)
-    if shown:
-        render_terminal(report(brief=True), folder=path.parent)
-
-
 def save_report(report: Report, folder: Path, say: Callable[[str], None] = print) -> None:
-    """Writes `report.md`, the figures and the pictures, each whole or not at all.
+    """Writes `report.md`, the figures and the pictures, each whole or not at all, into a folder, made where missing.
 
-    Without matplotlib (the extra `plots`) figures are not drawn; those of an earlier run
-    are removed, as those that would be empty.
-
-    Args:
-        report: what is written.
-        folder: made where it is missing.
-        say: receives a line about figures that are not drawn.
+    Without matplotlib (the extra `plots`) figures are not drawn, of which `say` receives a line; those of an earlier
+    run are removed, as those that would be empty.
     """
     there = []
     for image in report.images():
-        if isinstance(image, Figure) and not image.filled():
-            (folder / image.name).unlink(missing_ok=True)
-            continue
         try:
-            content = draw(image) if isinstance(image, Figure) else image.content
+            content = image.content if isinstance(image, Picture) else draw(image) if image.filled() else None
         except ImportError:
-            (folder / image.name).unlink(missing_ok=True)
             say(f"{image.name} is not drawn: pip install 'hfcomp[plots]'")
+            content = None
+        if content is None:
+            (folder / image.name).unlink(missing_ok=True)
             continue
         write_bytes(folder / image.name, content)
         there.append(image.name)
     write_text(folder / REPORT_FILE, render_markdown(report, there))
+
+
+def render_markdown(report: Report, images: Collection[str] = ()) -> str:
+    """A report without its closing words as the text of a file, with the figures and pictures that are beside it."""
+    parts = [f"# {escaped(report.title)}", escaped(report.caveat)]
+    parts += [f"**{escaped(sentence)}**" for sentence in report.verdict]
+    parts += map(escaped, report.legend)
+    for section in report.shown():
+        found = [text for part in section.shown() for text in _part(part, images)]
+        if found:
+            parts += [f"## {escaped(section.title)}" if section.title else "", *found]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _part(part: Part, images: Collection[str]) -> Iterator[str]:
+    if isinstance(part, Figure | Picture):
+        if part.name in images:
+            yield f"![{escaped(part.title)}]({part.name})"
+        return
+    if part.title:
+        yield f"### {escaped(part.title)}"
+    yield "\n".join(_table(part) if isinstance(part, Table) else [f"- {escaped(text)}" for text in part.texts])
+
+
+def _table(table: Table) -> list[str]:
+    alignment = ["---" if index < table.labels else "---:" for index in range(len(table.header))]
+    header, *rows = [[escaped(cell) for cell in cells] for cells in (table.header, *table.rows)]
+    return ["| " + " | ".join(cells) + " |" for cells in (header, alignment, *rows)]
+
+
+def escaped(text: str) -> str:
+    """A text for Markdown. Names come from data sets: they may neither end a cell or a line nor be read as HTML."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", " ".join(text.split()).replace("|", "&#124;"))

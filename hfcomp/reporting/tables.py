@@ -1,27 +1,34 @@
-"""Tables of lines of results: values, differences, gain beside forgetting, ties, costs; and how they are read."""
+"""Lines of results as the sections, tables and the figure of a report: values, differences, gain beside forgetting."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from hfcomp.reporting.format import UNKNOWN, Estimate, change_cells, points, unsigned, unsure, with_interval
+from hfcomp.reporting.figures import Figure, Points
+from hfcomp.reporting.format import UNKNOWN, Estimate, decimal, direction, interval, p_value, with_interval
 from hfcomp.reporting.lines import (
+    ASPECTS,
+    MOST_SUBSETS,
     Line,
     all_percent,
     blocks,
     counts,
     difference,
     distinct_labels,
-    few_of,
+    foremost,
     has_ties,
-    labelled,
     models_of,
     name_of,
+    of_aspect,
+    primary_of,
+    standing,
     unit_of_line,
+    with_note,
 )
-from hfcomp.reporting.report import Table
+from hfcomp.reporting.report import Part, Section, Table
 
 MORE = "more in report.md"
 STAR = "* marks the highest value of a line, if above chance; intervals of all values are in report.md."
@@ -41,9 +48,63 @@ ADJUSTED = "adj. p is adjusted for the number of differences (q of Benjamini and
 MOST_INTERVALS = 2
 # Longer names of models are in the titles of tables of differences.
 LONGEST_NAME = 16
+# A figure of more rows than that has the lines that stand for others; then one a benchmark; then the first ones.
+MANY_ROWS = 24
+MOST_ROWS = 40
+VALUES = "percent, 95 % intervals (dotted: chance)"
+CHANGES = "points against {reference}, 95 % intervals (left of 0: forgotten)"
 
 Pairs = Sequence[tuple[str, str]]
 """Models, each with its reference."""
+
+
+def sections_of_lines(
+    lines: Sequence[Line],
+    pairs: Callable[[Line], Pairs],
+    *,
+    reference: str | None,
+    general: Line | None = None,
+    tie: str = "wrong",
+    brief: bool = False,
+) -> list[Section]:
+    """Gain beside forgetting, composition, general abilities, differences and ties.
+
+    Args:
+        lines: of all models.
+        pairs: models and references whose differences are shown of a line.
+        reference: the model that gain and forgetting are read against.
+        general: the mean of general abilities, which stands beside the primary endpoint.
+        tie: what a tie counts, one of `TIE_RULES`.
+        brief: the lines that stand for others, in tables that fit a terminal; else all of them.
+    """
+    parts = {words: of_aspect(lines, aspect) for aspect, words in ASPECTS.items()}
+    composition, abilities = parts.values()
+    compared = [
+        name for name in models_of(lines) if any(reference in line["differences"].get(name, {}) for line in abilities)
+    ]
+    gains = [*foremost(composition), *standing(abilities)] if composition and compared else []
+    shown = [standing(part) if brief else part for part in parts.values()]
+    minus = [table for part in shown for table in differences([(line, pairs(line)) for line in part])]
+    return [
+        Section("Gain beside forgetting", [_gains(lines, general, reference), _changes(gains, compared, reference)]),
+        *(Section(words, values(part, brief=brief)) for words, part in parts.items()),
+        Section("Differences", minus),
+        Section("Ties", [ties(standing(lines, MOST_SUBSETS) if brief else lines, rule=tie)]),
+    ]
+
+
+def merge_sections(parts: Mapping[str, Sequence[Section]]) -> list[Section]:
+    """The sections of several reports, by name, as those of one, in which tables say of which they are."""
+    return [
+        Section(
+            same[0].title, [_name(part, name) for name, one in zip(parts, same, strict=True) for part in one.parts]
+        )
+        for same in zip(*parts.values(), strict=True)
+    ]
+
+
+def _name(part: Part, name: str) -> Part:
+    return replace(part, title=": ".join(filter(None, (name, part.title)))) if isinstance(part, Table) else part
 
 
 def legend(
@@ -54,15 +115,7 @@ def legend(
     tie: str = "wrong",
     brief: bool = False,
 ) -> str:
-    """How the numbers are read.
-
-    Args:
-        lines: whose ties are told of.
-        intervals: what brackets and p are.
-        adjusted: how p is adjusted.
-        tie: what a tie counts, one of `TIE_RULES`.
-        brief: whether values are those of `values` in brief.
-    """
+    """How the numbers are read: what brackets and p are, how p is adjusted, and what ties count, if any are."""
     stars = f" {STAR}" if brief and len(models_of(lines)) > MOST_INTERVALS else ""
     known = any("tie_rate" in (one or {}) for line in lines for one in line["models"].values())
     ties = f"Ties are {TIE_RULES[tie]}." if has_ties(lines) or not known else NO_TIES
@@ -72,19 +125,17 @@ def legend(
 def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
     """A table for each benchmark and metric that has several lines, and one for those that are alone.
 
-    Args:
-        lines: of all models.
-        brief: of many subsets the averages alone, and intervals where few models are.
+    In brief, the averages stand for many subsets, and only few models have intervals.
     """
     found = []
-    for title, labelled_lines in blocks(few_of(lines) if brief else lines):
-        own = [line for _, line in labelled_lines]
+    for own in blocks(standing(lines, MOST_SUBSETS) if brief else lines):
+        title, labels = distinct_labels(own)
         kinds = {(line["benchmark"], line["metric"]) for line in own}
         hidden = sum((line["benchmark"], line["metric"]) in kinds for line in lines) - len(own)
         about = [title, "percent" if all_percent(own) else "", counts(own), f"{hidden:,} {MORE}" if hidden else ""]
-        columns: dict[str, list[str]] = {"": [labelled(line, label) for label, line in labelled_lines]}
+        columns = {"": labels}
         if any(line.get("chance") is not None for line in own):
-            columns["chance"] = [unsigned(line["chance"], unit_of_line(line)) for line in own]
+            columns["chance"] = [decimal(line["chance"], unit_of_line(line)) for line in own]
         for key in ("items",) if brief else ("items", "images"):
             if len({line.get(key) for line in own}) > 1:
                 columns[key] = [f"{line[key]:,}" for line in own]
@@ -98,15 +149,14 @@ def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
 def _starred(line: Line) -> list[str]:
     """The values of a line, with a star behind the highest unless all are equal, or it is not above chance."""
     estimates, chance, unit = list(line["models"].values()), line.get("chance"), unit_of_line(line)
-    cells = [unsigned((one or {}).get("value"), unit) for one in estimates]
-    known = [float(cell) for cell in cells if cell != "-"]
+    cells = [decimal((one or {}).get("value"), unit) for one in estimates]
+    known = {float(cell) for cell in cells if cell != UNKNOWN}
+    best = max(known) if len(known) > 1 else None
     least = -1.0 if chance is None else chance
-    best = len(set(known)) > 1 and max(known)
-    stars = [
-        cell != "-" and best is not False and float(cell) == best and one["value"] > least
+    return [
+        f"{cell}*" if cell != UNKNOWN and float(cell) == best and one["value"] > least else f"{cell} "
         for cell, one in zip(cells, estimates, strict=True)
     ]
-    return [f"{cell}{'*' if star else ' '}" for cell, star in zip(cells, stars, strict=True)]
 
 
 def _with_intervals(line: Line) -> list[str]:
@@ -114,12 +164,9 @@ def _with_intervals(line: Line) -> list[str]:
 
 
 def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
-    """A row for each line and pair of models: difference, interval, p, adjusted p and what the set could detect.
+    """A row for each line and each of its pairs: difference, interval, p, adjusted p, what the set could detect.
 
     Pairs of models with long names have a table each, whose title they are.
-
-    Args:
-        lines: each with the models and references of which it is shown, as far as it has them.
     """
     lines = [(line, pairs) for line, pairs in lines if pairs]
     every = list(dict.fromkeys(pair for _, pairs in lines for pair in pairs))
@@ -128,20 +175,23 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
         return [table for own in of_pair.values() for table in differences(own)]
     sides = [side for side in (0, 1) if len({pair[side] for pair in every}) > 1]
     shared, labels = distinct_labels([line for line, _ in lines])
-    named = len(lines) > 1 or not sides
+    if len(lines) == 1 and sides:  # a single line is the title
+        shared, labels = labels[0], []
     rows = []
-    for (line, pairs), label in zip(lines, labels, strict=True):
+    for index, (line, pairs) in enumerate(lines):
         for pair in pairs:
             change, unit = difference(line, *pair), unit_of_line(line)
             if change is not None:
-                cells = [*change_cells(change, unit), unsigned(change.get("smallest"), unit)]
-                rows.append([*[label] * named, *(pair[side] for side in sides), *cells])
+                tests = [p_value(change.get("p")), p_value(change.get("p_holm", change.get("q")))]
+                cells = [decimal(change.get("value"), unit, "+"), interval(change, unit, "+"), *tests]
+                names = [*labels[index : index + 1], *(pair[side] for side in sides)]
+                rows.append([*names, *cells, decimal(change.get("smallest"), unit)])
+    names = [*[""] * bool(labels), *(("model", "minus")[side] for side in sides)]
     what = "points" if all_percent(line for line, _ in lines) else "change"
-    models = [("model", "minus")[side] for side in sides]
-    header = [*[""] * named, *models, what, "95 % interval", "p", "adj. p", "detectable"]
+    header = [*names, what, "95 % interval", "p", "adj. p", "detectable"]
     if all(row[-1] == UNKNOWN for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
-    return [Table(": ".join(filter(None, (_about(every, sides), shared))), header, rows, labels=named + len(sides))]
+    return [Table(": ".join(filter(None, (_about(every, sides), shared))), header, rows, labels=len(names))]
 
 
 def _about(pairs: Pairs, sides: Sequence[int]) -> str:
@@ -152,38 +202,35 @@ def _about(pairs: Pairs, sides: Sequence[int]) -> str:
     return {(): f"{model} minus {reference}", (0,): f"minus {reference}", (1,): f"{model} minus each"}[tuple(sides)]
 
 
-def changes(title: str, lines: Sequence[Line], models: Sequence[str], reference: str) -> Table:
-    """A row for each line, a column for each model: its difference to the reference, `~` where it does not count."""
+def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> Table:
+    """A row for each line, a column for each model: its difference, `~` where it is not significant or unknown."""
     shared, labels = distinct_labels(lines)
-    rows = [
-        [label, *(unsure(difference(line, name, reference), unit_of_line(line)) for name in models)]
-        for line, label in zip(lines, labels, strict=True)
-        if models
-    ]
-    return Table(f"{title}: {shared}" if shared else title, ["", *models], rows, models=len(models))
-
-
-def gain_beside_forgetting(title: str, lines: Mapping[str, Line | None], reference: str | None) -> Table:
-    """A row for each model: the value of each line, and its difference to the reference with interval.
-
-    Args:
-        title: of the table.
-        lines: by heading; `None` is left out.
-        reference: the model that the others are compared to, if there is one.
-    """
-    there = {name: line for name, line in lines.items() if line is not None}
-    models = models_of(list(there.values()))
-    header = ["model"] + [text for name in there for text in (name, *([f"minus {reference}"] if reference else ()))]
     rows = []
-    for model in models:
+    for line, label in zip(lines, labels, strict=True):
+        changes = [difference(line, name, str(reference)) for name in models]
+        texts = [decimal((change or {}).get("value"), unit_of_line(line), "+") for change in changes]
+        rows.append(
+            [label, *(text + (" " if direction(one) else "~") for text, one in zip(texts, changes, strict=True))]
+        )
+    return Table(": ".join(filter(None, (f"minus {reference}", shared))), ["", *models], rows, models=len(models))
+
+
+def _gains(lines: Sequence[Line], general: Line | None, reference: str | None) -> Table:
+    """A row for each model: the primary endpoint and the mean of general abilities, each with its difference."""
+    judged = {name: one for name, one in (("primary", primary_of(lines)), ("general", general)) if one is not None}
+    about = [f"{name}: {with_note(line.get('primary') or name_of(line), line)}" for name, line in judged.items()]
+    header = ["model", *(text for name in judged for text in ([name, f"minus {reference}"] if reference else [name]))]
+    rows = []
+    for model in models_of(list(judged.values())):
         row = [model]
-        for line in there.values():
+        for line in judged.values():
             unit = unit_of_line(line)
             row.append(with_interval({**line["models"][model], "low": None}, unit))
             if reference:
-                row.append("" if model == reference else points(difference(line, model, reference), unit))
+                change = difference(line, model, reference)
+                row.append("" if model == reference else with_interval(change, unit, "+"))
         rows.append(row)
-    return Table(title, header, rows)
+    return Table("; ".join(about), header, rows)
 
 
 def ties(lines: Sequence[Line], *, rule: str = "wrong") -> Table:
@@ -196,17 +243,11 @@ def ties(lines: Sequence[Line], *, rule: str = "wrong") -> Table:
 
 def _tie_cell(estimate: Estimate | None) -> str:
     known = estimate or {}
-    count = f" ({known['ties']:,})" if known.get("ties") else ""
-    return unsigned(known.get("tie_rate")) + count
+    return decimal(known.get("tie_rate")) + (f" ({known['ties']:,})" if known.get("ties") else "")
 
 
 def costs(stages: Sequence[Mapping[str, Any]]) -> Table:
-    """What training runs cost, as far as it is known of all of them.
-
-    Args:
-        stages: with `name`, and `steps`, `images`, `texts`, `seconds`, `images_per_second`, `peak_memory_gib` with
-            `peak_memory_of`, `loss`, `truncated_text_share`.
-    """
+    """What training runs cost, each with the entries of a `StageSummary`, as far as they are known of all of them."""
     columns = {
         "run": "{name}",
         "steps": "{steps:,.0f}",
@@ -237,3 +278,36 @@ def made_table(*parts: Mapping[str, Any]) -> Table:
     known = {name: value for part in parts for name, value in part.items() if value is not None}
     rows = [[name, str(value)] for name, value in known.items() if "token" not in name]
     return Table("", ["what", "value"], rows, labels=2)
+
+
+def figure_of_lines(
+    name: str, title: str, lines: Sequence[Line], *, reference: str | None = None, main: str | None = None
+) -> Figure:
+    """Points with intervals: values of composition, and of general abilities, or what became of these.
+
+    Args:
+        name: of the file.
+        title: of the figure.
+        lines: those that are drawn; of many those that stand for others.
+        reference: with it, general abilities are drawn as differences to that model.
+        main: the model that is drawn larger.
+    """
+    panels = []
+    for aspect, words in ASPECTS.items():
+        of_panel = of_aspect(lines, aspect)
+        choices = of_panel, standing(of_panel), foremost(of_panel)
+        chosen = next((kept for kept in choices if len(kept) <= MANY_ROWS), choices[-1])
+        compared = reference if aspect == "general" else None
+        names = [model for model in models_of(lines) if model != compared]
+        shared, labels = distinct_labels(chosen, notes=False)
+        parts = [f"{words}: {shared}" if shared else words, counts(chosen)]
+        parts += [f"first {MOST_ROWS} of {len(chosen)} lines"] if len(chosen) > MOST_ROWS else []
+        rows = []
+        for label, line in zip(labels, chosen[:MOST_ROWS] if names else [], strict=False):
+            estimates = {
+                model: difference(line, model, compared) if compared else line["models"].get(model) for model in names
+            }
+            rows.append((label + (" (x 100)" if unit_of_line(line).note else ""), estimates, line["chance"]))
+        axis = CHANGES.format(reference=compared) if compared else VALUES
+        panels.append(Points(", ".join(filter(None, parts)), axis, rows, names, differences=bool(compared)))
+    return Figure(name, title, panels, main=main)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,9 +19,7 @@ WIDTH = 80
 HEADING = 10
 """Letters that a heading may have in a line even where the numbers below it have fewer."""
 TALLEST = 4
-"""Lines that the name of a model may have in a heading."""
-FEW = 2
-"""Up to this many models stay columns, however long their names are."""
+"""Lines that a heading may have."""
 SHORTEST_LABEL = 12
 GAP = 2
 
@@ -28,15 +27,19 @@ GAP = 2
 def render_terminal(report: Report, console: Console | None = None, *, folder: Path | None = None) -> None:
     """Prints a report, in 80 columns whether or not the terminal has more.
 
-    The verdict stands last, before where the files lie: it is what is seen when a run has ended.
-
-    Args:
-        report: what is printed.
-        console: by default standard output.
-        folder: where the report's files lie, which is said where the report does not.
+    The verdict is the last thing printed before the closing lines: it is what is seen when a run has ended. A report
+    without closing lines ends with `folder`, where its files are.
     """
     console = console or Console(width=max(WIDTH, Console().width))
-    say = _Printer(console)
+    width = min(WIDTH, console.width)
+
+    def say(text: str, style: str = "") -> None:
+        if text.strip():
+            console.print(Text(text, style=style), width=width)
+
+    def say_whole(text: str) -> None:  # what is to be copied is not broken over lines
+        console.print(Text(text), soft_wrap=True)
+
     say(f"\n{report.title}", "bold")
     say(report.caveat, "bold")
     for section in report.shown():
@@ -48,111 +51,79 @@ def render_terminal(report: Report, console: Console | None = None, *, folder: P
                 print_table(part, console)
             elif isinstance(part, Lines):
                 for text in part.texts:
-                    (say.whole if part.whole else say)(text)
-    for index, paragraph in enumerate(report.legend):
-        say(paragraph if index else f"\n{paragraph}")
-    for index, sentence in enumerate(report.verdict):
-        say(sentence if index else f"\n{sentence}", "bold")
+                    (say_whole if part.whole else say)(text)
+    for paragraphs, style in ((report.legend, ""), (report.verdict, "bold")):
+        for index, paragraph in enumerate(paragraphs):
+            say(paragraph if index else f"\n{paragraph}", style)
     closing = report.closing or ({"written to": str(folder)} if folder else {})
     if closing and not report.verdict:
         console.print()
     for word, text in closing.items():
-        say.whole(f"{word}: {text}")
-
-
-class _Printer:
-    """Prints what is not empty, as text without markup."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def __call__(self, text: str, style: str = "") -> None:
-        if text:
-            self.console.print(Text(text, style=style), width=min(WIDTH, self.console.width))
-
-    def whole(self, text: str) -> None:
-        """What is to be copied is not broken over lines."""
-        self.console.print(Text(text), soft_wrap=True)
+        say_whole(f"{word}: {text}")
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Prints a table without its title, as several where it is too wide."""
-    for index, part in enumerate(_fitted(table)):
+    """Prints a table without its title: models that do not fit as columns are rows; what is too wide is in parts."""
+    if table.models and _least_width(table) > WIDTH:
+        headings = [" ".join(cell for cell in row[: table.labels] if cell) for row in table.rows]
+        columns = list(zip(table.header, *table.rows, strict=True))[table.labels :]
+        table = Table(table.title, ["model", *headings], columns)
+    for index, part in enumerate(_parts(table)):
         if index:
             console.print(Text("\n(continued)"))
         console.print(_rich_table(part))
 
 
-def _fitted(table: Table) -> Iterator[Table]:
-    """Tables that fit: the same one, models as rows where they do not fit as columns, or the columns in parts."""
-    if _least_width(table) <= WIDTH and (table.models <= FEW or not _has_long_models(table)):
-        yield table
-        return
-    table = _transposed(table) if table.models else table
-    start, first = min(table.labels, len(table.header) - 1), True
-    while start < len(table.header) or first:
-        end = start + 1
-        while end < len(table.header) and _least_width(_columns(table, start, end + 1)) <= WIDTH:
+def _parts(table: Table) -> Iterator[Table]:
+    """The labels with as many of the other columns as fit, until all are shown."""
+    labels = min(table.labels, len(table.header))
+    start = end = labels
+    while end < len(table.header) or end == labels:
+        start, end = end, end + 1
+        while end < len(table.header) and _least_width(_columns(table, labels, start, end + 1)) <= WIDTH:
             end += 1
-        yield _columns(table, start, end)
-        start, first = end, False
+        yield _columns(table, labels, start, end)
 
 
-def _columns(table: Table, start: int, end: int) -> Table:
-    labels = min(table.labels, len(table.header) - 1)
+def _columns(table: Table, labels: int, start: int, end: int) -> Table:
     header, *rows = ([*row[:labels], *row[start:end]] for row in (table.header, *table.rows))
-    return replace(table, header=header, rows=rows, models=0, labels=max(labels, min(table.labels, len(header))))
+    return replace(table, header=header, rows=rows)
 
 
-def _transposed(table: Table) -> Table:
-    """A row for each model, and for each column before them; the labels of rows become the heading."""
-    headings = [" ".join(cell for cell in row[: table.labels] if cell) for row in table.rows]
-    names = table.header[table.labels :]
-    rows = [[name, *(row[table.labels + index] for row in table.rows)] for index, name in enumerate(names)]
-    return Table(table.title, ["model", *headings], rows)
-
-
-def _has_long_models(table: Table) -> bool:
-    names = table.header[-table.models :]
-    widths = [max(HEADING, *map(len, column)) for column in zip(*table.rows, strict=True)][-table.models :]
-    return any(
-        len(wrapped) > TALLEST or max(map(len, _pieces(name))) > width
-        for name, width in zip(names, widths, strict=True)
-        for wrapped in [wrap(name, width)]
-    )
+def _least_widths(table: Table) -> list[int]:
+    """How wide columns are at least, numbers being whole and headings of few lines."""
+    found = []
+    for index, (heading, *cells) in enumerate(zip(table.header, *table.rows, strict=True)):
+        widest = max(map(len, cells), default=0)
+        if index < table.labels:
+            width = min(SHORTEST_LABEL, max(widest, len(heading)))
+        else:
+            room = max(widest, HEADING, min(max(map(len, _pieces(heading))), WIDTH // 3))
+            while len(wrap(heading, room)) > TALLEST:
+                room += 1
+            width = max(widest, *map(len, wrap(heading, room)))
+        found.append(width)
+    return found
 
 
 def _least_width(table: Table) -> int:
     return sum(_least_widths(table)) + GAP * (len(table.header) - 1)
 
 
-def _least_widths(table: Table) -> list[int]:
-    found = []
-    for index, column in enumerate(zip(table.header, *table.rows, strict=True)):
-        heading, *cells = column
-        if index < table.labels:
-            found.append(min(SHORTEST_LABEL, max(map(len, column))))
-        else:
-            numbers = max(map(len, cells), default=0)
-            found.append(max(numbers, *map(len, wrap(heading, max(numbers, HEADING)))))
-    return found
-
-
 def _rich_table(table: Table) -> RichTable:
     """Labels share the room that numbers leave, each as wide as it wants where there is enough for all."""
-    widths, columns = _least_widths(table), list(zip(table.header, *table.rows, strict=True))
-    wanted = [max(max(map(len, column)), 1) for column in columns]
-    room = WIDTH - sum(widths) - GAP * (len(widths) - 1)
+    widths = _least_widths(table)
+    wanted = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
+    room = WIDTH - _least_width(table)
     for place, index in enumerate(sorted(range(table.labels), key=lambda index: wanted[index])):
         more = max(0, min(wanted[index] - widths[index], room // (table.labels - place)))
         widths[index] += more
         room -= more
     found = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1))
     for index, (name, width) in enumerate(zip(table.header, widths, strict=True)):
+        side: Literal["left", "right"] = "left" if index < table.labels else "right"
         heading = Text("\n".join(wrap(name, max(width, 1))))
-        found.add_column(
-            heading, justify="left" if index < table.labels else "right", vertical="top", no_wrap=True, min_width=width
-        )
+        found.add_column(heading, justify=side, vertical="top", no_wrap=True, min_width=width)
     above = ""
     for row in table.rows:
         again = table.labels > 1 and row[0] == above  # a name stands once

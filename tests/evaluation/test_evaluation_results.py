@@ -17,8 +17,8 @@ from hfcomp.evaluation.evaluation_results import evaluation_report, print_evalua
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.reporting.figures import draw
 from hfcomp.reporting.lines import MOST_SUBSETS
-from hfcomp.reporting.markdown import render_markdown
 from hfcomp.reporting.results import write_results
+from hfcomp.reporting.saving import render_markdown
 from hfcomp.statistics.outcomes import write_table
 from tests.evaluation.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 

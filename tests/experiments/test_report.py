@@ -14,9 +14,8 @@ from PIL import Image
 from rich.console import Console
 
 from hfcomp.experiments.report import judgement, publish_run, run_report
-from hfcomp.reporting.lines import headline
-from hfcomp.reporting.markdown import render_markdown
-from hfcomp.reporting.saving import save_report
+from hfcomp.reporting.lines import of_aspect, strictest
+from hfcomp.reporting.saving import render_markdown, save_report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import Outcomes, items_hash
 from tests.evaluation.evaluations import crepe
@@ -244,9 +243,9 @@ def test_nothing_below_chance_is_called_the_best():
 
 def test_composition_without_group_lines_is_headed_by_all_of_its_lines():
     lines = all_lines()
-    assert {part["metric"] for part in headline(lines)} == {"group"}
+    assert {part["metric"] for part in strictest(of_aspect(lines, "composition"))} == {"group"}
     others = [part for part in lines if part["metric"] != "group"]
-    assert {part["metric"] for part in headline(others)} == {"caption choice"}
+    assert {part["metric"] for part in strictest(of_aspect(others, "composition"))} == {"caption choice"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from huggingface_hub.repocard_data import model_index_to_eval_results
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.experiments.report import run_report
 from hfcomp.hub.cards import write_model_card
-from hfcomp.reporting.markdown import render_markdown
+from hfcomp.reporting.saving import render_markdown
 from tests.experiments.lines import GROUP, all_lines, facts, line, stages
 
 

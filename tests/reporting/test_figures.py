@@ -12,7 +12,7 @@ from PIL import Image
 from hfcomp.reporting import figures
 from hfcomp.reporting.figures import Curves, Figure, Paths, Points, Stop, draw, styles_of
 from hfcomp.reporting.report import titled
-from hfcomp.reporting.sections import figure_of_lines
+from hfcomp.reporting.tables import figure_of_lines
 from tests.experiments.lines import MODELS, all_lines, without
 
 ODD = "$x_{1$ <b>\n|a model"
