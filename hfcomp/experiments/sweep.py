@@ -23,8 +23,7 @@ from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import CAVEATS, Study
-from hfcomp.experiments.sweep_report import publish_sweep
-from hfcomp.experiments.sweep_results import part_name, summarize_sweep
+from hfcomp.experiments.sweep_report import part_name, publish_sweep, summarize_sweep
 from hfcomp.fields import columns_of
 from hfcomp.statistics.measures import headline_measures, primary_measure
 from hfcomp.statistics.summary import BASE
@@ -73,7 +72,7 @@ def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     experiment = sweep.recipe.experiment
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
-    publish_sweep(folder, plan, results, stages=costs, facts=facts, primary=experiment.primary, further=further)
+    publish_sweep(folder, results, stages=costs, facts=facts, primary=experiment.primary, further=further)
 
 
 def _caveat(usual: str, plan: SweepPlan) -> str:
@@ -101,16 +100,8 @@ def sweep_arms(
 ) -> Iterator[Arm]:
     """The arms of one setting and seed after the other; the rows of the next are loaded when these are trained.
 
-    Args:
-        sweep: that they are of.
-        study: that trains them.
-        first: of `first_rows`.
-        scored: the images of the evaluation.
-        held_out: rows whose embeddings are followed.
-
-    Raises:
-        ValueError: for a variant that is a control which says nothing about the method, or one whose rows lack what it
-            needs, before any of the setting and seed is trained.
+    Those of the first setting and seed are of `first_rows`. ValueError for a variant that is a control which says
+    nothing about the method, or one whose rows lack what it needs, before any of the setting and seed is trained.
     """
     plan, session = sweep.plan, study.session
     for setting in plan.settings:
@@ -125,19 +116,7 @@ def sweep_arms(
 
 
 def first_rows(sweep: Sweep, session: Session, scored: Sequence[ScoredImages] = ()) -> dict[str, dict[str, Any]]:
-    """The rows of the first setting's first seed, of every setting where a variant needs negative images; checked.
-
-    Args:
-        sweep: that they are of.
-        session: keeps what they lack.
-        scored: the images of the evaluation.
-
-    Returns:
-        Rows by setting and variant.
-
-    Raises:
-        ValueError: for a variant whose rows lack what it needs.
-    """
+    """Checked rows of the first seed by setting and variant: of the first setting, of all where any needs images."""
     parts, (first, seed) = sweep.parts.values(), sweep.plan.first
     every = any("negative_image" in columns_of(part.trainer_class.required_features) for part in parts)
     settings = sweep.plan.settings if every else [first]

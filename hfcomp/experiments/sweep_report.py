@@ -1,27 +1,33 @@
-"""From the numbers of a sweep to `sweep.json`, `report.md` and the tables in the terminal.
+"""From the outcomes of a sweep to its numbers, `sweep.json`, `report.md` and the tables in the terminal.
 
 `sweep.json` holds `sweep_schema_version`, raised when a key changes its meaning, what `publish_sweep` is given, and as
-`results` the contents of `SweepResults`. Of version 2 are `primary` in place of the measure `mean`, and
+`results` those of `SweepResults.contents`. Of version 2 are `primary` in place of the measure `mean`, and
 `minus` with intervals and p that hold for other seeds too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.report import MEANINGS, evaluate_command, publish
-from hfcomp.experiments.sweep_results import SweepResults, contrast_pair, part_name
+from hfcomp.experiments.stages import read_history
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import decimal, direction
 from hfcomp.reporting.lines import Line, general_of, name_of, points_of, primary_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
-from hfcomp.reporting.tables import merge_sections, sections_of_lines
+from hfcomp.statistics import Outcomes
+from hfcomp.statistics.measures import Average
+from hfcomp.statistics.outcomes import NO_SEED
+from hfcomp.statistics.run import summarize_settings
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
@@ -41,8 +47,144 @@ ADJUSTED = (
 LOGGED = Unit(1, 3)
 
 
-def sweep_report(
+def part_name(setting: str, seed: int, variant: str) -> str:
+    """The name of a part's model and folder."""
+    return f"{setting}/{seed}/{variant}"
+
+
+def contrast_pair(name: str) -> tuple[str, str]:
+    """What a contrast is the difference of, as a report calls it."""
+    return f"with {name}", "without it"
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """The numbers of a sweep by setting: lines, the mean of general abilities, and by variant the means of the log."""
+
+    plan: SweepPlan
+    lines: dict[str, list[Line]]
+    general: dict[str, Line | None]
+    logged: dict[str, dict[str, dict[str, float]]]
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """The `results` of `sweep.json`.
+
+        `measures` (their names), `primary` (the first of them, if there is one), `base` (measure to value) and
+        `settings`: setting to variant to `measures` (measure to `value`, `lowest`, `highest`, `seeds`, and but for the
+        reference `minus` with `value`, `low`, `high`, `p`, and `p_holm` or `q`) and `logged` (metric to mean);
+        `contrasts`: setting to contrast to measure to the same as `minus`, the mean of the variants with something
+        less that of those without. Fractions are in 0..1.
+        """
+        first, plan = self.lines[self.plan.first[0]], self.plan
+        settings = {
+            setting: {
+                name: {"measures": {line["name"]: self._numbers(line, name) for line in own}, "logged": logged}
+                for name, logged in self.logged[setting].items()
+            }
+            for setting, own in self.lines.items()
+        }
+        contrasts = {
+            setting: {
+                name: {line["name"]: line["differences"][one][other] for line in own}
+                for name, (one, other) in ((name, contrast_pair(name)) for name in plan.contrasts)
+            }
+            for setting, own in self.lines.items()
+        }
+        return {
+            "measures": [line["name"] for line in first],
+            "primary": next((line["primary"] for line in first if "primary" in line), None),
+            "base": {line["name"]: line["models"][BASE]["value"] for line in first},
+            "settings": settings,
+            "contrasts": contrasts,
+        }
+
+    def _numbers(self, line: Line, variant: str) -> dict[str, Any]:
+        found, minus = line["models"][variant], line["differences"].get(variant)
+        seeds = found.get("seeds", [found["value"]])
+        numbers = {"value": found["value"], "lowest": min(seeds), "highest": max(seeds), "seeds": seeds}
+        return numbers | ({"minus": minus[self.plan.reference]} if minus else {})
+
+
+def summarize_sweep(
+    outcomes: Outcomes | pd.DataFrame,
     plan: SweepPlan,
+    folder: Path,
+    declared: Mapping[str, Sequence[Average]] | None = None,
+    primary: str | None = None,
+) -> SweepResults:
+    """The numbers of a sweep, see `summarize_settings`.
+
+    Args:
+        outcomes: of `base` and of every part, whose arms are named by `part_name`.
+        plan: of the sweep.
+        folder: of the sweep, with the parts' training logs.
+        declared: averages in use, by title of the benchmark.
+        primary: the primary endpoint that was asked for.
+    """
+    contrasts = {contrast_pair(name): (one.of, one.without) for name, one in plan.contrasts.items()}
+    how = {"reference": plan.reference, "contrasts": contrasts, "benchmarks": plan.benchmarks}
+    of_settings = {setting: _of_setting(Outcomes.of(outcomes), plan, setting) for setting in plan.settings}
+    found = summarize_settings(of_settings, list(plan.variants), **how, primary=primary, declared=declared or {})
+    logged = {
+        setting: {
+            name: {metric: _logged(folder, plan, setting, name, metric) for metric in plan.logged}
+            for name in plan.variants
+        }
+        for setting in plan.settings
+    }
+    lines, general = ({setting: one[index] for setting, one in found.items()} for index in (0, 1))
+    return SweepResults(plan, lines, general, logged)
+
+
+def _of_setting(outcomes: Outcomes, plan: SweepPlan, setting: str) -> Outcomes:
+    """The base and a setting's variants, each with its seeds."""
+    parts = {part_name(setting, seed, name): (name, seed) for name in plan.variants for seed in plan.seeds}
+    parts[BASE] = BASE, NO_SEED
+    own = outcomes.select(arm=list(parts))
+    arms, seeds = zip(*own.table["arm"].map(parts), strict=True)
+    return own.assign(arm=list(arms), seed=list(seeds))
+
+
+def _logged(folder: Path, plan: SweepPlan, setting: str, variant: str, metric: str) -> float:
+    """The mean of a metric over the steps of all seeds; NaN where it was not logged.
+
+    A line of the log is the mean over the steps since the line before, and a checkpoint brings a line of its own.
+    """
+    values: list[float] = []
+    steps: list[int] = []
+    for seed in plan.seeds:
+        history, before = read_history(folder / part_name(setting, seed, variant)), 0
+        for line in history:
+            step = line.get("step", before + 1)
+            if metric in line:
+                values.append(line[metric])
+                steps.append(step - before)
+            before = step
+    return float(np.average(values, weights=steps)) if sum(steps) else float("nan")
+
+
+def publish_sweep(
+    folder: Path,
+    results: SweepResults,
+    *,
+    stages: list[StageSummary],
+    facts: dict[str, Any],
+    primary: str | None = None,
+    further: Sequence[Section] = (),
+) -> None:
+    """Writes `sweep.json` and `report.md`, with the figures of further sections, and prints the tables.
+
+    `facts` (`method`, `caveat`, `notes`, `config`, `models`, ...) and the primary endpoint that was asked for go into
+    `sweep.json`.
+    """
+    written = {"plan": {**results.plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
+    contents = {"sweep_schema_version": SCHEMA_VERSION, **facts, **written, "results": results.contents}
+    report = partial(sweep_report, results, stages, facts, further=further, folder=folder)
+    publish(report, contents, folder / "sweep.json")
+
+
+def sweep_report(
     results: SweepResults,
     stages: Sequence[StageSummary],
     facts: Mapping[str, Any],
@@ -54,32 +196,32 @@ def sweep_report(
     """The report of a sweep.
 
     Args:
-        plan: of the sweep.
         results: of `summarize_sweep`.
         stages: what each training run cost.
         facts: as in `publish_sweep`.
         brief: differences on the first measure alone, values without the range of seeds.
         further: sections behind the others, of the whole report.
-        folder: of the sweep; with it the report ends with where its files lie.
+        folder: of the sweep; with it the report ends with where its files are.
     """
+    plan = results.plan
     every = [line for own in results.lines.values() for line in own]
     pairs = [(name, plan.reference) for name in plan.variants if name != plan.reference]
     pairs += map(contrast_pair, plan.contrasts)
-    first = every[0]["name"]
-    parts = {
-        setting: sections_of_lines(
+    parts, verdict = {}, []
+    for setting, own in results.lines.items():
+        general = general_of(own, results.general[setting])
+        parts[setting] = tables.sections_of_lines(
             own,
-            lambda line: pairs if not brief or line["name"] == first else [],
+            lambda line: pairs if not brief or line["name"] == every[0]["name"] else [],
             reference=plan.reference,
-            general=general_of(own, results.general[setting]),
+            general=general,
             brief=brief,
         )
-        for setting, own in results.lines.items()
-    }
+        verdict += [f"{setting}: {sentence}" for sentence in _verdict(plan.reference, primary_of(own), general)]
     sections = [
-        *merge_sections(parts),
+        *tables.merge_sections(parts),
         Section("Contrasts", [Lines(_sides(plan))]),
-        Section("Training log", list(_logged(plan, results.contents))),
+        Section("Training log", list(_log_means(results))),
         Section("Cost", [tables.costs(_costs(plan, stages))]),
         Section("Models", [Lines(_variants(plan, facts))]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
@@ -87,25 +229,22 @@ def sweep_report(
     ]
     several = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if len(plan.seeds) > 1 else ONE_SEED
     how = tables.legend(every, intervals=several, adjusted=ADJUSTED, brief=brief)
-    verdict = [text for setting in plan.settings for text in _verdict(plan, results, setting)]
     closing = _closing(plan, facts, folder) if folder else {}
     title, notes = f"{facts['method']}: a sweep", () if brief else facts["notes"]
     return Report(title, facts["caveat"], verdict, sections, [how], notes, closing)
 
 
-def _verdict(plan: SweepPlan, results: SweepResults, setting: str) -> Iterator[str]:
+def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iterator[str]:
     """Which variants differ from the reference on the primary endpoint, and in general abilities."""
-    lines = results.lines[setting]
-    primary, general = primary_of(lines), general_of(lines, results.general[setting])
     if primary is not None:
-        yield f"{setting}: {primary['primary']} (primary endpoint, p by Holm){_told(primary, plan)}."
+        yield f"{primary['primary']} (primary endpoint, p by Holm){_compared(primary, reference)}."
     if general is not None:
-        yield f"{setting}: price: general abilities ({name_of(general)}){_told(general, plan)}."
+        yield f"price: general abilities ({name_of(general)}){_compared(general, reference)}."
 
 
-def _told(line: Line, plan: SweepPlan) -> str:
+def _compared(line: Line, reference: str) -> str:
     """Which variants differ from the reference by how much, and which do not; p of Holm goes before an interval."""
-    changes = {name: minus[plan.reference] for name, minus in line["differences"].items() if plan.reference in minus}
+    changes = {name: minus[reference] for name, minus in line["differences"].items() if reference in minus}
     signs = {
         name: direction({"value": one["value"], "p": one["p_holm"]} if "p_holm" in one else one)
         for name, one in changes.items()
@@ -113,14 +252,14 @@ def _told(line: Line, plan: SweepPlan) -> str:
     parts = []
     for word, sign in (("better", 1), ("worse", -1)):
         found = [f"{name} {points_of(changes[name], line)}" for name in changes if signs[name] == sign]
-        parts += [f"{word} than {plan.reference}: {', '.join(found)}"] if found else []
+        parts += [f"{word} than {reference}: {', '.join(found)}"] if found else []
     alike = [name for name in changes if not signs[name]]
-    parts += [f"no significant difference to {plan.reference}: {', '.join(alike)}"] if alike else []
-    return ": " + "; ".join(parts) if parts else ""
+    parts += [f"no significant difference to {reference}: {', '.join(alike)}"] if alike else []
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Where the files lie, and how to score the first runs on benchmarks."""
+    """Where the files are, and how to score the first runs on benchmarks."""
     models = {BASE: BASE} | {name: part_name(*plan.first, name) for name in plan.variants}
     paths = {name: facts["models"][part]["path"] for name, part in models.items()}
     return {"written to": str(folder), "next": evaluate_command(paths)}
@@ -133,14 +272,10 @@ def _sides(plan: SweepPlan) -> list[str]:
     ]
 
 
-def _logged(plan: SweepPlan, results: Mapping[str, Any]) -> Iterator[Table]:
-    for setting in plan.settings:
-        variants = results["settings"][setting]
-        rows = [
-            [name, *(decimal(variants[name]["logged"][metric], LOGGED) for metric in plan.logged)]
-            for name in (plan.variants if plan.logged else ())
-        ]
-        yield Table(f"{setting}: means", ["variant", *plan.logged], rows)
+def _log_means(results: SweepResults) -> Iterator[Table]:
+    for setting, variants in results.logged.items():
+        rows = [[name, *(decimal(mean, LOGGED) for mean in logged.values())] for name, logged in variants.items()]
+        yield Table(f"{setting}: means", ["variant", *results.plan.logged], rows if results.plan.logged else [])
 
 
 def _costs(plan: SweepPlan, stages: Sequence[StageSummary]) -> list[dict[str, Any]]:
@@ -161,30 +296,3 @@ def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
     found += [f"{name}: {MEANINGS[of].format(method=facts['method'])}" for name, of in plan.controls.items()]
     found += [f"{name}: starts from {of}, whose steps are on top of its own" for name, of in plan.after.items()]
     return found
-
-
-def publish_sweep(
-    folder: Path,
-    plan: SweepPlan,
-    results: SweepResults,
-    *,
-    stages: list[StageSummary],
-    facts: dict[str, Any],
-    primary: str | None = None,
-    further: Sequence[Section] = (),
-) -> None:
-    """Writes `sweep.json` and `report.md`, with the figures of further sections, and prints the tables.
-
-    Args:
-        folder: of the sweep.
-        plan: of the sweep.
-        results: of `summarize_sweep`.
-        stages: what each training run cost.
-        facts: `method`, `caveat`, `notes`, `config`, `models`, ...; all of them go into `sweep.json`.
-        primary: the primary endpoint that was asked for.
-        further: sections behind the others.
-    """
-    written = {"plan": {**plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
-    contents = {"sweep_schema_version": SCHEMA_VERSION, **facts, **written, "results": results.contents}
-    report = partial(sweep_report, plan, results, stages, facts, further=further, folder=folder)
-    publish(report, contents, folder / "sweep.json")

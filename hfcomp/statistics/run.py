@@ -1,4 +1,4 @@
-"""The numbers of a run: its lines and averages, its primary endpoint, the mean of its general abilities."""
+"""The numbers of a run and of a sweep: lines and averages, the primary endpoint, the mean of general abilities."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from hfcomp.statistics.measures import (
     Average,
     Measure,
     all_measures,
+    headline_measures,
     mean_of_lines,
     primary_measure,
     usable_averages,
 )
-from hfcomp.statistics.multiplicity import correct
-from hfcomp.statistics.outcomes import Outcomes
-from hfcomp.statistics.summary import BASE, summarize
+from hfcomp.statistics.multiplicity import adjust, correct
+from hfcomp.statistics.outcomes import NO_SEED, Outcomes
+from hfcomp.statistics.summary import BASE, Contrasts, summarize
 
 Result = dict[str, Any]
 
@@ -64,6 +65,77 @@ def summarize_run(
         return lines, None
     means, known = [mean_of_lines("general average", general)], [name for name in models[:-1] if name == BASE]
     return lines, summarize(outcomes, models=models, references=known, measures=means, images="measure")[0]
+
+
+def summarize_settings(
+    outcomes: Mapping[str, Outcomes],
+    variants: Sequence[str],
+    *,
+    reference: str,
+    contrasts: Contrasts,
+    primary: str | None,
+    declared: Mapping[str, Sequence[Average]],
+    benchmarks: Sequence[str] = (),
+) -> dict[str, tuple[list[Result], Result | None]]:
+    """The lines of a sweep by setting, the primary endpoint first, and the mean of its general lines.
+
+    A difference is paired by item and by seed; `difference_over_seeds` says what other images and other seeds would
+    change, with one seed what other images would. The p of the primary endpoint are corrected by Holm for the number
+    of variants and settings, those of contrasts for theirs; all others get q of Benjamini and Hochberg.
+
+    Args:
+        outcomes: by setting, of `base` and the variants, with their seeds.
+        variants: in the order of the report.
+        reference: the variant that the others are compared to.
+        contrasts: as in `summarize`, by what stands for the model and the reference of a difference.
+        primary: as in `primary_measure`.
+        declared: as in `primary_measure`.
+        benchmarks: as in `headline_measures`.
+
+    Returns:
+        As `summarize_run`; lines have `name`, that of their measure. Over several seeds a variant has `value`,
+        `lowest`, `highest` and `seeds`, and the base, which has none, its `value`.
+
+    Raises:
+        ValueError: as `primary_measure` and `headline_measures`.
+    """
+    first = next(iter(outcomes.values()))
+    judged = primary_measure(first, primary, declared)
+    measures = headline_measures(first, benchmarks, judged)
+    general = [one.lines[0] for one in measures if first.aspects[one.lines[0]] == GENERAL]
+    means = [mean_of_lines("general average", general)] if len(general) > 1 else []
+    pairs = {(one, reference): ([one], [reference]) for one in variants if one != reference} | dict(contrasts)
+    found: dict[str, tuple[list[Result], Result | None]] = {}
+    for setting, own in outcomes.items():
+        several = len({*own.table["seed"]} - {NO_SEED}) > 1
+        how: dict[str, Any] = {"contrasts": pairs, "images": "all", "intervals": not several}
+        lines = summarize(own, models=[BASE, *variants], measures=[*measures, *means], **how)
+        for line in lines:
+            for (one, other), change in line.pop("contrasts").items():
+                line["differences"].setdefault(one, {})[other] = change
+            line["models"] = {name: _range(cell) if several else cell for name, cell in line["models"].items()}
+        average = lines.pop() if means else None
+        for line, measure in zip(lines, measures, strict=True):
+            line |= {**_labels(measure, own), "name": measure.name}
+            line |= {"primary": measure.name} if measure is judged else {}
+        found[setting] = lines, average
+    for of_reference in (True, False):
+        changes = [
+            (line, change)
+            for lines, _ in found.values()
+            for line in lines
+            for minus in line["differences"].values()
+            for other, change in minus.items()
+            if (other == reference) == of_reference
+        ]
+        adjust(*([change for line, change in changes if ("primary" in line) == one] for one in (True, False)))
+    return found
+
+
+def _range(cell: Result) -> Result:
+    """A mean over seeds with the lowest and the highest."""
+    seeds = cell.get("seeds")
+    return {"value": cell["value"], **({"lowest": min(seeds), "highest": max(seeds), "seeds": seeds} if seeds else {})}
 
 
 def _is_same(one: Measure, other: Measure) -> bool:

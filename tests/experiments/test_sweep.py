@@ -18,8 +18,7 @@ from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.recipe_files import find_plan
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.sweep_report import sweep_report
-from hfcomp.experiments.sweep_results import summarize_sweep
+from hfcomp.experiments.sweep_report import summarize_sweep, sweep_report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import sign_flip_test
 from hfcomp.statistics.score import score
@@ -381,15 +380,13 @@ def test_the_tables_fit_eighty_columns(capsys, monkeypatch, tmp_path):
     """Five variants, as the sweep that ships has."""
     monkeypatch.setenv("COLUMNS", "80")
     names = ["none", "adaptive", "static_1", "static_mean", "inverse"]
-    plan = plan_of(["clean"], [1, 2], names, logged=["margin"])
+    plan = plan_of(["clean"], [1, 2], names)
     lines = {("composition", "all", "group"): [0.0, 1.0, 1.0], ("general", "all", "text-to-image recall@1"): [1.0] * 3}
     arms = ["base", *(f"clean/{seed}/{name}" for seed in plan.seeds for name in names)]
-    without_logs = plan.model_copy(update={"logged": []})
-    results = summarize_sweep(pd.concat([outcomes(arm, lines) for arm in arms]), without_logs, tmp_path)
-    results.contents["settings"]["clean"] = {name: {"logged": {"margin": 0.5}} for name in names}
+    results = summarize_sweep(pd.concat([outcomes(arm, lines) for arm in arms]), plan, tmp_path)
     facts = {"method": "Slipform", "caveat": "A caveat.", "notes": [], "config": {}}
     costs = [StageSummary(f"clean/1/{name}", 1, 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0) for name in names]
-    render_terminal(sweep_report(plan, results, costs, facts, brief=True))
+    render_terminal(sweep_report(results, costs, facts, brief=True))
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     assert "means over" in shown and "minus none" in shown and "A caveat." in shown

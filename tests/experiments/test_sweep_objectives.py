@@ -12,8 +12,7 @@ import yaml
 from hfcomp.data.concepts.random_spans import RandomSpans
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.sweep_report import publish_sweep
-from hfcomp.experiments.sweep_results import SweepResults, contrast_pair
+from hfcomp.experiments.sweep_report import SweepResults, contrast_pair, publish_sweep
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
@@ -210,22 +209,19 @@ FACTS = {
 
 def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
     """Results in which the variants with another objective log nothing."""
-    logged = {
-        name: {"logged": dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0)} for name in plan.variants
-    }
+    logged = {name: dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0) for name in plan.variants}
     minus = {name: {plan.reference: change} for name in plan.variants if name != plan.reference}
     minus |= {one: {other: change} for one, other in map(contrast_pair, plan.contrasts)}
     about = {"name": "m", "benchmark": "", "subset": "all", "metric": "m", "aspect": "composition", "chance": None}
     about["primary"] = "m"
     models = dict.fromkeys(["base", *plan.variants], {"value": 0.5, "lowest": 0.5, "highest": 0.5})
-    return SweepResults(
-        {"settings": {"all": logged}}, {"all": [{**about, "models": models, "differences": minus}]}, {"all": None}
-    )
+    lines = [{**about, "models": models, "differences": minus}]
+    return SweepResults(plan, {"all": lines}, {"all": None}, {"all": logged})
 
 
 def published(folder: Path, plan: SweepPlan, change: dict[str, float] = CHANGE, **facts: object) -> None:
     models = {name: {"path": name} for name in ["base", *(f"all/{plan.seeds[0]}/{one}" for one in plan.variants)]}
-    publish_sweep(folder, plan, made_up(plan, change), stages=_costs(plan), facts={**FACTS, "models": models, **facts})
+    publish_sweep(folder, made_up(plan, change), stages=_costs(plan), facts={**FACTS, "models": models, **facts})
 
 
 def _costs(plan: SweepPlan) -> list[StageSummary]:
