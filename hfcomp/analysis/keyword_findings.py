@@ -1,15 +1,23 @@
-"""What Rösch et al. 2024 found, as statements that a study can show, contradict or leave open."""
+"""A study of concepts: its numbers at every checkpoint, and what they show of the findings of Rösch et al. 2024."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hfcomp.statistics.summary import BASE
+import pandas as pd
+
+from hfcomp.statistics.measures import Measure
+from hfcomp.statistics.multiplicity import adjust
+from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.summary import BASE, summarize
 
 PLAIN = "plain"
+BASE_STEP = 0
+ACCURACY, RETRIEVAL, VISUAL = "accuracy", "retrieval", "visual"
+NEEDED = (ACCURACY, RETRIEVAL)  # of every concept
 SHOWN, OPPOSITE, OPEN = "shown", "the opposite is shown", "open"
 # The largest losses and gains of the paper's Table 3, in points: what "hardly" and "enough" mean here.
 RETRIEVAL_LOSS = 0.04
@@ -20,6 +28,40 @@ VISUAL_GAINS = {"object": "1 to 3", "color": "6 to 7", "size": "28 to 30"}
 ACCURACY_GAINS = {"object": "7 to 8", "color": "11 to 13", "location": "29 to 30", "size": "13 to 16"}
 PLAIN_GAINS = {"object": "20", "color": "21 to 23", "location": "1 to 4", "size": "5 to 8"}
 RETRIEVAL_GAINS = {"object": "15 to 16", "color": "11", "location": "12", "size": "11 to 12"}
+
+Point = tuple[str, int]
+"""A model of the study: a run (`base`, `plain`, `HN1` and so on) at a step; the base is at step 0."""
+LineNames = Mapping[str, tuple[str, str]]
+"""Benchmark and metric by what they stand for: `accuracy`, `retrieval`, and if any `visual` and further ones."""
+
+
+@dataclass(frozen=True)
+class ConceptResults:
+    """What came of a concept.
+
+    Attributes:
+        lines: of `summarize`, by what they stand for, whose models and contrasts are of points; one that was not
+            scored for this concept is absent.
+        numbers: of hard negatives, rising.
+        every: steps between checkpoints.
+        per_epoch: steps of an epoch.
+        last: the last step.
+    """
+
+    lines: dict[str, dict[str, Any]]
+    numbers: Sequence[int]
+    every: int
+    per_epoch: int
+    last: int
+
+    @property
+    def epochs(self) -> range:
+        """The steps at which epochs end."""
+        return range(self.per_epoch, self.last + 1, self.per_epoch)
+
+    def final(self, run: str) -> Point:
+        """A run's last model; the base is its own."""
+        return run, BASE_STEP if run == BASE else self.last
 
 
 @dataclass(frozen=True)
@@ -46,63 +88,121 @@ class Finding:
     verdict: str
 
 
-Line = Mapping[str, Any]
-Point = tuple[str, int]
+def check_lines(outcomes: Mapping[str, Outcomes | pd.DataFrame], lines: LineNames) -> None:
+    """Checks that the lines of a study are scored, which the outcomes of the base by concept say before any training.
+
+    Raises:
+        ValueError: when a concept has no accuracy or retrieval, or no concept has another line, naming those that
+            there are.
+    """
+    found = {concept: Outcomes.of(table) for concept, table in outcomes.items()}
+    scored = {concept: {one.name for one in _measures(own, concept, lines)} for concept, own in found.items()}
+    for name, (benchmark, metric) in lines.items():
+        missing = [concept for concept in outcomes if name not in scored[concept]]
+        if missing and (name in NEEDED or len(missing) == len(outcomes)):
+            known = sorted({(one[0], one[2]) for concept in missing for one in found[concept].aspects})
+            listed = "; ".join(f"{benchmark}, {metric}" for benchmark, metric in known)
+            place = f"{benchmark!r}, {metric!r} for {', '.join(missing)}"
+            raise ValueError(f"{name}: nothing was scored as {place}. There is: {listed}.")
 
 
-def concept_findings(
-    concept: str,
-    lines: Mapping[str, Line],
-    *,
-    numbers: Sequence[int],
-    every: int,
-    per_epoch: int,
-    last: int,
-    further: Sequence[str] = (),
-) -> list[Finding]:
-    """The paper's findings that a study has numbers for.
+def summarize_concept(
+    outcomes: Outcomes | pd.DataFrame, concept: str, lines: LineNames, *, numbers: Sequence[int], checkpoints: int
+) -> ConceptResults:
+    """The lines of a concept at every step, and the differences that the findings and the report are of.
 
     Args:
-        concept: the study is of.
-        lines: `accuracy`, `retrieval`, and where there are such `visual` and `further` ones, of `summarize` with
-            contrasts of points: pairs of a run (`base`, `plain`, `HN1` and so on) and a step.
+        outcomes: whose arms are runs.
+        concept: that they are of.
+        lines: as `LineNames`.
         numbers: of hard negatives, rising.
-        every: steps between checkpoints.
-        per_epoch: steps of an epoch.
-        last: the last step.
-        further: names of further lines.
+        checkpoints: in an epoch.
     """
-    few, many = f"HN{numbers[0]}", f"HN{numbers[-1]}"
-    base, trained, hard = (BASE, 0), (PLAIN, last), (few, last)
-    finding, gains = partial(_finding, concept, lines), PLAIN_GAINS.get(concept, "-")
+    outcomes = Outcomes.of(outcomes)
+    steps = sorted(set(outcomes.table["step"].tolist()) - {BASE_STEP})
+    every, last, measures = steps[0], steps[-1], _measures(outcomes, concept, lines)
+    base, plain, hard = (BASE, BASE_STEP), (PLAIN, last), [(f"HN{number}", last) for number in numbers]
+    early, first_epoch = ((hard[0][0], step) for step in (every, every * checkpoints))
+    pairs = [
+        (plain, base),
+        *((one, plain) for one in hard),
+        (hard[-1], hard[0]),
+        (early, base),
+        (hard[0], first_epoch),
+    ]
+    contrasts = {pair: ([pair[0]], [pair[1]]) for pair in pairs}
+    found = summarize(outcomes, by=("arm", "step"), measures=measures, contrasts=contrasts, images="measure")
+    named = dict(zip((measure.name for measure in measures), found, strict=True))
+    return ConceptResults(named, numbers, every, every * checkpoints, last)
+
+
+def _measures(outcomes: Outcomes, concept: str, lines: LineNames) -> list[Measure]:
+    """The lines that there are: of retrieval all subsets, of the others the concept's."""
+    found = []
+    for name, (benchmark, metric) in lines.items():
+        of_metric = [line for line in outcomes.aspects if (line[0], line[2]) == (benchmark, metric)]
+        own = [line for line in of_metric if name == RETRIEVAL or line[1] == concept]
+        found += [Measure(name, own, pooled=True)] if own else []
+    return found
+
+
+def final_differences(results: Mapping[str, ConceptResults]) -> list[dict[str, Any]]:
+    """The last models against plain training, and that against the base, on every line.
+
+    The primary endpoint is accuracy on the concept: of the runs with hard negatives against plain training, p is
+    corrected by Holm over runs and concepts (`p_holm`); all others get `q` of Benjamini and Hochberg.
+
+    Returns:
+        Of each `concept`, `line`, `run` and `reference` `value`, `low`, `high`, `p`, and `p_holm` or `q`.
+    """
+    found = []
+    for concept, one in results.items():
+        for name, line in one.lines.items():
+            for run in (PLAIN, *(f"HN{number}" for number in one.numbers)):
+                reference = BASE if run == PLAIN else PLAIN
+                change = line["contrasts"].get((one.final(run), one.final(reference)))
+                if change is not None:
+                    place = {"concept": concept, "line": name, "run": run, "reference": reference}
+                    found.append({**place, **{key: change[key] for key in ("value", "low", "high", "p")}})
+    primary = [(one["line"], one["reference"]) == (ACCURACY, PLAIN) for one in found]
+    adjust(*([one for one, first in zip(found, primary, strict=True) if first == wanted] for wanted in (True, False)))
+    return found
+
+
+def concept_findings(concept: str, results: ConceptResults, further: Sequence[str] = ()) -> Iterator[Finding]:
+    """The paper's findings that a study has numbers for; `further` are names of lines beside the paper's three."""
+    test = partial(_finding, concept, results)
+    every, per_epoch, last = results.every, results.per_epoch, results.last
+    few, many = (f"HN{results.numbers[index]}" for index in (0, -1))
+    base, trained, hard = (BASE, BASE_STEP), (PLAIN, last), (few, last)
+    gains = PLAIN_GAINS.get(concept, "-")
+    yield test(RETRIEVAL, "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base)
     plain, bound = "plain training helps", None
     if concept == "location":
         plain, bound = "plain training hardly helps (at most 5 points, our bound)", LOCATION_GAIN
-    found = [
-        finding("retrieval", "plain training finds more images", RETRIEVAL_GAINS.get(concept, "-"), trained, base),
-        finding("accuracy", plain, gains, trained, base, most=bound),
-        finding("accuracy", f"{few} helps beyond plain training", ACCURACY_GAINS.get(concept, "-"), hard, trained),
-    ]
-    words = f"{few} costs at most 4 points of plain training's retrieval"
-    found.append(finding("retrieval", words, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS))
-    words = f"{few} helps after 1/{per_epoch // every} of an epoch already"
-    found.append(finding("accuracy", words, "Fig. 4", (few, every), base))
+    yield test(ACCURACY, plain, gains, trained, base, most=bound)
+    words = f"{few} helps beyond plain training"
+    yield test(ACCURACY, words, ACCURACY_GAINS.get(concept, "-"), hard, trained)
+    cost = f"{few} costs at most 4 points of plain training's retrieval"
+    yield test(RETRIEVAL, cost, "-4 to 0", hard, trained, least=-RETRIEVAL_LOSS)
+    early = f"{few} helps after 1/{per_epoch // every} of an epoch already"
+    yield test(ACCURACY, early, "Fig. 4", (few, every), base)
     if last > per_epoch:
-        words = f"one epoch of {few} is enough (later ones add at most 2 points)"
-        found.append(finding("accuracy", words, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS))
+        enough = f"one epoch of {few} is enough (later ones add at most 2 points)"
+        yield test(ACCURACY, enough, "0 to 2", hard, (few, per_epoch), most=FURTHER_EPOCHS)
     if many != few:
-        words = f"{many} adds at most 3 points to {few}"
-        found.append(finding("accuracy", words, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES))
-    if "visual" in lines:
-        words = f"{few} helps beyond plain training, seen from the images (Eq. 2)"
-        found.append(finding("visual", words, VISUAL_GAINS.get(concept, "-"), hard, trained))
-    beyond = f"{few} helps beyond plain training on"
-    return found + [finding(name, f"{beyond} {name}", "Table 5", hard, trained) for name in further if name in lines]
+        more = f"{many} adds at most 3 points to {few}"
+        yield test(ACCURACY, more, "1 to 3", (many, last), hard, most=FURTHER_NEGATIVES)
+    if VISUAL in results.lines:
+        yield test(VISUAL, f"{words}, seen from the images (Eq. 2)", VISUAL_GAINS.get(concept, "-"), hard, trained)
+    for name in further:
+        if name in results.lines:
+            yield test(name, f"{words} on {name}", "Table 5", hard, trained)
 
 
 def _finding(
     concept: str,
-    lines: Mapping[str, Line],
+    results: ConceptResults,
     line: str,
     statement: str,
     paper: str,
@@ -112,8 +212,8 @@ def _finding(
     least: float = 0.0,
     most: float | None = None,
 ) -> Finding:
-    """That `point` minus `reference` on a line is above `least`, or with `most` below it."""
-    change = lines[line]["contrasts"][point, reference]
+    """Whether `point` minus `reference` on a line is above `least`, or with `most` below it."""
+    change = results.lines[line]["contrasts"][point, reference]
     low, high = change["low"], change["high"]
     above, below = (low > least, high < least) if most is None else (high < most, low > most)
     verdict = SHOWN if above else OPPOSITE if below else OPEN

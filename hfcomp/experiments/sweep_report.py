@@ -18,7 +18,6 @@ import pandas as pd
 
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.report import MEANINGS, evaluate_command, publish
-from hfcomp.experiments.stages import read_history
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import decimal, direction
@@ -30,6 +29,7 @@ from hfcomp.statistics.outcomes import NO_SEED
 from hfcomp.statistics.run import summarize_settings
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
+from hfcomp.trainers.stages import read_history
 
 SCHEMA_VERSION = 2
 SEEDS = (

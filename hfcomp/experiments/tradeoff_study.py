@@ -10,6 +10,7 @@ import pandas as pd
 from datasets import Dataset
 
 from hfcomp import __version__
+from hfcomp.analysis.keyword_findings import BASE_STEP, PLAIN, check_lines
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
@@ -20,8 +21,7 @@ from hfcomp.experiments.evaluate import prepare_concepts
 from hfcomp.experiments.plan_files import Tradeoff
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study, evaluation_settings
-from hfcomp.experiments.tradeoff_report import publish_tradeoff
-from hfcomp.experiments.tradeoff_results import BASE_STEP, PLAIN, check_lines, summarize_tradeoff
+from hfcomp.experiments.tradeoff_report import publish_tradeoff, summarize_tradeoff
 from hfcomp.statistics.summary import BASE
 
 Tell = Callable[[str], None]
@@ -49,7 +49,7 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
     with Study.open(recipe, session) as study:
-        on_main_process(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan))
+        on_main_process(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan.lines()))
         study.run(arms, number=count)
         on_main_process(lambda: _report(tradeoff, study, evaluate, arms))
     return study.folder
@@ -98,20 +98,13 @@ def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], ar
         tables[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
     outcomes = {concept: pd.concat(parts, ignore_index=True) for concept, parts in tables.items()}
     results, facts = summarize_tradeoff(outcomes, tradeoff.plan), study.facts()
-    publish_tradeoff(study.folder, tradeoff.plan, results, stages=list(study.costs.values()), facts=facts)
+    publish_tradeoff(study.folder, results, stages=list(study.costs.values()), facts=facts)
 
 
 def whole_parts(rows: Dataset, size: int, parts: int, tell: Tell) -> Dataset:
-    """As many rows as fill whole steps for that many equal parts of an epoch; the others are told.
+    """As many rows as fill whole steps (of `size` rows over all processes) for that many equal parts of an epoch.
 
-    Args:
-        rows: of training.
-        size: rows of a step, over all processes.
-        parts: of an epoch.
-        tell: receives how many are left out.
-
-    Raises:
-        ValueError: when there are fewer steps than parts.
+    `tell` receives how many are left out; ValueError when there are fewer steps than parts.
     """
     number = len(rows) // (size * parts) * size * parts
     if not number:

@@ -19,7 +19,7 @@ from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
-from hfcomp.experiments.tradeoff_results import Point, findings, summarize_tradeoff
+from hfcomp.experiments.tradeoff_report import summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
@@ -71,7 +71,7 @@ def paper_like(**changes: tuple[float, float]) -> dict[tuple[str, int], tuple[fl
 
 
 def verdicts(shares: dict[tuple[str, int], tuple[float, float]]) -> dict[str, str]:
-    found = findings(summarize_tradeoff({"color": scored(shares)}, PLAN), PLAN)
+    found = summarize_tradeoff({"color": scored(shares)}, PLAN).findings
     return {finding.statement: finding.verdict for finding in found}
 
 
@@ -158,11 +158,12 @@ def test_what_the_paper_did_not_find_is_told():
 
 
 def test_shares_and_epochs_are_those_of_the_outcomes():
-    results = summarize_tradeoff({"color": scored(paper_like())}, PLAN)["color"]
-    assert results.epochs() == [6, 12]
-    assert results.shares["accuracy"][Point("HN1", 12)]["value"] == pytest.approx(0.82)
-    assert results.shares["retrieval"][Point("base", 0)]["value"] == pytest.approx(0.53)
-    bounds = results.shares["accuracy"][Point("plain", 12)]
+    results = summarize_tradeoff({"color": scored(paper_like())}, PLAN).concepts["color"]
+    assert list(results.epochs) == [6, 12]
+    accuracy, retrieval = (results.lines[name]["models"] for name in ("accuracy", "retrieval"))
+    assert accuracy["HN1", 12]["value"] == pytest.approx(0.82)
+    assert retrieval["base", 0]["value"] == pytest.approx(0.53)
+    bounds = accuracy["plain", 12]
     assert bounds["low"] < 0.69 < bounds["high"]
 
 
