@@ -18,8 +18,8 @@ from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
-from hfcomp.reporting.markdown import markdown_table
 from hfcomp.reporting.report import Table
+from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
 
 CARD = "README.md"
