@@ -8,11 +8,11 @@ number or switch that it spells.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from hfcomp.reading import nearest
 
@@ -47,6 +47,18 @@ class Strict(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, values: Any, read: Callable[[Any], Self]) -> Self:
+        """States a mistake in the words of this model, so that the one around it adds no more than the place."""
+        expected = {str(field.validation_alias or name): field.description for name, field in cls.model_fields.items()}
+        try:
+            return read(values)
+        except ValidationError as error:
+            if not error.errors()[0]["loc"]:  # no mapping at all: the model around it describes what it expects here
+                raise
+            raise ValueError(_message(error, expected)) from None
 
 
 def plain_name(*reserved: str) -> AfterValidator:
@@ -83,7 +95,7 @@ def parse(kind: type[T] | Any, values: Any, where: str) -> T:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        raise ValueError(one_line(error, kind, where)) from error
+        raise ValueError(f"{where}: {_message(error)}") from error
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
@@ -101,11 +113,11 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value, strict=not texts)
     except ValidationError as error:
-        kinds = [_expectation(one, hint) for one in error.errors()]
+        kinds = [_expectation(one) for one in error.errors()]
         if len(members(hint)) > 1 and None not in kinds:
             expected = " or ".join(dict.fromkeys(kinds))
             raise ValueError(f"{where}: found {_describe(value)}, expected {expected}.") from error
-        raise ValueError(one_line(error, hint, where)) from error
+        raise ValueError(f"{where}: {_message(error)}") from error
 
 
 def members(hint: Any) -> list[Any]:
@@ -117,24 +129,45 @@ def members(hint: Any) -> list[Any]:
     return [] if hint in (None, NoneType) else [hint]
 
 
-def one_line(error: ValidationError, kind: Any, where: str) -> str:
-    """The first mistake that pydantic found, an unknown key before all others: it may be the missing one, misspelt."""
-    found = error.errors()
+def _message(error: ValidationError, expected: Mapping[str, str | None] | None = None) -> str:
+    """The first mistake that pydantic found, an unknown key before all others: it may be the missing one, misspelt.
+
+    With a model, `expected` has the descriptions of its fields by key.
+    """
+    found, expected = error.errors(), expected or {}
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    location = first["loc"]
-    last, above = (location[-1], _place(where, location[:-1])) if location else (None, where)
-    if first["type"] == "extra_forbidden":
-        known = list(_keys(_at(kind, location[:-1])))
-        return f"{above}: unknown key {last!r}.{nearest(str(last), known)} Known: {', '.join(known)}."
-    if first["type"] == "missing":
-        return f"{above}: {last} is missing. Expected {(_description(kind, location) or 'a value').rstrip('.')}."
-    is_key = last == "[key]"  # of a mapping; the message names it
-    location = location[:-2] if is_key else location
-    if first["type"] == "value_error":
-        return f"{_place(where, location)}: {first['ctx']['error']}"
-    expected = None if is_key or first["type"] in _LIMITS else _description(kind, location)
-    expected = expected or _expectation(first, kind) or first["msg"].lower()
-    return f"{_place(where, location)}: found {_describe(first['input'])}, expected {expected}.{_hint(first)}"
+    kind, location = first["type"], list(first["loc"])
+    described = expected.get(location[0]) if location else None
+    if kind in ("extra_forbidden", "missing"):
+        key = location.pop()
+        if kind == "missing":
+            return f"{_place(location)}{key} is missing. Expected {(described or 'a value').rstrip('.')}."
+        if location:  # inside a named tuple, which has no model of its own
+            return f"{_place(location)}unknown key {key!r}. Expected {described}."
+        return f"unknown key {key!r}.{nearest(str(key), expected)} Known: {', '.join(expected)}."
+    if location[-1:] == ["[key]"]:
+        location, described = location[:-2], None  # the message names the key of the mapping
+    if kind == "value_error":
+        return f"{_place(location)}{first['ctx']['error']}"
+    whole = described if len(location) == 1 and kind not in _LIMITS else None
+    wanted = whole or _expectation(first) or first["msg"].lower()
+    return f"{_place(location)}found {_describe(first['input'])}, expected {wanted}.{_hint(first)}"
+
+
+def _place(location: list[int | str]) -> str:
+    return "".join(f"entry {part + 1}: " if isinstance(part, int) else f"{part}: " for part in location)
+
+
+def _expectation(error: Mapping[str, Any]) -> str | None:
+    if error["type"] in _CHOICES:
+        return f"one of {', '.join(_choices(error))}"
+    if error["type"] in _LIMITS:
+        return _LIMITS[error["type"]].format(**error["ctx"])
+    return _EXPECTED.get(error["type"].partition("_")[0])
+
+
+def _choices(error: Mapping[str, Any]) -> list[str]:
+    return error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
 
 
 def _hint(error: Mapping[str, Any]) -> str:
@@ -146,54 +179,6 @@ def _hint(error: Mapping[str, Any]) -> str:
     return nearest(str(error["input"]), _choices(error)) if error["type"] in _CHOICES else ""
 
 
-def _choices(error: Mapping[str, Any]) -> list[str]:
-    return error["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-
-
-def _expectation(error: Mapping[str, Any], kind: Any) -> str | None:
-    if error["type"] in _CHOICES:
-        return f"one of {', '.join(_choices(error))}"
-    if error["type"] in _LIMITS:
-        return _LIMITS[error["type"]].format(**error["ctx"])
-    return _EXPECTED.get(error["type"].partition("_")[0])
-
-
-def _place(where: str, location: tuple[Any, ...] | list[Any]) -> str:
-    parts = [f"entry {part + 1}" if isinstance(part, int) else str(part) for part in location]
-    return ": ".join([where, *parts])
-
-
 def _describe(value: Any) -> str:
     shown = "nothing" if value is None else repr(value)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
-
-
-def _keys(kind: Any) -> Iterator[str]:
-    """The keys of a mapping with a fixed set of them."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield from (str(field.validation_alias or name) for name, field in kind.model_fields.items())
-    else:
-        yield from getattr(kind, "_fields", ())
-
-
-def _at(kind: Any, location: list[Any] | tuple[Any, ...]) -> Any:
-    """The type of the values at a place of those of another type."""
-    for part in location:
-        kind = members(kind)[0]
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            fields = {str(field.validation_alias or name): field for name, field in kind.model_fields.items()}
-            kind = fields[part].annotation if part in fields else Any
-        else:
-            kind = get_type_hints(kind)[part] if hasattr(kind, "_fields") else (get_args(kind) or (Any,))[-1]
-    return members(kind)[0]
-
-
-def _description(kind: Any, location: tuple[Any, ...]) -> str | None:
-    """What the model of a file expects at a place."""
-    model = _at(kind, location[:-1])
-    if not location or not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return None
-    for name, field in model.model_fields.items():
-        if location[-1] == (field.validation_alias or name):
-            return field.description
-    return None
