@@ -149,8 +149,8 @@ def _message(error: ValidationError, expected: Mapping[str, str | None] | None =
         location, described = location[:-2], None  # the message names the key of the mapping
     if kind == "value_error":
         return f"{_place(location)}{first['ctx']['error']}"
-    whole = described if len(location) == 1 and kind not in _LIMITS else None
-    wanted = whole or _expectation(first) or first["msg"].lower()
+    whole = len(location) == 1 and kind not in (*_LIMITS, "finite_number")
+    wanted = (described if whole else None) or _expectation(first) or first["msg"].lower()
     return f"{_place(location)}found {_describe(first['input'])}, expected {wanted}.{_hint(first)}"
 
 

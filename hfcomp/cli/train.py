@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _recipes() -> str:
     """The recipes that are shipped, one line for each method."""
-    from hfcomp.experiments.recipe_files import recipes_folder
+    from hfcomp.experiments.recipes import recipes_folder
 
     folder = recipes_folder()
     lines = []

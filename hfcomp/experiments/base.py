@@ -10,8 +10,7 @@ from hfcomp.distributed import fail_together, rank
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.evaluate import prepare_evaluation
 from hfcomp.experiments.experiment_config import SANDBOX_MODELS
-from hfcomp.experiments.recipe_files import check_place
-from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.recipes import Recipe, check_place
 from hfcomp.experiments.session import Session
 from hfcomp.modeling import load_config, load_processor
 from hfcomp.modeling.random_clip import check_vocabulary, write_vit_b32

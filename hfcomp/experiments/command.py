@@ -1,18 +1,42 @@
-"""The command line of a recipe."""
+"""The command line of a recipe, and its help: the fields that matter, with the recipe's values."""
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+import yaml
+from pydantic_core import PydanticUndefined
+from transformers import TrainingArguments
 
 from hfcomp.errors import FLAG, one_line_errors
-from hfcomp.experiments.help import recipe_help
+from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.program import run
-from hfcomp.experiments.recipes import read_recipe, split_options
+from hfcomp.experiments.recipes import read_file, read_recipe, split_options
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.tradeoff_study import run_tradeoff
+from hfcomp.trainers.config import CompositionalConfig
+
+INTRODUCTION = """Every field is an override: --field value. Options beside the fields:
+  --config NAME_OR_PATH    another recipe
+  --report NAME_OR_PATH    a sweep over settings, variants and seeds (slipform's margins), or a study of concepts
+                           (hard_negatives' tradeoff)
+  --search [NAME_OR_PATH]  a search for values by a benchmark, with Optuna (pip install 'hfcomp[search]')
+  --help-all               every field of hfcomp, with its help
+  --traceback              the whole traceback of an error, as HFCOMP_TRACEBACK=1
+A run that was killed goes on when the same command is given again."""
+# What is changed most often, beside what the recipe sets and the objective's own fields.
+USUAL = (
+    *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),
+    *("evaluation_benchmarks", "primary"),
+)
+WIDTH, LONGEST_HELP = 110, 170
+LAST = "And every field of transformers' TrainingArguments (learning_rate, max_steps, output_dir, bf16, ...)."
 
 
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
@@ -38,3 +62,46 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
             return
         plan = read_plan(name, words)
         {Sweep: run_sweep, Tradeoff: run_tradeoff, Search: run_search}[type(plan)](plan)
+
+
+def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = False) -> str:
+    """The help of a recipe, or of that which `--config` and `--objective` among the arguments name.
+
+    It lists the fields that matter for the recipe, or `everything`: all fields of hfcomp, each with its whole help.
+    """
+    path, values, trainer_class = read_file(name, split_options(arguments)[0])
+    config = trainer_class.config_class
+    of_all, theirs = ({f.name for f in fields(kind)} for kind in (CompositionalConfig, TrainingArguments))
+    ours = {key: (f.default, f.description) for key, f in ExperimentConfig.model_fields.items()}
+    trainers = {f.name: (_default(f), f.metadata.get("help", "")) for f in fields(config) if f.init}
+    objective = [key for key in trainers if key not in of_all]
+    common = [key for key in trainers if key in of_all - theirs]
+    sections = {"Changed most often": USUAL, f"Of the objective ({config.__name__})": objective}
+    if everything:
+        sections = {"The experiment": ours, f"The trainer ({config.__name__})": [*objective, *common]}
+    known, listed = ours | trainers, {key for names in sections.values() for key in names}
+    parts = [f"recipe: {path}", INTRODUCTION]
+    for title, names in sections.items():
+        lines = [line for key in names for line in _lines(key, *known[key], values, everything)]
+        parts += ["\n".join([title, "", *lines])] if lines else []
+    rest = [f"--{key} {_spelled(value)}" for key, value in values.items() if key not in listed]
+    others = [f"--{key}" for key in [*ours, *common, *objective] if key not in listed and key not in values]
+    for title, text in {"Also set by this recipe": "  ".join(rest), "Further fields": " ".join(others)}.items():
+        parts += ["\n".join([title, *textwrap.wrap(text, WIDTH, break_on_hyphens=False)])] if text else []
+    return "\n\n".join([*parts, LAST])
+
+
+def _default(member: Any) -> Any:
+    return member.default if member.default_factory is MISSING else member.default_factory()
+
+
+def _lines(name: str, default: Any, text: str, values: dict[str, Any], whole: bool) -> list[str]:
+    text = text if whole else textwrap.shorten(text, LONGEST_HELP, placeholder=" ...")
+    value = _spelled(values.get(name, default)) + ("  (recipe)" if name in values else "")
+    return [f"--{name} {value}", *textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")]
+
+
+def _spelled(value: Any) -> str:
+    if value in (None, PydanticUndefined, MISSING):
+        return "(unset)"
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip()

@@ -12,42 +12,13 @@ from hfcomp.schemas import Strict, plain_name
 
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
-FRESH_MODELS = (*SANDBOX_MODELS, "vit_b32")
-EVALUATIONS = (SANDBOX, f"{SANDBOX}+benchmarks", "benchmarks", "own")
-CAPTIONS = ("longest", "all")
+NOT_SET = "which is not set. Set it, or"
 SAME_BATCH = "same-batch"
 CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
-# Names of folders and of models in a run's folder.
-RESERVED_METHODS = ("base", "evaluation", *CONTROLS)
-SANDBOX_FIELDS = ("edit_noise", "caption_noise", "false_negatives", "negative_kinds")
-# Those of them that shape negatives, which keyword negatives take the place of.
-SANDBOX_NEGATIVE_FIELDS = ("edit_noise", "false_negatives", "negative_kinds")
-SHAPES_REPLACED = "shapes the sandbox's own negatives, which keyword_negatives takes the place of"
-# Fields that the sandbox has no use for, and why.
-SANDBOX_BRINGS = {
-    "concept_parser": "the sandbox's rows have concepts of their own",
-    "captions_file": "the sandbox's rows have captions of their own",
-    "streaming": "the sandbox's rows are drawn here",
-    "captions": "the sandbox's images have one caption each",
-}
-# Fields by the one that they are of.
-OWNERS = {
-    **dict.fromkeys(("key_column", "captions_columns"), "captions_file"),
-    **dict.fromkeys(("keyword_table", "keyword_captions_only"), "keyword_negatives"),
-}
-# Fields that need all rows before the first step.
-WHOLE_SET_FIELDS = (
-    *("dataset_filter", "captions", "hard_images"),
-    *("keyword_negatives", "keyword_captions_only", "concreteness_ratings"),
-)
 # Fields in which $NAME stands for an environment variable, and evaluation_data; in no other does it.
 PATH_FIELDS = (
-    "dataset",
-    "evaluation_dataset",
-    "clip_vocabulary",
-    "concreteness_ratings",
-    "keyword_table",
-    "captions_file",
+    *("dataset", "evaluation_dataset", "clip_vocabulary"),
+    *("concreteness_ratings", "keyword_table", "captions_file"),
 )
 
 
@@ -66,10 +37,7 @@ def _check_kinds(names: list[str]) -> list[str]:
     return names
 
 
-Method = Annotated[str, plain_name(*RESERVED_METHODS)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Kinds = Annotated[list[str], AfterValidator(_check_kinds)]
-Controls = Annotated[list[Literal[CONTROLS]], BeforeValidator(_listed)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class ExperimentConfig(Strict):
@@ -83,7 +51,7 @@ class ExperimentConfig(Strict):
 
     objective: str
     """The trainer, as module:class (a user's own works too)."""
-    method: Method
+    method: Annotated[str, plain_name("base", "evaluation", *CONTROLS)]
     """Name of the method in tables and folders."""
     dataset: str
     """'sandbox', a folder or file, or a Hub id with the column contract."""
@@ -91,7 +59,7 @@ class ExperimentConfig(Strict):
     """Rows of the contrastive batch, over all processes."""
     model: str | None = None
     """Hub id or folder. Unset: a model without a download, as `fresh_model` says."""
-    fresh_model: Literal[FRESH_MODELS] = SANDBOX
+    fresh_model: Literal[*SANDBOX_MODELS, "vit_b32"] = SANDBOX
     """Without --model: 'sandbox' and 'sandbox-siglip' are the tiny models that hfcomp brings along, 'vit_b32' is a
     CLIP of that size with random weights."""
     clip_vocabulary: str | None = None
@@ -102,7 +70,7 @@ class ExperimentConfig(Strict):
     """Split to train on."""
     dataset_filter: str | None = None
     """column=value; only such rows are used, the others are counted."""
-    captions: Literal[CAPTIONS] = "longest"
+    captions: Literal["longest", "all"] = "longest"
     """Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image."""
     captions_file: str | None = None
     """JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted and left out."""
@@ -112,14 +80,14 @@ class ExperimentConfig(Strict):
     """Key and caption in captions_file, by default key,caption."""
     dataset_rows: PositiveInt = 8000
     """Rows made, for the sandbox."""
-    negative_kinds: Kinds | None = None
+    negative_kinds: Annotated[list[str], AfterValidator(_check_kinds)] | None = None
     """Kinds of the sandbox's negatives (swap_att, ...); unset: its own mixture."""
-    edit_noise: Share = 0.0
-    """Share of the sandbox's negative images whose edit went wrong, 0 to 1."""
-    caption_noise: Share = 0.0
-    """Share of the sandbox's captions that are wrong, 0 to 1."""
-    false_negatives: Share = 0.0
-    """Share of the sandbox's negative captions that are true after all, 0 to 1."""
+    edit_noise: Fraction = 0.0
+    """Fraction of the sandbox's negative images whose edit went wrong, 0 to 1."""
+    caption_noise: Fraction = 0.0
+    """Fraction of the sandbox's captions that are wrong, 0 to 1."""
+    false_negatives: Fraction = 0.0
+    """Fraction of the sandbox's negative captions that are true after all, 0 to 1."""
     keyword_negatives: list[str] | None = None
     """Concepts (object, color, location, size, or those of keyword_table) of negatives made for each caption; the data
     set's own negatives are dropped."""
@@ -141,12 +109,12 @@ class ExperimentConfig(Strict):
     streaming: bool = False
     """Read the training set while training goes on, without a copy on disk: a Hub id, or a folder of WebDataset shards
     or Parquet files. Needs max_steps."""
-    controls: Controls = list(CONTROLS)
+    controls: Annotated[list[Literal[CONTROLS]], BeforeValidator(_listed)] = list(CONTROLS)
     """Runs beside the method from the same base, with the same positives and steps: plain (InfoNCE on the positives),
     same-batch (InfoNCE on the negatives too), shuffled (the method, each negative beside another row), random-spans
     (the method, runs of a caption's words in place of its phrases), equal-images (plain, with as many images as the
     method); or none."""
-    evaluation: Literal[EVALUATIONS] = SANDBOX
+    evaluation: Literal[SANDBOX, "sandbox+benchmarks", "benchmarks", "own"] = SANDBOX
     """'sandbox', 'benchmarks', both: 'sandbox+benchmarks', or 'own': retrieval and caption choice on a set of
     yours."""
     evaluation_benchmarks: list[str] = []
@@ -177,12 +145,10 @@ class ExperimentConfig(Strict):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """What one field allows of another."""
-        for name, owner in OWNERS.items():
-            if self._is_set(name) and not getattr(self, owner):
-                raise ValueError(f"{name} is of {owner}, which is not set. Set it, or leave {name} out.")
-        for name, why in self._excluded():
-            if self._is_set(name):
-                raise ValueError(f"{name}: {why}. Leave it out.")
+        for holds, names, why in self._rules():
+            for name in names if holds else ():
+                if getattr(self, name) and getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} {why} leave {name} out.")
         if self.hard_images and not self.model and self.fresh_model not in SANDBOX_MODELS:
             raise ValueError(
                 f"hard_images={self.hard_images} needs a trained base, as random weights find no neighbours. Pass "
@@ -194,19 +160,17 @@ class ExperimentConfig(Strict):
             )
         return self
 
-    def _is_set(self, name: str) -> bool:
-        value = getattr(self, name)
-        return bool(value) and value != type(self).model_fields[name].default
-
-    def _excluded(self) -> Iterator[tuple[str, str]]:
-        """Fields that mean nothing beside others, and why."""
-        if self.keyword_negatives:
-            yield from ((name, SHAPES_REPLACED) for name in SANDBOX_NEGATIVE_FIELDS)
-        if self.streaming:
-            yield from (
-                (name, "needs all rows before the first step, not with streaming") for name in WHOLE_SET_FIELDS
-            )
-        if self.dataset == SANDBOX:
-            yield from SANDBOX_BRINGS.items()
-        else:
-            yield from ((name, f"shapes the sandbox's rows, not those of {self.dataset}") for name in SANDBOX_FIELDS)
+    def _rules(self) -> Iterator[tuple[bool, tuple[str, ...], str]]:
+        """Fields that mean nothing beside the others: whether it is so, which, and why."""
+        yield not self.captions_file, ("key_column", "captions_columns"), f"is of captions_file, {NOT_SET}"
+        keywords = bool(self.keyword_negatives)
+        yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
+        of_negatives = ("edit_noise", "false_negatives", "negative_kinds")
+        yield keywords, of_negatives, "shapes the sandbox's own negatives, which keyword_negatives replaces;"
+        whole = ("dataset_filter", "captions", "hard_images", "keyword_negatives", "keyword_captions_only")
+        whole += ("concreteness_ratings",)
+        yield self.streaming, whole, "needs all rows before the first step, not with streaming;"
+        sandbox, has = self.dataset == SANDBOX, "is not for the sandbox, whose"
+        yield sandbox, ("concept_parser", "captions_file"), f"{has} rows have concepts and captions of their own;"
+        yield sandbox, ("streaming", "captions"), f"{has} rows are drawn here with one caption for each image;"
+        yield not sandbox, (*of_negatives, "caption_noise"), f"shapes the sandbox's rows, not those of {self.dataset};"

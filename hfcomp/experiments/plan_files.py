@@ -11,8 +11,18 @@ from typing import Any, Generic, TypeVar
 from hfcomp.experiments.embeddings import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plans import SearchPlan, SweepPlan, TradeoffPlan
-from hfcomp.experiments.recipe_files import OPTIONS, SEARCH, STUDY, SWEEP, find_plan, keys, plan_of
-from hfcomp.experiments.recipes import Recipe, RecipeFile, check_known, split_options
+from hfcomp.experiments.recipes import (
+    OPTIONS,
+    SEARCH,
+    STUDY,
+    SWEEP,
+    Recipe,
+    RecipeFile,
+    check_known,
+    find_plan,
+    plan_of,
+    split_options,
+)
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
@@ -58,25 +68,22 @@ REFUSED: dict[str, dict[str, Collection[str]]] = {
 
 @dataclass(frozen=True)
 class Planned(Generic[Plan]):
-    """A plan that is read.
+    """A plan that is read: what is tried, the recipe of base, evaluation and folder, and the recipe of each run.
 
-    Attributes:
-        recipe: of the base, the evaluation and the folder.
-        plan: what is tried.
-        parts: the recipe of each run: by setting, seed and variant of a sweep, by concept and number of negatives of a
-            study. Of a search those of its ends, by their values, which stand for all trials.
-        notes: which fields a variant with an objective of its own does without.
+    `parts` are by setting, seed and variant of a sweep, by concept and number of negatives of a study; of a search
+    they are those of its ends, by their values, which stand for all trials.
     """
 
     recipe: Recipe
     plan: Plan
-    parts: dict[Any, Recipe]
-    notes: list[str] = field(default_factory=list)
+    parts: dict[Any, Recipe] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Sweep(Planned[SweepPlan]):
-    """A sweep that is read."""
+    """A sweep; its notes say which fields a variant with an objective of its own does without."""
+
+    notes: list[str] = field(default_factory=list)
 
     def first(self, variant: str) -> Recipe:
         """The recipe of a variant in the first setting with the first seed."""
@@ -95,13 +102,7 @@ class Tradeoff(Planned[TradeoffPlan]):
 
 @dataclass(frozen=True, kw_only=True)
 class Search(Planned[SearchPlan]):
-    """A search that is read.
-
-    Attributes:
-        plain: the recipe without what holds for the search alone.
-        source: makes the recipes of trials.
-        path: of the plan.
-    """
+    """A search; `plain` is the recipe without what holds for the search alone."""
 
     plain: Recipe
     source: RecipeFile
@@ -109,11 +110,14 @@ class Search(Planned[SearchPlan]):
 
     def trial(self, values: dict[str, Any]) -> Recipe:
         """The recipe of a trial."""
-        return _trial(self.source, self.path, self.plan, self.recipe, values)
+        where = f"{self.path}: ranges: with {shown(values)}"
+        changes = self.plan.with_products(values, _values_of(self.recipe), where)
+        return self.source.recipe({where: self.plan.only_in_search | changes}, where=where)
 
     def result(self, values: dict[str, Any]) -> Recipe:
         """The recipe that a trial's values make, without what holds for the search alone."""
-        return self.source.recipe({str(self.path): self.plan.with_products(values, _values_of(self.plain))})
+        where = str(self.path)
+        return self.source.recipe({where: self.plan.with_products(values, _values_of(self.plain), where)})
 
     def own_values(self) -> dict[str, Any]:
         """What the recipe itself says of the fields that are searched."""
@@ -122,11 +126,7 @@ class Search(Planned[SearchPlan]):
 
 
 def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
-    """Reads the plan that `--report` or `--search` names, and the recipe that it is of.
-
-    Args:
-        name: of the recipe, used unless `arguments` holds `--config`.
-        arguments: of the command line, with `--report name-or-path` or `--search name-or-path`.
+    """Reads the plan that `--report` or `--search` names, and the recipe that it is of, by its name or `--config`.
 
     Raises:
         ValueError: for a wrong file, a recipe that the plan does not fit, a field that the plan and the command line
@@ -138,91 +138,82 @@ def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
         raise ValueError("command line: --report and --search are two things. Leave one of them out.")
     option = "search" if options.report is None else "report"
     path = find_plan(name, getattr(options, option), option)
-    kind = plan_of(keys(path)) or {"report": SWEEP, "search": SEARCH}[option]
+    values = read_yaml(path)
+    kind = plan_of(values if isinstance(values, dict) else ()) or {"report": SWEEP, "search": SEARCH}[option]
     if OPTIONS[kind] != option:
         raise ValueError(f"command line: --{option}: {path} is a {kind}. Use --{OPTIONS[kind]} {path}.")
     read = {SWEEP: _read_sweep, STUDY: _read_tradeoff, SEARCH: _read_search}[kind]
-    return read(RecipeFile.read(name, arguments), path)
+    return read(RecipeFile.read(name, arguments), path, values)
 
 
-def _read_sweep(source: RecipeFile, path: Path) -> Sweep:
+def _read_sweep(source: RecipeFile, path: Path, values: Any) -> Sweep:
     """A setting changes what all its variants are trained on or how, a variant fields of the trainer only.
 
     With `objective` it is another trainer. Fields that this one does not have are then left out, which is noted.
     """
-    values = read_yaml(path)
-    plan = parse(SweepPlan, values, str(path)).beside(source.values["objective"])
-    _check_fields(source, path, "seeds", ["seed"])
-    for name, changed in plan.settings.items():
-        _check_fields(source, path, f"settings: {name}", changed)
-    for name, variant in plan.variants.items():
-        _check_fields(source, path, f"variants: {name}", variant.fields)
-    recipe, parts, notes = _recipe_of_all(source, path, report=values), {}, []
+    plan = parse(SweepPlan, values, str(path)).for_recipe(source.values["objective"])
+    settings = {f"settings: {name}": changed for name, changed in plan.settings.items()}
+    variants = {f"variants: {name}": variant.fields for name, variant in plan.variants.items()}
+    _check_fields(source, path, {"seeds": ["seed"], **settings, **variants})
+    sweep = Sweep(_recipe_of_all(source, path, report=values), plan)
     for setting, changed in plan.settings.items():
         for seed in plan.seeds:
             shared = {f"{path}: settings: {setting}": changed, f"{path}: seeds": {"seed": seed}}
             for name, variant in plan.variants.items():
                 changes = {**shared, f"{path}: variants: {name}": variant.fields}
-                part = parts[setting, seed, name] = source.recipe(changes, variant.objective)
+                where = f"{path}: settings: {setting}, variants: {name}"
+                part = source.recipe(changes, objective=variant.objective, where=where)
+                sweep.parts[setting, seed, name] = part
                 note = f"{name}: {variant.objective} has no {', '.join(part.left_out)}; left out of its runs"
-                notes += [note] if part.left_out and note not in notes else []
-    sweep = Sweep(recipe, plan, parts, notes)
+                sweep.notes.extend([note] if part.left_out and note not in sweep.notes else [])
     if plan.embeddings is not None:
         check_source(sweep.first(plan.reference).experiment, where=f"{path}: embeddings")
     return sweep
 
 
-def _read_tradeoff(source: RecipeFile, path: Path) -> Tradeoff:
-    values = read_yaml(path)
+def _read_tradeoff(source: RecipeFile, path: Path, values: Any) -> Tradeoff:
     plan = parse(TradeoffPlan, values, str(path))
-    _check_fields(source, path, "concepts", ["keyword_negatives", "num_negatives"])
-    recipe = _recipe_of_all(source, path, report={"path": path.name, **values})
-    if recipe.trainer_arguments.get("max_steps", -1) > 0:
+    _check_fields(source, path, {"concepts": ["keyword_negatives", "num_negatives"]})
+    tradeoff = Tradeoff(_recipe_of_all(source, path, report={"path": path.name, **values}), plan)
+    if tradeoff.recipe.trainer_arguments.get("max_steps", -1) > 0:
         raise ValueError(f"{path}: checkpoints are shares of an epoch; set num_train_epochs and leave max_steps out.")
-    epochs = recipe.trainer_arguments.get("num_train_epochs", 1)
+    epochs = tradeoff.recipe.trainer_arguments.get("num_train_epochs", 1)
     if epochs < 1 or epochs % 1:
         found = f"num_train_epochs={epochs:g}"
         raise ValueError(f"{path}: models are compared at the ends of epochs; {found} is not a whole number from 1.")
-    parts = {}
     for concept, numbers in plan.concepts.items():
         for number in numbers:
-            changes = {"keyword_negatives": [concept], "num_negatives": number}
-            parts[concept, number] = source.recipe({f"{path}: concepts": changes})
-    return Tradeoff(recipe, plan, parts)
+            changes = {f"{path}: concepts": {"keyword_negatives": [concept], "num_negatives": number}}
+            tradeoff.parts[concept, number] = source.recipe(changes, where=f"{path}: concepts: {concept}")
+    return tradeoff
 
 
-def _read_search(source: RecipeFile, path: Path) -> Search:
+def _read_search(source: RecipeFile, path: Path, values: Any) -> Search:
     if find_spec("optuna") is None:
         raise ValueError("--search needs Optuna. Install it with: pip install 'hfcomp[search]'.")
-    values = read_yaml(path)
     plan = parse(SearchPlan, values, str(path))
-    for place, names in {
-        "ranges": plan.ranges,
-        "products": plan.products,
-        "only_in_search": plan.only_in_search,
-    }.items():
+    places = {"ranges": plan.ranges, "products": plan.products, "only_in_search": plan.only_in_search}
+    factors = {f"products: {name}": factors for name, factors in plan.products.items()}
+    for place, names in {**places, **factors}.items():
         check_known(names, source.hints, f"{path}: {place}")
-        _check_fields(source, path, place, names)
-    for name, factors in plan.products.items():
-        check_known(factors, source.hints, f"{path}: products: {name}")
+    _check_fields(source, path, places)
     recipe = _recipe_of_all(source, path, {f"{path}: only_in_search": plan.only_in_search})
     # values of two evaluations are not compared, so another one is another search
     tried = {key: value for key, value in values.items() if key != "trials"}
     recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
-    parts = {}
-    for ends in plan.ends():
-        parts[shown(ends)] = _trial(source, path, plan, recipe, ends)
-    return Search(recipe, plan, parts, plain=source.recipe(), source=source, path=path)
+    search = Search(recipe, plan, plain=source.recipe(), source=source, path=path)
+    search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
+    return search
 
 
-def _check_fields(source: RecipeFile, path: Path, place: str, names: Collection[str]) -> None:
+def _check_fields(source: RecipeFile, path: Path, places: Mapping[str, Collection[str]]) -> None:
     """Refuses fields that a plan does not set at a place, and those that the command line sets too."""
-    where = f"{path}: {place}"
-    for name in names:
+    for place, names in places.items():
         for why, refused in REFUSED.get(place.partition(":")[0], {}).items():
-            if name in refused:
-                raise ValueError(f"{where}: {name} {why}")
-    source.refuse_overridden(names, where)
+            for name in names:
+                if name in refused:
+                    raise ValueError(f"{path}: {place}: {name} {why}")
+        source.refuse_overridden(names, f"{path}: {place}")
 
 
 def _recipe_of_all(
@@ -234,15 +225,6 @@ def _recipe_of_all(
         recipe.trainer_arguments["output_dir"] = f"{recipe.folder}-{path.stem}"
     recipe.given.update(given)
     return recipe
-
-
-def _trial(source: RecipeFile, path: Path, plan: SearchPlan, recipe: Recipe, values: dict[str, Any]) -> Recipe:
-    where = f"{path}: ranges: with {shown(values)}"
-    try:
-        changes = plan.only_in_search | plan.with_products(values, _values_of(recipe))
-        return source.recipe({where: changes})
-    except ValueError as error:
-        raise ValueError(str(error) if where in str(error) else f"{where}: {error}") from error
 
 
 def _values_of(recipe: Recipe) -> dict[str, Any]:

@@ -10,26 +10,45 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNega
 from hfcomp.reading import nearest
 from hfcomp.schemas import Strict, plain_name
 
-ACCURACY, RETRIEVAL, VISUAL = "accuracy", "retrieval", "visual"
-# Controls that train the method itself on other rows; the others are variants by their fields or their objective.
-ROW_CONTROLS = ("shuffled", "random-spans")
-
-Name = Annotated[str, plain_name("base", "evaluation")]
-Names = Annotated[list[str], Field(min_length=1)]
+ACCURACY, RETRIEVAL = "accuracy", "retrieval"
+NAMES_WITH_FIELDS = "names, each with a mapping of fields, as clean: {}"
+VARIANTS_OR_BASE = "a list of variants or base"
+LINE = "{benchmark: ..., metric: ...}"
+INTERVAL = "a number, as in {low: 1e-5, high: 1e-2}, with log: true or int: true where wanted, or {choices: [...]}"
 
 
 def _nothing_is_empty(value: Any) -> Any:
     return {} if value is None else value
 
 
-Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
-
-
 def _distinct(values: list[Any]) -> list[Any]:
-    twice = [value for number, value in enumerate(values) if value in values[:number]]
-    if twice:
-        raise ValueError(f"{twice[0]!r} is there twice, and would count as two.")
+    kinds = [(type(value), value) for value in values]  # 1 and true are two choices
+    for number, kind in enumerate(kinds):
+        if kind in kinds[:number]:
+            raise ValueError(f"{kind[1]!r} is listed twice. Remove one.")
     return values
+
+
+def _check_choice(value: Any) -> Any:
+    if not isinstance(value, str | int | float | None):
+        raise ValueError(f"found {value!r}, expected a name, number or switch.")
+    return value
+
+
+def _number(value: Any) -> Any:
+    """YAML reads 1e-10 as a text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+Name = Annotated[str, plain_name("base", "evaluation")]
+Names = Annotated[list[str], Field(min_length=1)]
+Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
+Number = Annotated[float, BeforeValidator(_number)]
+Choice = Annotated[Any, AfterValidator(_check_choice)]
+Steps = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambda numbers: sorted(set(numbers)))]
 
 
 def _check_names(place: str, names: list[str], known: list[str]) -> None:
@@ -39,13 +58,11 @@ def _check_names(place: str, names: list[str], known: list[str]) -> None:
 
 
 class EmbeddingPlan(Strict):
-    """Whose embeddings a sweep follows. Only the form is the paper's; the numbers are our choice.
+    """Variants of a sweep whose embeddings are followed, in its first setting with its first seed.
 
-    Attributes:
-        variants: of the sweep, followed in its first setting with its first seed.
-        rows: held-out rows, at most.
-        checkpoints: at most, evenly over the steps, the end among them; the base comes on top.
-        examples: rows that are shown one by one, the first ones.
+    At most so many held-out `rows` and so many `checkpoints`, evenly over the steps and the end among them; the base
+    comes on top. The first rows are shown one by one as `examples`. Only the form is the paper's; the numbers are our
+    choice.
     """
 
     variants: Annotated[Names, AfterValidator(_distinct)] = Field(description="a list of variants of the sweep")
@@ -55,23 +72,21 @@ class EmbeddingPlan(Strict):
 
     @property
     def save_steps(self) -> float:
-        """The same for `TrainingArguments`, as a share of the run: the number of steps is not known before it."""
-        return (1 - 1e-9) / self.checkpoints  # a share is below 1; transformers rounds the product up
+        """The same for `TrainingArguments`, as a fraction of the run: the number of steps is not known before it."""
+        return (1 - 1e-9) / self.checkpoints  # a fraction is below 1; transformers rounds the product up
 
 
 class Variant(Strict):
-    """A variant of a sweep: fields of its trainer's config, and what else it may say.
+    """A variant of a sweep: fields of its trainer's config, and where it differs from the recipe, what it trains.
 
-    Attributes:
-        objective: `module:class` where it is not the recipe's.
-        control: what is trained in its place.
-        after: the variant whose model it starts from; `None` for the base.
+    `control` trains the method itself on other rows; other controls are variants by their fields or their objective.
+    `after` is the variant whose model it starts from in place of the base.
     """
 
     model_config = ConfigDict(extra="allow")
 
     objective: str | None = Field(default=None, description="module:class of a trainer")
-    control: Literal[ROW_CONTROLS] | None = None
+    control: Literal["shuffled", "random-spans"] | None = None
     after: str | None = None
 
     @property
@@ -83,32 +98,23 @@ class Variant(Strict):
 class Contrast(Strict):
     """A difference of means: those of some variants or the base, less those of others."""
 
-    of: Names = Field(validation_alias="with", description="a list of variants or base")
-    without: Names = Field(description="a list of variants or base")
+    of: Names = Field(validation_alias="with", description=VARIANTS_OR_BASE)
+    without: Names = Field(description=VARIANTS_OR_BASE)
 
 
 class SweepPlan(Strict):
-    """What a sweep is over.
+    """What a sweep is over: each variant, in their order, in each setting with each seed.
 
-    Attributes:
-        seeds: of rows and training.
-        settings: name to fields that all variants share.
-        variants: by name, in the order of training.
-        reference: the variant that differences refer to.
-        logged: metrics of the training log whose mean is shown beside a variant.
-        benchmarks: those that the tables show; none means all.
-        embeddings: whose embeddings are followed through training.
-        contrasts: what a part gives on average, by name.
+    `logged` are metrics of the training log whose mean is shown beside a variant, `benchmarks` those that the tables
+    show (none means all), and `contrasts` say by name what a part of the method gives on average.
     """
 
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1), AfterValidator(_distinct)] = Field(
         description="a list of whole numbers"
     )
-    settings: Annotated[dict[Name, Fields], Field(min_length=1)] = Field(
-        description="names, each with a mapping of fields, as clean: {}"
-    )
-    variants: Annotated[dict[Name, Annotated[Variant, BeforeValidator(_nothing_is_empty)]], Field(min_length=1)] = (
-        Field(description="names, each with a mapping of fields, as clean: {}")
+    settings: dict[Name, Fields] = Field(min_length=1, description=NAMES_WITH_FIELDS)
+    variants: dict[Name, Annotated[Variant, BeforeValidator(_nothing_is_empty)]] = Field(
+        min_length=1, description=NAMES_WITH_FIELDS
     )
     reference: str = Field(description="the name of a variant")
     logged: list[str] = Field(default=[], description="a list of names")
@@ -138,11 +144,11 @@ class SweepPlan(Strict):
         """The first setting and the first seed."""
         return next(iter(self.settings)), self.seeds[0]
 
-    def beside(self, objective: str) -> Self:
-        """The same for a recipe that has this objective, which is no other one of a variant."""
-        same = {"objective": None}
-        variants = {k: v.model_copy(update=same) if v.objective == objective else v for k, v in self.variants.items()}
-        return self.model_copy(update={"variants": variants})
+    def for_recipe(self, objective: str) -> Self:
+        """The same for a recipe that has this objective, which is then no other one of a variant."""
+        own = {name: one.model_copy(update={"objective": None}) for name, one in self.variants.items()}
+        own |= {name: one for name, one in self.variants.items() if one.objective != objective}
+        return self.model_copy(update={"variants": {name: own[name] for name in self.variants}})
 
     def facts(self) -> dict[str, Any]:
         """What `sweep.json` says of it."""
@@ -164,13 +170,12 @@ class SweepPlan(Strict):
                 raise ValueError(f"variants: {name}: after: found {above!r}, {expected}.")
         for name, contrast in self.contrasts.items():
             _check_names(f"contrasts: {name}", [*contrast.of, *contrast.without], ["base", *known])
-        for name in self.embeddings.variants if self.embeddings else ():
-            _check_names("embeddings: variants", [name], known)
+        followed = self.embeddings.variants if self.embeddings else []
+        _check_names("embeddings: variants", followed, known)
+        for name in followed:
             if name in self.after:
-                start = self.after[name]
-                raise ValueError(
-                    f"embeddings: variants: {name} starts from {start}, expected one that starts from the base."
-                )
+                start = f"starts from {self.after[name]}, expected one that starts from the base"
+                raise ValueError(f"embeddings: variants: {name} {start}.")
         return self
 
 
@@ -181,40 +186,29 @@ class LineName(NamedTuple):
     metric: str
 
 
-def _risen(numbers: list[int]) -> list[int]:
-    return sorted(set(numbers))
-
-
-Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(_risen)]
-
-
 class TradeoffPlan(Strict):
-    """What a study of concepts is over.
+    """What a study of concepts is over: of each concept its numbers of hard negatives, rising.
 
-    Attributes:
-        concepts: each with its numbers of hard negatives, rising.
-        per_epoch: checkpoints of an epoch; `checkpoints_per_epoch` in the file.
-        accuracy: what stands for the concept; its subset of the concept's name is read.
-        retrieval: what stands for general abilities; all of its subsets are read.
-        visual: the concept seen from the images (Eq. 2), if there is such.
-        further: other benchmarks with accuracy's metric.
+    `accuracy` stands for the concept, and its subset of the concept's name is read; `retrieval` stands for general
+    abilities, and all of its subsets are read; `visual` is the concept seen from the images (Eq. 2); `further` are
+    other benchmarks with accuracy's metric.
     """
 
     model_config = ConfigDict(validate_by_name=True)
 
-    concepts: Annotated[dict[Name, Numbers], Field(min_length=1)] = Field(
-        description="names with numbers of negatives, as object: [1, 2, 3]"
+    concepts: dict[Name, Steps] = Field(
+        min_length=1, description="names with numbers of negatives, as object: [1, 2, 3]"
     )
     per_epoch: PositiveInt = Field(default=10, validation_alias="checkpoints_per_epoch")
-    accuracy: LineName = Field(description="{benchmark: ..., metric: ...}")
-    retrieval: LineName = Field(description="{benchmark: ..., metric: ...}")
-    visual: LineName | None = Field(default=None, description="{benchmark: ..., metric: ...}")
+    accuracy: LineName = Field(description=LINE)
+    retrieval: LineName = Field(description=LINE)
+    visual: LineName | None = Field(default=None, description=LINE)
     further: list[str] = Field(default=[], description="a list of benchmarks")
 
     def lines(self) -> dict[str, LineName]:
         """The lines of the tables, by what they stand for."""
         found = {ACCURACY: self.accuracy, RETRIEVAL: self.retrieval}
-        found |= {VISUAL: self.visual} if self.visual else {}
+        found |= {"visual": self.visual} if self.visual else {}
         return found | {name: LineName(name, self.accuracy.metric) for name in self.further}
 
     def runs(self, concept: str) -> list[str]:
@@ -222,57 +216,18 @@ class TradeoffPlan(Strict):
         return ["plain", *(f"HN{number}" for number in self.concepts[concept])]
 
 
-def _number(value: Any) -> Any:
-    """YAML reads 1e-10 as a text."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
-
-
-def _check_choice(value: Any) -> Any:
-    if not isinstance(value, str | int | float | None):
-        raise ValueError(f"found {value!r}, expected a name, number or switch.")
-    return value
-
-
-Number = Annotated[float, BeforeValidator(_number)]
-Choice = Annotated[Any, AfterValidator(_check_choice)]
-
-
-class Range(Strict):
-    """The values that a search may try for a field: numbers between two ends, both included, or one of several.
-
-    Attributes:
-        low: the least.
-        high: the greatest.
-        log: drawn evenly in the logarithm.
-        whole: whole numbers only; `int` in the file.
-        choices: names, numbers, switches or nothing, in place of the four above.
-    """
+class Interval(Strict):
+    """The numbers between two ends, both included; with `log` drawn evenly in the logarithm."""
 
     model_config = ConfigDict(validate_by_name=True)
 
-    low: Number | None = None
-    high: Number | None = None
+    low: Number = Field(description=INTERVAL)
+    high: Number = Field(description=INTERVAL)
     log: bool = False
     whole: bool = Field(default=False, validation_alias="int")
-    choices: list[Choice] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.choices is not None:
-            if self.model_fields_set != {"choices"} or len(self.choices) < 2:
-                raise ValueError(
-                    f"choices: found {self.choices!r}, expected at least two, and no low or high beside them."
-                )
-            if len({(type(value), value) for value in self.choices}) < len(self.choices):
-                raise ValueError(f"choices: found {self.choices!r}, one of them twice.")
-            return self
-        if self.low is None or self.high is None:
-            raise ValueError(
-                "expected {low: 1e-5, high: 1e-2}, with log: true or int: true where wanted, or {choices: [...]}."
-            )
         if self.whole and (self.low % 1 or self.high % 1):
             raise ValueError(f"found {self.low:g} to {self.high:g}, expected whole numbers, as int is true.")
         if not self.low < self.high:
@@ -281,51 +236,64 @@ class Range(Strict):
             raise ValueError(f"low {self.low:g}: a logarithmic range begins above 0.")
         return self
 
-    def suggest(self, trial: Any, name: str) -> Any:
-        """The value of an Optuna trial."""
-        if self.choices is not None:
-            return trial.suggest_categorical(name, self.choices)
-        ask = trial.suggest_int if self.whole else trial.suggest_float
-        return ask(name, *self.ends(), log=self.log)
-
-    def __contains__(self, value: Any) -> bool:
-        if self.choices is not None:
-            return any(type(value) is type(one) and value == one for one in self.choices)
-        if type(value) not in (int, float) or not self.low <= value <= self.high:
-            return False
-        return not self.whole or value == int(value)
-
     def ends(self) -> list[Any]:
-        """Values that stand for all in a check before anything is trained: both ends, or every choice."""
-        if self.choices is not None:
-            return self.choices
+        """Values that stand for all in a check before anything is trained."""
         return [int(end) if self.whole else end for end in (self.low, self.high)]
 
+    def suggest(self, trial: Any, name: str) -> Any:
+        """The value of an Optuna trial."""
+        return (trial.suggest_int if self.whole else trial.suggest_float)(name, *self.ends(), log=self.log)
+
+    def __contains__(self, value: Any) -> bool:
+        inside = type(value) in (int, float) and self.low <= value <= self.high
+        return inside and not (self.whole and value % 1)
+
     def __str__(self) -> str:
-        if self.choices is not None:
-            return "one of " + ", ".join(map(str, self.choices))
         further = [name for name, on in (("log", self.log), ("whole", self.whole)) if on]
         return ", ".join([f"{self.low:g} to {self.high:g}", *further])
 
 
-class SearchPlan(Strict):
-    """What a search tries, and how it judges.
+class Choices(Strict):
+    """Names, numbers, switches or nothing, one of which is tried; methods as those of [`Interval`]."""
 
-    Attributes:
-        maximize: name of a measure as sweeps have it, or a pattern of names whose mean counts (`sandbox levels: *`).
-        minimize: the same, in its place.
-        trials: how many.
-        ranges: values to try, by field of the trainer's config or `batch_size`.
-        products: field to the fields whose product it is.
-        only_in_search: fields of the recipe that hold for the trials, not for the recipe that comes out.
-        seed: of the values that are tried; training has the recipe's own.
+    choices: Annotated[list[Choice], Field(min_length=2), AfterValidator(_distinct)]
+
+    def ends(self) -> list[Any]:
+        """All of them."""
+        return self.choices
+
+    def suggest(self, trial: Any, name: str) -> Any:
+        """The value of an Optuna trial."""
+        return trial.suggest_categorical(name, self.choices)
+
+    def __contains__(self, value: Any) -> bool:
+        return (type(value), value) in [(type(one), one) for one in self.choices]
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(map(str, self.choices))
+
+
+def _range(value: Any) -> Interval | Choices:
+    return (Choices if isinstance(value, dict) and "choices" in value else Interval).model_validate(value)
+
+
+Range = Annotated[Interval | Choices, BeforeValidator(_range)]
+"""The values that a search may try for a field; the kind is chosen by its key, so that errors are of one alone."""
+
+
+class SearchPlan(Strict):
+    """What a search tries, and how it judges: by a measure as sweeps name it, or the mean of all that fit a pattern.
+
+    `ranges` are by field of the trainer's config or `batch_size`, `products` follow from them: field to the fields
+    whose product it is. `only_in_search` holds for the trials, not for the recipe that comes out. The seed is that of
+    the values that are tried; training has the recipe's own.
     """
 
     maximize: str | None = None
     minimize: str | None = None
     trials: PositiveInt
-    ranges: Annotated[dict[str, Range], Field(min_length=1)] = Field(
-        description="a mapping of fields: {learning_rate: {low: 1e-5, high: 1e-2, log: true}}"
+    ranges: dict[str, Range] = Field(
+        min_length=1, description="a mapping of fields: {learning_rate: {low: 1e-5, high: 1e-2, log: true}}"
     )
     products: dict[str, Names] = Field(default={}, description="lists of fields by field")
     only_in_search: dict[str, Any] = {}
@@ -343,12 +311,6 @@ class SearchPlan(Strict):
                 raise ValueError(f"only_in_search: {name} is searched. Leave one of the two out.")
         return self
 
-    def ends(self) -> list[dict[str, Any]]:
-        """For each field its ends, and each choice, the other fields being at their first end."""
-        first = {name: space.ends()[0] for name, space in self.ranges.items()}
-        others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
-        return [first, *others]
-
     @property
     def measure(self) -> str:
         """What a model is judged by."""
@@ -359,21 +321,25 @@ class SearchPlan(Strict):
         """`maximize` or `minimize`."""
         return "minimize" if self.maximize is None else "maximize"
 
-    def with_products(self, values: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
-        """The values of a trial and what follows from them.
+    def ends(self) -> list[dict[str, Any]]:
+        """For each field its ends, and each choice, the other fields being at their first end."""
+        first = {name: space.ends()[0] for name, space in self.ranges.items()}
+        others = [{**first, name: end} for name, space in self.ranges.items() for end in space.ends()[1:]]
+        return [first, *others]
 
-        Args:
-            values: by field.
-            usual: of the fields that the search leaves alone.
+    def with_products(self, values: dict[str, Any], usual: dict[str, Any], where: str) -> dict[str, Any]:
+        """The values of a trial and the products of these and of `usual`, the fields that the search leaves alone.
 
-        Raises:
-            ValueError: for a factor that is not a number.
+        A factor that is not a number is refused; errors call the place `where`.
         """
-        known = usual | values
+        known, found = usual | values, dict(values)
         for name, factors in self.products.items():
             for factor in factors:
                 if type(known.get(factor)) not in (int, float):
-                    raise ValueError(f"products: {name}: {factor} is {known.get(factor)!r}, expected a number.")
-        products = {name: prod(known[factor] for factor in factors) for name, factors in self.products.items()}
-        # a whole number may come as 4.0, and a batch has no 12.0 rows
-        return values | {name: int(value) if value == int(value) else value for name, value in products.items()}
+                    raise ValueError(
+                        f"{where}: products: {name}: {factor} is {known.get(factor)!r}, expected a number."
+                    )
+            product = prod(known[factor] for factor in factors)
+            # a whole number may come as 4.0, and a batch has no 12.0 rows
+            found[name] = int(product) if product == int(product) else product
+        return found

@@ -1,30 +1,52 @@
-"""A recipe: one flat YAML mapping over our config and the trainer's, with the command line's fields laid over it."""
+"""A recipe: one flat YAML mapping over our config and the trainer's, with the command line's fields laid over it.
+
+Beside the recipes of a method are the plans of it: sweeps, studies of concepts and searches.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+import hfcomp
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.experiments.recipe_files import OPTIONS, find_recipe, plan_of, recipe_files
 from hfcomp.reading import nearest, parse_json, read_yaml
 from hfcomp.schemas import convert, members, parse
 
+SWEEP, STUDY, SEARCH = "sweep", "study", "search"
+PLAN_KEYS = {"variants": SWEEP, "accuracy": STUDY, "ranges": SEARCH}  # each in files of that kind alone
+OPTIONS = {SWEEP: "report", STUDY: "report", SEARCH: "search"}
+FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
+
+
+def _check_steps(steps: int) -> int:
+    if steps == 0 or steps < -1:
+        raise ValueError(f"found {steps}, expected at least 1, or -1 for the epochs of num_train_epochs.")
+    return steps
+
+
 # Fields of a trainer's config whose type allows values that mean nothing.
-LEAST = {
-    **dict.fromkeys(("gradient_accumulation_steps", "mini_batch_size", "max_image_pixels", "shuffle_buffer"), 1),
-    **dict.fromkeys(("num_negatives", "num_neighbours", "max_concepts", "dataloader_num_workers", "seed"), 0),
-    **dict.fromkeys(("learning_rate", "weight_decay", "num_train_epochs", "warmup_steps", "max_grad_norm"), 0),
+LIMITS = {
+    **dict.fromkeys(
+        ("gradient_accumulation_steps", "mini_batch_size", "max_image_pixels", "shuffle_buffer"), Field(ge=1)
+    ),
+    **dict.fromkeys(
+        ("num_negatives", "num_neighbours", "max_concepts", "dataloader_num_workers", "seed", "learning_rate")
+        + ("weight_decay", "num_train_epochs", "warmup_steps", "max_grad_norm"),
+        Field(ge=0),
+    ),
+    "max_steps": AfterValidator(_check_steps),
 }
 # Those that no recipe sets, and what to do instead.
 REFUSED = {
@@ -35,16 +57,80 @@ REFUSED = {
 }
 
 
+def recipes_folder() -> Path:
+    """The folder of the recipes, inside the installed package or beside it in a clone."""
+    package = Path(hfcomp.__file__).parent
+    for folder in (package / "recipes", package.parent / "recipes"):
+        if any(folder.glob("*/*.yaml")):
+            return folder
+    raise FileNotFoundError(f"no recipes beside {package}; reinstall hfcomp, or pass --config <file>.")
+
+
+def recipe_files(folder: Path) -> list[Path]:
+    """The recipes in a folder of them, without the YAML files of sweeps, studies and searches."""
+    return [path for path in sorted(folder.glob("*/*.yaml")) if "objective" in _keys(path)]
+
+
+def find_recipe(name: str) -> Path:
+    """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`."""
+    if Path(name).is_file():
+        return Path(name)
+    folder = recipes_folder()
+    stem = name.removesuffix(".yaml")
+    for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
+        if candidate.is_file():
+            return candidate
+    known = [str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder)]
+    there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
+    there = f"a folder, and {there}" if Path(name).is_dir() else there
+    raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
+
+
+def find_plan(recipe: str, name: str, option: str) -> Path:
+    """The YAML file of a plan that `report` or `search` names: a path, or a name beside the recipe's files."""
+    if Path(name).is_file():
+        return Path(name)
+    folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
+    known = {path.stem: path for path in sorted(folder.glob("*.yaml")) if OPTIONS.get(plan_of(_keys(path))) == option}
+    if name.removesuffix(".yaml") in known:
+        return known[name.removesuffix(".yaml")]
+    listed = f"Known: {', '.join(known)}." if known else "It has none."
+    raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed}")
+
+
+def plan_of(keys: Collection[str]) -> str:
+    """The kind of plan that a file with these keys is, or an empty string."""
+    return next((kind for key, kind in PLAN_KEYS.items() if key in keys), "")
+
+
+def _keys(path: Path) -> set[str]:
+    """The keys of a file as they begin its lines: to list files, of which one may be damaged."""
+    return set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE))
+
+
+def check_place(field: str, value: str | None) -> None:
+    """Refuses a path without a file or folder, before anybody asks the Hub for it.
+
+    A name is a path, and not a Hub id, where it begins as one, has more than one slash, ends as a file does, or begins
+    with a folder that exists.
+    """
+    if value is None or "://" in value or Path(value).exists():
+        return
+    begins = value.startswith((".", "/", "~")) or ("/" in value and Path(value).parts[0] in os.listdir())
+    if begins or value.count("/") > 1 or "\\" in value or value.endswith(FILE_ENDINGS):
+        raise FileNotFoundError(
+            f"{field}={value}: no such file or folder. If another recipe leaves it there, run that one first; else "
+            f"correct --{field}."
+        )
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A recipe whose values are of their fields' types.
 
-    Attributes:
-        experiment: the part that the program reads.
-        trainer_class: the objective.
-        trainer_arguments: fields of the trainer's config, as they were given.
-        given: every field that YAML or command line set, for `config.yaml`.
-        left_out: fields that were given and that another objective than the file's does not have.
+    `given` are all fields that the file, the command line or a plan sets, for `config.yaml`; `experiment` and
+    `trainer_arguments` are those of our config and of the trainer's. `left_out` are fields that were given and that
+    another objective than the file's does not have.
     """
 
     experiment: ExperimentConfig
@@ -76,14 +162,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A recipe's file and the command line over it, which make a recipe, or that of each part of a plan.
-
-    Attributes:
-        path: of the file.
-        trainer_class: the objective.
-        values: of the file.
-        overridden: of the command line.
-    """
+    """A recipe's file and the command line over it, which make a recipe, or that of each part of a plan."""
 
     path: Path
     trainer_class: type
@@ -92,54 +171,39 @@ class RecipeFile:
 
     @classmethod
     def read(cls, name: str, arguments: Sequence[str] = ()) -> RecipeFile:
-        """Reads a recipe's file and a command line.
-
-        Args:
-            name: recipe name or path, used unless `arguments` holds `--config`.
-            arguments: `--field value`, `--config name-or-path`, `--objective module:class`.
-
-        Raises:
-            ValueError: for an unknown key in the file or on the command line, naming the nearest known one, or a value
-                of another type.
-        """
+        """Reads a recipe's file, by its name or path or `--config` among the arguments, and the fields among these."""
         options, words = split_options(arguments)
-        path, values, found = read_file(name, options)
-        hints = field_hints(found.config_class)
-        values = convert_fields(values, hints, str(path))
-        return cls(path, found, values, _overrides(words, hints))
+        path, values, trainer = read_file(name, options)
+        hints = field_hints(trainer.config_class)
+        return cls(path, trainer, convert_fields(values, hints, str(path)), _overrides(words, hints))
 
     @property
     def hints(self) -> dict[str, Any]:
         """The type of every field, by name."""
         return field_hints(self.trainer_class.config_class)
 
-    def recipe(self, changes: Mapping[str, Mapping[str, Any]] | None = None, objective: str | None = None) -> Recipe:
-        """The recipe, or that of a part of a plan.
+    def recipe(
+        self, changes: Mapping[str, Mapping[str, Any]] | None = None, *, objective: str | None = None, where: str = ""
+    ) -> Recipe:
+        """The recipe, or that of a part of a plan, which sets fields and may train another objective.
 
-        Args:
-            changes: fields that a plan sets, by what errors call their place.
-            objective: of another trainer. The last of the changes are then its own, and other fields are left out
-                where it does not have them.
-
-        Raises:
-            ValueError: for a wrong field or value among the changes, or one that the command line sets too.
+        The `changes` are fields by what errors call their place; `where` is what they call all of them together. With
+        an objective the last of the changes are fields of its own trainer, and the file's are left out where that does
+        not have them.
         """
-        layers = dict(changes or {})
-        where, own = layers.popitem() if objective is not None else (str(self.path), {})
-        values = dict(self.values)
-        for place, changed in layers.items():
+        where, changes = where or str(self.path), changes or {}
+        trainer = self.trainer_class if objective is None else trainer_class(objective, f"{where}: ")
+        hints, values = field_hints(trainer.config_class), dict(self.values)
+        for number, (place, changed) in enumerate(changes.items(), start=1):
             self.refuse_overridden(changed, place)
-            values |= convert_fields(changed, self.hints, place)
+            own = objective is not None and number == len(changes)
+            values |= convert_fields(changed, *((hints, f"{place}: {objective}") if own else (self.hints, place)))
         given = self._override(values)
-        if objective is None:
-            return _build(self.trainer_class, given, where)
-        trainer = trainer_class(objective, f"{where}: ")
-        hints = field_hints(trainer.config_class)
-        self.refuse_overridden(own, where)
-        own = convert_fields(own, hints, f"{where}: {objective}")
-        kept = {name: value for name, value in given.items() if name in hints}
         left_out = tuple(name for name in given if name not in hints)
-        return _build(trainer, convert_fields({**kept, **own, "objective": objective}, hints, where), where, left_out)
+        if objective is not None:
+            kept = {name: value for name, value in given.items() if name in hints}
+            given = convert_fields({**kept, "objective": objective}, hints, where)
+        return _build(trainer, given, where, left_out)
 
     def refuse_overridden(self, names: Iterable[str], where: str) -> None:
         """Refuses fields that a plan sets and the command line too."""
@@ -167,6 +231,28 @@ class RecipeFile:
 def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
     """Reads a recipe and lays a command line over it, see [`RecipeFile`]."""
     return RecipeFile.read(name, arguments).recipe()
+
+
+def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str, ...]) -> Recipe:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if given.get("batch_size", 0) % processes:
+        raise ValueError(f"{where}: batch_size={given['batch_size']} does not divide by {processes} processes.")
+    ours = {key: value for key, value in given.items() if key in ExperimentConfig.model_fields}
+    experiment = parse(ExperimentConfig, ours, where)
+    if experiment.hard_images and not given.get("num_neighbours"):
+        raise ValueError(
+            f"{where}: hard_images={experiment.hard_images} finds neighbours that {experiment.objective} does not "
+            "read. Set num_neighbours where it has the field, or leave hard_images out."
+        )
+    theirs = {key: value for key, value in given.items() if key not in ours}
+    return Recipe(experiment, trainer, theirs, given, left_out)
+
+
+def _for_other_models(recipe: Path) -> str:
+    """The name of a recipe beside this one that is not of the sandbox."""
+    beside = [path for path in recipe_files(recipe.parent.parent) if path.parent == recipe.parent]
+    others = [path for path in beside if read_yaml(path).get("dataset") != SANDBOX]
+    return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
 
 
 def trainer_class(objective: str, where: str = "") -> type:
@@ -201,53 +287,25 @@ def _import(module: str) -> ModuleType:
             raise
 
 
-def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str, ...] = ()) -> Recipe:
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if given.get("batch_size", 0) % processes:
-        raise ValueError(f"batch_size={given['batch_size']} does not divide by {processes} processes.")
-    ours = {key: value for key, value in given.items() if key in ExperimentConfig.model_fields}
-    experiment = parse(ExperimentConfig, ours, where)
-    if experiment.hard_images and not given.get("num_neighbours"):
-        raise ValueError(
-            f"{where}: hard_images={experiment.hard_images} finds neighbours that {experiment.objective} does not "
-            "read. Set num_neighbours where it has the field, or leave hard_images out."
-        )
-    theirs = {key: value for key, value in given.items() if key not in ours}
-    return Recipe(experiment, trainer, theirs, given, left_out)
-
-
 @cache
 def field_hints(config_class: type) -> dict[str, Any]:
     """The type of every field of a recipe, by name: those of our config and of a trainer's."""
     theirs = get_type_hints(config_class, include_extras=True)
     hints = {member.name: theirs[member.name] for member in fields(config_class) if member.init}
-    hints |= {name: Annotated[hints[name], Field(ge=least)] for name, least in LEAST.items() if name in hints}
+    hints |= {name: Annotated[hints[name], limit] for name, limit in LIMITS.items() if name in hints}
     ours = get_type_hints(ExperimentConfig, include_extras=True)
-    return (
-        hints | {"column_names": dict[str, str] | None} | {name: ours[name] for name in ExperimentConfig.model_fields}
-    )
+    hints |= {"column_names": dict[str, str] | None}
+    return hints | {name: ours[name] for name in ExperimentConfig.model_fields}
 
 
 def convert_fields(
     values: Mapping[str, Any], hints: Mapping[str, Any], where: str, *, dashes: str = ""
 ) -> dict[str, Any]:
-    """Values of a recipe's fields, of their types.
-
-    Numbers and texts stay as they were written, so that `config.yaml` says 1 where the recipe does.
-
-    Args:
-        values: that were found.
-        hints: of `field_hints`.
-        where: what errors call the place of the values.
-        dashes: what errors write before a field's name.
-
-    Raises:
-        ValueError: for an unknown field, naming the nearest, one that no recipe sets, or a value of another type.
-    """
+    """Values of a recipe's fields, of their types; whole numbers stay as written, so that `config.yaml` says 1 too."""
     check_known(values, hints, where)
     found = {name: convert(value, hints[name], f"{where}: {dashes}{name}") for name, value in values.items()}
-    as_written = {name for name in found if (type(values[name]), type(found[name])) in ((int, float), (str, str))}
-    return {name: values[name] if name in as_written else value for name, value in found.items()}
+    whole = {name: value for name, value in values.items() if type(value) is int and type(found[name]) is float}
+    return found | whole
 
 
 def check_known(names: Iterable[str], hints: Mapping[str, Any], where: str) -> None:
@@ -259,19 +317,10 @@ def check_known(names: Iterable[str], hints: Mapping[str, Any], where: str) -> N
             raise ValueError(f"{where}: {name} {REFUSED[name]}")
 
 
-def _for_other_models(recipe: Path) -> str:
-    """The name of a recipe beside this one that is not of the sandbox."""
-    beside = [path for path in recipe_files(recipe.parent.parent) if path.parent == recipe.parent]
-    others = [path for path in beside if read_yaml(path).get("dataset") != SANDBOX]
-    return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
-
-
 def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
-    """Takes the options of the command out of a command line, in either spelling, and leaves the fields.
+    """Takes the options of the command out of a command line, and leaves the words of the fields: `--field value`.
 
-    Returns:
-        `config`, `objective`, `report`, `search` (without a name `search`), `help` and `help_all`, and the words that
-        are left: `--field value`.
+    The options are `config`, `objective`, `report`, `search` (without a name `search`), `help` and `help_all`.
     """
     parser = _OptionParser(add_help=False, allow_abbrev=False)
     for name in ("--config", "--objective", "--report"):
@@ -290,15 +339,7 @@ class _OptionParser(ArgumentParser):
 
 
 def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type]:
-    """Path, fields and trainer of a recipe, unchecked but for these.
-
-    Args:
-        name: recipe name or path, used unless `options` has a `config`.
-        options: of `split_options`; its `objective` takes the place of the file's.
-
-    Raises:
-        ValueError: when the file is not a mapping or names no trainer.
-    """
+    """Path, fields and trainer of a recipe, unchecked but for these; the options' objective replaces the file's."""
     path = find_recipe(name if options.config is None else options.config)
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
@@ -326,7 +367,8 @@ def _overrides(arguments: Sequence[str], hints: Mapping[str, Any]) -> dict[str, 
             raise ValueError(f"command line: {word!r} belongs to no field; overrides are --field value.")
         else:
             found[name].append(word)
-    values = {name: _spelled(name, words, hints.get(name)) for name, words in found.items()}
+    check_known(found, hints, "command line")
+    values = {name: _spelled(name, words, hints[name]) for name, words in found.items()}
     return convert_fields(values, hints, "command line", dashes="--")
 
 
@@ -337,12 +379,12 @@ def _spelled(name: str, words: list[str], hint: Any) -> Any:
         return words
     if not words and bool in kinds:
         return True
-    if len(words) != 1 and hint is not None:
+    if len(words) != 1:
         raise ValueError(f"command line: --{name}: found {words or 'nothing'}, expected one value.")
-    if dict in kinds and (str not in kinds or words[0].startswith("{")):
-        try:
-            return parse_json(words[0])
-        except ValueError as error:
-            example = """a JSON object in quotes, as '{"caption": "text"}'"""
-            raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error
-    return words[0] if words else None
+    if dict not in kinds or (str in kinds and not words[0].startswith("{")):
+        return words[0]
+    try:
+        return parse_json(words[0])
+    except ValueError as error:
+        example = """a JSON object in quotes, as '{"caption": "text"}'"""
+        raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error

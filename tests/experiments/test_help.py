@@ -7,10 +7,9 @@ from dataclasses import fields
 import pytest
 from transformers import TrainingArguments
 
-from hfcomp.experiments.command import main
+from hfcomp.experiments.command import main, recipe_help
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.help import recipe_help
-from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
+from hfcomp.experiments.recipes import recipe_files, recipes_folder
 from hfcomp.trainers.cement import CementConfig
 
 

@@ -13,8 +13,7 @@ import pytest
 import hfcomp
 from hfcomp.experiments import recipes
 from hfcomp.experiments.experiment_config import PATH_FIELDS
-from hfcomp.experiments.recipe_files import find_recipe, recipe_files, recipes_folder
-from hfcomp.experiments.recipes import RecipeFile, read_recipe
+from hfcomp.experiments.recipes import RecipeFile, find_recipe, read_recipe, recipe_files, recipes_folder
 from hfcomp.reading import expand_variables
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -168,7 +167,7 @@ def test_config_replaces_the_recipes_own_file(recipe):
         (["--negative_kinds", "swap_all"], "the sandbox has no 'swap_all'. Did you mean"),
         (
             ["--caption_noise", "0.1", "--dataset", "mine"],
-            "caption_noise: shapes the sandbox's rows, not those of mine",
+            "caption_noise shapes the sandbox's rows, not those of mine",
         ),
         (["--resume"], "command line: unknown field 'resume'"),
         (["--objective", "hfcomp.trainers.cement:CementTrainr"], "expected module:class"),
@@ -296,9 +295,9 @@ def test_every_recipe_that_ships_is_valid(path, monkeypatch):
         (["--keyword_table", "x.yaml"], "keyword_table is of keyword_negatives, which is not set"),
         (["--keyword_captions_only", "true"], "keyword_captions_only is of keyword_negatives, which is not set"),
         (["--captions", "first"], "--captions: found 'first', expected one of longest, all"),
-        (["--captions", "all"], "captions: the sandbox's images have one caption each"),
-        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise: shapes the sandbox's own negatives"),
-        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds: shapes the sandbox's own"),
+        (["--captions", "all"], "captions is not for the sandbox, whose rows are drawn here with one caption"),
+        (["--keyword_negatives", "color", "--edit_noise", "0.1"], "edit_noise shapes the sandbox's own negatives"),
+        (["--keyword_negatives", "color", "--negative_kinds", "swap_att"], "negative_kinds shapes the sandbox's own"),
         (["--keyword_negatives", "color", "--keyword_table", "$NOWHERE/x"], "keyword_table=.* is not set"),
     ],
 )

@@ -89,10 +89,10 @@ def test_a_key_that_no_row_has_stops_the_run(shards, monkeypatch):
     ("changes", "message"),
     [
         ({"key_column": "meta.url"}, "key_column='meta.url': the data set has no column 'meta'; it has: "),
-        ({"dataset_filter": "a=b"}, "dataset_filter: needs all rows"),
-        ({"captions": "all"}, "captions: needs all rows"),
-        ({"hard_images": 3, "model": "m"}, "hard_images: needs all rows"),
-        ({"dataset": "sandbox", "captions_file": None}, "streaming: the sandbox's rows"),
+        ({"dataset_filter": "a=b"}, "dataset_filter needs all rows"),
+        ({"captions": "all"}, "captions needs all rows"),
+        ({"hard_images": 3, "model": "m"}, "hard_images needs all rows"),
+        ({"dataset": "sandbox", "captions_file": None}, "streaming is not for the sandbox"),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(shards, changes, message):

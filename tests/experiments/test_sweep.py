@@ -16,7 +16,7 @@ from scipy import stats
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.recipe_files import find_plan
+from hfcomp.experiments.recipes import find_plan
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.sweep_report import summarize_sweep, sweep_report
 from hfcomp.reporting.terminal import render_terminal
@@ -91,7 +91,7 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"settings": {"a": {"seed": 3}}}, "settings: a: seed is the same for all runs"),
         ({"settings": {"a": {"column_names": {"image": "x"}}}}, "settings: a: column_names is the same for all runs"),
         ({"variants": ["none"]}, "variants: found ['none'], expected names, each with a mapping of fields"),
-        ({"seeds": [1, 1]}, "seeds: 1 is there twice"),
+        ({"seeds": [1, 1]}, "seeds: 1 is listed twice"),
         ({"variants": {"a/b": {}}}, "variants: 'a/b' is not a plain name. It becomes a folder's"),
         ({"variants": {False: {}}}, "variants: found False, expected a text. YAML reads yes, no, on and off"),
         ({"settings": {"base": {}}}, "settings: 'base' is reserved"),

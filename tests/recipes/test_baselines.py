@@ -13,8 +13,7 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.program import run
-from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
-from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
 from tests import tiny
 from tests.trainers.group_rows import in_groups
 

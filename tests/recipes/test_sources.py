@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hfcomp.experiments.recipe_files import recipe_files, recipes_folder
-from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
 
 RECIPES = recipe_files(recipes_folder())
 # what a run is called, logs and keeps; nothing that it learns
