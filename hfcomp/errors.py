@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -15,8 +15,8 @@ FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
 # Where the errors of the Hub and of its data sets come from, which are of no common class.
 THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions")
-# Logs a line for each attempt to reach the Hub; the error at the end says the same once.
-RETRIES = logging.getLogger("huggingface_hub.utils._http")
+# They log a line for each attempt to reach the Hub, or for a damaged file, which the error at the end says too.
+REPEATED = {"huggingface_hub.utils._http": logging.ERROR, "datasets.packaged_modules": logging.CRITICAL}
 _PACKAGE = Path(__file__).parent
 _within: ContextVar[bool] = ContextVar("within", default=False)
 
@@ -37,8 +37,8 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
         yield
         return
     wanted = traceback_wanted or os.environ.get(VARIABLE, "0") not in ("", "0")
-    token, level = _within.set(True), RETRIES.level
-    RETRIES.setLevel(level if wanted else logging.ERROR)
+    token, levels = _within.set(True), {name: logging.getLogger(name).level for name in REPEATED}
+    _set_levels({} if wanted else REPEATED)
     try:
         yield
     except Exception as error:
@@ -47,7 +47,12 @@ def one_line_errors(*, traceback_wanted: bool = False) -> Iterator[None]:
         raise SystemExit(f"error: {_line(error)}") from error
     finally:
         _within.reset(token)
-        RETRIES.setLevel(level)
+        _set_levels(levels)
+
+
+def _set_levels(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def _line(error: Exception) -> str:

@@ -23,6 +23,7 @@ from datasets import (
     load_dataset,
     load_from_disk,
 )
+from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.archives import check_tail
 from hfcomp.data.built_sets import checked_shards
@@ -63,7 +64,10 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         builder = BUILDERS.get(path.suffix)
         if builder is None:
             raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
-        loaded = load_dataset(builder, data_files=name, **kwargs)
+        try:
+            loaded = load_dataset(builder, data_files=name, **kwargs)
+        except (DatasetGenerationError, pa.ArrowInvalid) as error:
+            raise ValueError(f"{name} cannot be read as {builder}: {error.__cause__ or error}") from error
     else:
         return _load_split(name, split, config, kwargs)
     loaded = _part(name, loaded, split)

@@ -18,6 +18,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
+from hfcomp.trainers.hooks import ObjectiveHooks
 from hfcomp.trainers.progress import Pace
 from hfcomp.trainers.stages import stage_config, train_stage
 
@@ -61,10 +62,21 @@ class Arm:
         """Builds the config and looks for what the rows lack, so that neither costs training.
 
         Returns a line about rows without a negative image, where the objective reads them and some have none. Raises
-        ValueError of the config, or for a column, negatives or negative images that the rows lack.
+        ValueError of the config, for a column, negatives or negative images that the rows lack, and for fewer rows
+        than a batch has.
         """
         config = stage_config(self.trainer_class, Path("unused"), self.arguments, self.batch_size)
-        return None if self.rows is None else self.trainer_class.check_rows(self.rows, config)
+        if self.rows is None:
+            return None
+        lacking = self.trainer_class.check_rows(self.rows, config)
+        # a trainer with a rule of its own for epochs may fill a batch from fewer rows
+        whole_batches = config.dataloader_drop_last and self.trainer_class.check_epoch is ObjectiveHooks.check_epoch
+        if whole_batches and not isinstance(self.rows, IterableDataset) and len(self.rows) < self.batch_size:
+            raise ValueError(
+                f"the training set has {len(self.rows)} rows, fewer than one batch of {self.batch_size}. Lower "
+                "batch_size, or pass more rows."
+            )
+        return lacking
 
     def train(self, start: Path | str, folder: Path, pace: Pace | None = None) -> StageSummary:
         """Trains in `folder` from the model `start`, or goes on where an earlier attempt stopped."""

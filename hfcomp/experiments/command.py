@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 import yaml
+from datasets import disable_progress_bars
 from pydantic_core import PydanticUndefined
 from transformers import TrainingArguments
 
@@ -51,6 +52,8 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         SystemExit: in one line, for a mistake of the user's.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if not sys.stderr.isatty():  # in a file they are no bars but lines
+        disable_progress_bars()
     with one_line_errors(traceback_wanted=FLAG in words):
         words = [word for word in words if word != FLAG]
         options, _ = split_options(words)

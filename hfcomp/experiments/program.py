@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,12 @@ from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
-from hfcomp.experiments.evaluate import declared_averages
+from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
-from hfcomp.statistics.measures import primary_measure
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
@@ -37,22 +37,17 @@ def run(recipe: Recipe) -> Path:
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
+    on_main_process(lambda: check_scored(evaluate, partial(check_primary, recipe.experiment)))
     method = method_arm(recipe, load_rows(recipe, session, evaluate.images))
     check_rows([method], session)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
     with Study.open(recipe, session, evaluate) as study:
-        on_main_process(lambda: _check_primary(study))
+        if recipe.experiment.primary is not None:  # where names alone do not say it, one that is not evaluated
+            on_main_process(lambda: check_primary(recipe.experiment, study.outcomes([BASE])))  # costs no training
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
         on_main_process(lambda: _report(study, method))
     return study.folder
-
-
-def _check_primary(study: Study) -> None:
-    """Scores the base where there is a primary endpoint: one that is not evaluated costs no training."""
-    experiment = study.recipe.experiment
-    if experiment.primary is not None:
-        primary_measure(study.outcomes([BASE]), experiment.primary, declared_averages(experiment))
 
 
 def _arms(study: Study, method: Arm, controls: Sequence[Arm]) -> Iterator[Arm]:

@@ -15,12 +15,15 @@ from hfcomp.distributed import fail_together, on_main_process
 from hfcomp.experiments.arm import check_rows, method_arm
 from hfcomp.experiments.base import prepare
 from hfcomp.experiments.data import load_rows, num_negatives
+from hfcomp.experiments.evaluate import check_scored
 from hfcomp.experiments.plan_files import Search, shown
 from hfcomp.experiments.search_report import SearchReport, publish_search, read_trials, trial_line
 from hfcomp.experiments.search_store import FILE as DATABASE
 from hfcomp.experiments.search_store import SearchStore, Trial
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
+from hfcomp.statistics import Outcomes
+from hfcomp.statistics.measures import search_measure
 from hfcomp.statistics.score import Score, score
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.stages import HISTORY_FILE, SUMMARY_FILE
@@ -54,6 +57,7 @@ def run_search(search: Search) -> Path:
     ends = {f"{search.path}: ranges: with {values}": part for values, part in search.parts.items()}
     check_rows((method_arm(part, None, name=name) for name, part in ends.items()), session)
     evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
+    on_main_process(lambda: check_scored(evaluate, partial(_check_measure, plan.measure)))
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
     check_rows((method_arm(part, rows, name=name) for name, part in ends.items()), session)
 
@@ -65,6 +69,10 @@ def run_search(search: Search) -> Path:
         report = SearchReport(search, base)
         _try_all(search, study, rows, report)
     return study.folder
+
+
+def _check_measure(measure: str, outcomes: Outcomes) -> None:
+    search_measure(outcomes, measure)
 
 
 def _score(search: Search, study: Study, name: str) -> Score:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.data import check_same_rows, load_rows, num_negatives
 from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
-from hfcomp.experiments.evaluate import declared_averages
+from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
 from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import CAVEATS, Study
 from hfcomp.experiments.sweep_report import part_name, publish_sweep, summarize_sweep
 from hfcomp.fields import columns_of
-from hfcomp.statistics.measures import headline_measures, primary_measure
+from hfcomp.statistics import Outcomes
+from hfcomp.statistics.measures import headline_measures
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
@@ -43,6 +45,7 @@ def run_sweep(sweep: Sweep) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
     check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
     evaluate = prepare(recipe, session)
+    on_main_process(lambda: check_scored(evaluate, partial(_check_names, sweep)))
     for note in sweep.notes:
         session.log(note)
     held_out = _held_out(sweep, session)
@@ -56,11 +59,13 @@ def run_sweep(sweep: Sweep) -> Path:
 
 def _check_base(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     """Scores the base: a benchmark or endpoint that is not evaluated, or rows that cannot be, cost no training."""
-    outcomes, experiment = study.outcomes([BASE]), sweep.recipe.experiment
-    primary = primary_measure(outcomes, experiment.primary, declared_averages(experiment))
-    headline_measures(outcomes, sweep.plan.benchmarks, primary)
+    _check_names(sweep, study.outcomes([BASE]))
     if held_out is not None:
         score_base(study, held_out)
+
+
+def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
+    headline_measures(outcomes, sweep.plan.benchmarks, check_primary(sweep.recipe.experiment, outcomes))
 
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:

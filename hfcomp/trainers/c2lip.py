@@ -61,6 +61,8 @@ class C2LIPConfig(CompositionalConfig):
         metadata={"help": "Sigmoid losses instead of InfoNCE. Unset: what the model was pretrained with."},
     )
 
+    reads_negatives = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_weights(*WEIGHTS)

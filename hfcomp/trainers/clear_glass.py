@@ -36,6 +36,8 @@ class ClearGlassConfig(GroupedConfig):
         default=0.7, metadata={"help": "Weight of the loss within groups, 0 to 1; 1 - alpha between."}
     )
 
+    reads_negatives = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.grouping not in GROUPINGS:

@@ -77,6 +77,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
 
     # What a row of a batch is, for the line at the start of a training.
     batch_unit = "pairs"
+    # Whether the objective reads negative captions, where it is asked to.
+    reads_negatives = True
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
@@ -116,6 +118,10 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
+        if self.num_negatives and not self.reads_negatives:
+            raise ValueError(
+                f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."
+            )
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
         if unknown:
             raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")

@@ -57,6 +57,7 @@ class HierarCapsConfig(CompositionalConfig):
     )
 
     batch_unit = "chains"
+    reads_negatives = False  # negatives of chains are of negative_source
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -57,6 +57,8 @@ class TextAlignmentConfig(CompositionalConfig):
         },
     )
 
+    reads_negatives = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if "text" in (self.freeze_towers or []):

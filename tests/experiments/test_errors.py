@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import datasets
 import pytest
 
 from hfcomp.experiments import base, command, study
+from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.command import main
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
@@ -112,6 +115,11 @@ def test_a_sweep_or_study_that_is_wrong(refused, tmp_path, file, facts):
     [
         (["--margin", "adaptve"], ["margin='adaptve'", "adaptive, static"]),
         (["--num_negatives", "3"], ["num_negatives=3", "exactly 1"]),
+        (["--config", "hierarcaps", "--num_negatives", "3"], ["HierarCaps: num_negatives=3", "no negative captions"]),
+        (["--config", "clear_glass", "--num_negatives", "3"], ["num_negatives=3", "no negative captions"]),
+        (["--max_steps", "0"], ["--max_steps: found 0, expected at least 1, or -1"]),
+        (["--primary", "sandbox: grup"], ["primary: 'sandbox: grup' is not scored", "Did you mean 'sandbox: group'?"]),
+        (["--report", "margins", "--primary", "sandbx: *"], ["primary: 'sandbx: *' is not scored", "sandbox: "]),
         (["--num_negatives", "3.5"], ["--num_negatives: found '3.5', expected a whole number"]),
         (["--learning_rate", "abc"], ["--learning_rate: found 'abc', expected a number"]),
         (["--max_steps"], ["--max_steps: found nothing, expected one value"]),
@@ -155,6 +163,7 @@ SMALL = ["--controls", "none", "--max_steps", "1", "--evaluation_items", "2", "-
         ("negclip", "", ["--num_neighbours", "1"], ["'neighbour_ids'", "num_neighbours", "the data set has:"]),
         ("tripletclip", "negative_image", [], ["'negative_image'", "TripletClipTrainer"]),
         ("slipform", "negative_image", [], ["none of 8 rows has a negative_image"]),
+        ("negclip", "", ["--batch_size", "9"], ["has 8 rows, fewer than one batch of 9", "Lower batch_size"]),
     ],
 )
 def test_what_rows_lack_is_named(refused, recipe, without, words, facts):
@@ -205,6 +214,22 @@ def test_a_folder_is_no_file(refused, tmp_path, option):
     (tmp_path / "folder").mkdir()
     assert "folder" in refused("slipform", option, "folder")
     assert "gone.yaml" in refused("slipform", option, "gone.yaml")
+
+
+@pytest.mark.parametrize(("name", "fact"), [("rows.parquet", "magic bytes"), ("rows.jsonl", "JSON parse error")])
+def test_a_damaged_file_is_one_line_and_nothing_else_on_stderr(refused, tmp_path, capfd, name, fact):
+    (tmp_path / name).write_text('{"caption": 1}\n{\n')
+    datasets.enable_progress_bars()
+    said = refused("dcl", "--dataset", name, *SMALL)
+    assert name in said and fact in said
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("half", ["--bf16", "--fp16"])
+def test_half_precision_on_the_cpu_trains_where_it_is_asked_for(clip, tmp_path, half):
+    recipe = read_recipe("dcl", [half, "true", *SMALL, "--num_negatives", "1", "--save_strategy", "no"])
+    cost = method_arm(recipe, tiny.pairs(4)).train(clip, tmp_path)
+    assert cost.steps == 1 and math.isfinite(cost.loss)
 
 
 def test_half_precision_without_a_gpu(refused, monkeypatch):

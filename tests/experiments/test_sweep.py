@@ -131,7 +131,7 @@ def test_a_wrong_value_names_its_run_and_costs_nothing(tmp_path):
 def test_the_rows_hold_as_many_negatives_as_any_variant_reads(tmp_path):
     variants = {"one": {"num_negatives": 1}, "three": {"num_negatives": 3}}
     path = written(tmp_path, settings={"all": {}}, seeds=[1], variants=variants, reference="one", logged=[])
-    arms, _ = arms_of(read_plan("hard_negatives", ["--report", path, "--dataset_rows", "60"]), tmp_path)
+    arms, _ = arms_of(read_plan("hard_negatives", ["--report", path, "--dataset_rows", "64"]), tmp_path)
     one, three = ([len(texts) for texts in arm.rows["negative_captions"]] for arm in arms)
     assert one == three and set(one) == {3}
 

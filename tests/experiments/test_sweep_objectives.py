@@ -137,7 +137,7 @@ def test_neighbours_that_a_variant_does_not_read_are_refused(tmp_path):
 
 def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path):
     """Also where one of them reads no negatives: rows are made for the one that reads most."""
-    sweep = read(tmp_path, "--dataset_rows", "40", recipe="ceclip", settings={"all": {}})
+    sweep = read(tmp_path, "--dataset_rows", "64", recipe="ceclip", settings={"all": {}})
     arms, notes = arms_of(sweep, tmp_path, steps=lambda name: 4 + ("plain" in name))
     assert [arm.trainer_class for arm in arms] == [CEClipTrainer, InfoNCETrainer]
     assert arms[0].rows is arms[1].rows and {len(texts) for texts in arms[1].rows["negative_captions"]} == {3}
@@ -150,7 +150,7 @@ def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path):
 
 def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"npc": {}, "spans": {"control": "random-spans"}}}
-    sweep = read(tmp_path, "--dataset_rows", "40", recipe="c2lip", reference="npc", **values)
+    sweep = read(tmp_path, "--dataset_rows", "64", recipe="c2lip", reference="npc", **values)
     assert sweep.plan.controls == {"spans": "random-spans"}
     (npc, spans), _ = arms_of(sweep, tmp_path)
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
@@ -162,7 +162,7 @@ def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
 
 def test_a_variant_starts_from_what_another_left_under_the_same_seed(tmp_path, capsys):
     values = {"seeds": [1, 2], "variants": {"cement": {}, "after_it": {"after": "cement"}, "plain": {}}}
-    sweep = read(tmp_path, "--dataset_rows", "40", **values)
+    sweep = read(tmp_path, "--dataset_rows", "64", **values)
     starts = {arm.name: arm.start for arm in arms_of(sweep, tmp_path)[0]}
     assert starts["all/1/after_it"] == "all/1/cement" and starts["all/2/after_it"] == "all/2/cement"
     assert {starts[f"all/{seed}/{name}"] for seed in (1, 2) for name in ("cement", "plain")} == {"base"}
@@ -175,7 +175,7 @@ def test_a_variant_may_read_other_columns_of_the_same_rows(tmp_path):
     """The alignment of texts needs the caption that the groups' trainer has exchanged for the generalised one."""
     align = {"objective": "hfcomp.trainers.text_alignment:TextAlignmentTrainer", "column_names": {}}
     values = {"settings": {"all": {}}, "variants": {"groups": {}, "more": {}, "align": align}, "reference": "groups"}
-    sweep = read(tmp_path, "--dataset_rows", "40", recipe="clear_glass", **values)
+    sweep = read(tmp_path, "--dataset_rows", "64", recipe="clear_glass", **values)
     groups, more, align = (arm.rows for arm in arms_of(sweep, tmp_path)[0])
     assert groups is more and groups["image_id"][:] == align["image_id"][:]
     assert groups["caption"][:] == align["generalised_caption"][:] != align["caption"][:]
@@ -193,7 +193,7 @@ def test_contrasts_stand_among_the_differences(tmp_path, capsys):
 
 def test_a_control_that_says_nothing_stops_the_sweep_before_training(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"plain": {}, "spans": {"control": "random-spans"}}}
-    sweep = read(tmp_path, "--dataset_rows", "40", reference="plain", **values)
+    sweep = read(tmp_path, "--dataset_rows", "64", reference="plain", **values)
     with pytest.raises(ValueError, match="all/1/spans: control random-spans says nothing here: .* reads no concepts"):
         arms_of(sweep, tmp_path)
 
