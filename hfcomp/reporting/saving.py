@@ -53,10 +53,11 @@ def _part(part: Part, images: Collection[str]) -> Iterator[str]:
         return
     if part.title:
         yield f"### {escaped(part.title)}"
-    yield "\n".join(_table(part) if isinstance(part, Table) else [f"- {escaped(text)}" for text in part.texts])
+    yield "\n".join(markdown_table(part) if isinstance(part, Table) else [f"- {escaped(text)}" for text in part.texts])
 
 
-def _table(table: Table) -> list[str]:
+def markdown_table(table: Table) -> list[str]:
+    """The lines of a table, whatever its texts hold."""
     alignment = ["---" if index < table.labels else "---:" for index in range(len(table.header))]
     header, *rows = [[escaped(cell) for cell in cells] for cells in (table.header, *table.rows)]
     return ["| " + " | ".join(cells) + " |" for cells in (header, alignment, *rows)]
