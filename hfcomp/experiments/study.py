@@ -1,7 +1,7 @@
 """A study: arms that are trained from one base in one folder, scored alike, and read against each other.
 
-Everything that trains is one: a method with its controls, a sweep, the study of concepts, a search. What each of them
-says of itself are its arms, its evaluation and its report; what is done with them stands here once:
+Everything that trains is one: a method with its controls, a sweep, the study of concepts, a search. Each of them only
+defines its arms, its evaluation and its report:
 
     with Study.open(recipe, session, evaluate) as study:
         on_main_process(lambda: check(study.outcomes([BASE])))  # what is not evaluated costs no training
@@ -104,7 +104,7 @@ class Study:
         """Trains what is missing of an arm, and scores those of its checkpoints that are to be."""
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
-            on_main_process(lambda: self._forget_if_unscored(arm, folder))
+            on_main_process(lambda: self._reopen_if_unscored(arm, folder))
         cost = arm.train(self.models[arm.start], folder, self.pace)
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
@@ -168,8 +168,8 @@ class Study:
                 remove_checkpoint(checkpoint)
         self.followed[arm.name] = found
 
-    def _forget_if_unscored(self, arm: Arm, folder: Path) -> None:
-        """A finished arm is trained again where a checkpoint is neither there nor scored: of another evaluation."""
+    def _reopen_if_unscored(self, arm: Arm, folder: Path) -> None:
+        """Has a finished arm trained again where a checkpoint is gone and not scored by this evaluation."""
         if not (folder / SUMMARY_FILE).is_file():
             return
         weights, kept = identity(folder), arm.checkpoints
@@ -194,7 +194,7 @@ def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
 def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -> pd.DataFrame | None:
     """The outcomes in a file, if they are of these weights and this evaluation.
 
-    What was logged when they were scored is logged again. A damaged file is reported, and as if it were not there.
+    What was logged when they were scored is logged again. A damaged file is reported and ignored.
     """
     if not path.is_file():
         return None
@@ -212,7 +212,7 @@ def read_stored(path: Path, stamp: dict[str, Any], log: Callable[[str], None]) -
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    """Renamed first: one of which a killed process left a half would be taken for a checkpoint."""
+    """Removes a checkpoint, renamed first: a part of one that a killed process leaves would be taken for it."""
     scored = checkpoint.with_name("scored")
     shutil.rmtree(scored, ignore_errors=True)
     if checkpoint.is_dir():

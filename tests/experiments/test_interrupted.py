@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -22,16 +21,14 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.identity import weights_hash
 from hfcomp.experiments import folders, program, report, study
-from hfcomp.experiments.arm import Arm, Scoring
+from hfcomp.experiments.arm import Scoring
 from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import Study, evaluation_settings
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.cement import CementTrainer
-from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint, write_checksums
+from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.writing import LOCK_FILE
 from tests import tiny
 
@@ -141,63 +138,6 @@ def assert_same_numbers(folder: Path, other: Path) -> None:
     for key in ("name", "steps", "images", "texts", "loss"):
         assert [stage[key] for stage in one["stages"]] == [stage[key] for stage in two["stages"]], key
     pd.testing.assert_frame_equal(*(pd.read_parquet(path / "items.parquet") for path in (folder, other)))
-
-
-def checkpoint(folder: Path, step: int) -> Path:
-    """Files as transformers writes them, and hfcomp's last."""
-    path = folder / f"checkpoint-{step}"
-    path.mkdir(parents=True)
-    torch.save({"step": torch.arange(9)}, path / "optimizer.pt")
-    torch.save({}, path / "rng_state.pth")
-    save_file({"weight": torch.ones(9)}, path / "model.safetensors")
-    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}, indent=2))
-    write_checksums(path)
-    return path
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    "spoil", [cut, flip, Path.unlink, lambda path: path.write_bytes(b"")], ids=["cut", "flip", "delete", "empty"]
-)
-@pytest.mark.parametrize(
-    "name", ["trainer_state.json", "rng_state.pth", "optimizer.pt", "model.safetensors", "checksums.json"]
-)
-def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path, name, spoil):
-    whole, lines = checkpoint(tmp_path, 90), []
-    last = checkpoint(tmp_path, 100)
-    assert last_checkpoint(tmp_path, lines.append) == str(last) and not lines
-    spoil(last / name)
-    assert last_checkpoint(tmp_path, lines.append) == str(whole)
-    assert re.fullmatch(rf"{tmp_path}: checkpoint-100 cannot be .*: training goes on from checkpoint-90", lines.pop())
-    spoil(whole / name)
-    assert last_checkpoint(tmp_path, lines.append) is None
-    assert lines.pop().endswith("and no earlier one can be: training begins anew")
-
-
-def test_a_run_whose_last_checkpoint_is_damaged_ends_with_the_same_weights(clip, tmp_path, capsys):
-    """In an earlier attempt both checkpoints were written, and the run was killed before its model was."""
-    fields = {"max_steps": 5, "save_steps": 2, "use_cpu": True, "report_to": "none", "disable_tqdm": True}
-    arm, weights = Arm("m", CementTrainer, fields, tiny.pairs(16), 8), []
-    for damaged in ([], ["checkpoint-4"], ["checkpoint-4", "checkpoint-2"]):
-        for name in damaged:
-            flip(tmp_path / name / "model.safetensors")
-        shutil.rmtree(tmp_path / "checkpoint-5", ignore_errors=True)
-        (tmp_path / "stage.json").unlink(missing_ok=True)
-        arm.train(clip, tmp_path)
-        weights.append(weights_hash(tmp_path))
-    assert len(set(weights)) == 1
-    goes_on, anew = (line for line in capsys.readouterr().out.splitlines() if "cannot be continued" in line)
-    assert goes_on.endswith("(model.safetensors is damaged): training goes on from checkpoint-2")
-    assert anew.endswith("training begins anew")
 
 
 def test_a_run_leaves_checkpoints_that_can_be_continued(whole):

@@ -225,7 +225,7 @@ def test_a_mistyped_path_leaves_no_folder(tmp_path, words):
 
 @pytest.mark.parametrize(("words", "seconds"), [([], 24 * 3600), (["--ddp_timeout", "7200"], 7200)])
 def test_the_others_wait_as_long_as_the_recipe_says(monkeypatch, words, seconds):
-    """The main process evaluates alone, which may take longer than the default of a process group."""
+    """One process loads and filters the rows first, which may take longer than the default of a process group."""
     seen = []
 
     class Stop(Exception):

@@ -1,20 +1,101 @@
-"""What a finished stage leaves beside its model, read again by a run that goes on."""
+"""Stages that are kept, and continued from their last whole checkpoint."""
 
 from __future__ import annotations
 
-import pytest
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
 
-from hfcomp.experiments.arm import Arm
+import datasets
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import AutoProcessor
+
+from hfcomp.evaluation.identity import weights_hash
+from hfcomp.trainers.cement import CementTrainer
+from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.info_nce import InfoNCETrainer
-from hfcomp.trainers.stages import read_history, read_summary
+from hfcomp.trainers.stages import last_checkpoint, read_history, read_summary, train_stage, write_checksums
 from tests import tiny
+
+
+def train(
+    trainer: type, model: Path, folder: Path, rows: datasets.Dataset, size: int, fields: dict[str, Any]
+) -> StageSummary:
+    def build() -> tuple[str, Any, datasets.Dataset]:
+        return str(model), AutoProcessor.from_pretrained(model), rows
+
+    return train_stage("m", trainer, build, folder, fields, batch_size=size, resume=True)
+
+
+def checkpoint(folder: Path, step: int) -> Path:
+    """Files as transformers writes them, and hfcomp's last."""
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    torch.save({"step": torch.arange(9)}, path / "optimizer.pt")
+    torch.save({}, path / "rng_state.pth")
+    save_file({"weight": torch.ones(9)}, path / "model.safetensors")
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}, indent=2))
+    write_checksums(path)
+    return path
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "spoil", [cut, flip, Path.unlink, lambda path: path.write_bytes(b"")], ids=["cut", "flip", "delete", "empty"]
+)
+@pytest.mark.parametrize(
+    "name", ["trainer_state.json", "rng_state.pth", "optimizer.pt", "model.safetensors", "checksums.json"]
+)
+def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path, name, spoil):
+    whole, lines = checkpoint(tmp_path, 90), []
+    last = checkpoint(tmp_path, 100)
+    assert last_checkpoint(tmp_path, lines.append) == str(last) and not lines
+    spoil(last / name)
+    assert last_checkpoint(tmp_path, lines.append) == str(whole)
+    assert re.fullmatch(rf"{tmp_path}: checkpoint-100 cannot be .*: training goes on from checkpoint-90", lines.pop())
+    spoil(whole / name)
+    assert last_checkpoint(tmp_path, lines.append) is None
+    assert lines.pop().endswith("and no earlier one can be: training begins anew")
+
+
+def test_a_run_whose_last_checkpoint_is_damaged_ends_with_the_same_weights(clip, tmp_path, capsys):
+    """In an earlier attempt both checkpoints were written, and the run was killed before its model was."""
+    fields = {"max_steps": 5, "save_steps": 2, "use_cpu": True, "report_to": "none", "disable_tqdm": True}
+    weights = []
+    for damaged in ([], ["checkpoint-4"], ["checkpoint-4", "checkpoint-2"]):
+        for name in damaged:
+            flip(tmp_path / name / "model.safetensors")
+        shutil.rmtree(tmp_path / "checkpoint-5", ignore_errors=True)
+        (tmp_path / "stage.json").unlink(missing_ok=True)
+        train(CementTrainer, clip, tmp_path, tiny.pairs(16), 8, fields)
+        weights.append(weights_hash(tmp_path))
+    assert len(set(weights)) == 1
+    goes_on, anew = (line for line in capsys.readouterr().out.splitlines() if "cannot be continued" in line)
+    assert goes_on.endswith("(model.safetensors is damaged): training goes on from checkpoint-2")
+    assert anew.endswith("training begins anew")
 
 
 def test_a_damaged_summary_log_or_model_is_an_error_that_names_the_file(clip, tmp_path):
     arguments = {"max_steps": 2, "logging_steps": 1, "use_cpu": True, "report_to": "none", "disable_tqdm": True}
-    run = Arm("plain", InfoNCETrainer, arguments, tiny.pairs(8), 4)
-    cost = run.train(clip, tmp_path)
-    assert read_summary(tmp_path) == cost == run.train(clip, tmp_path)
+
+    def run() -> StageSummary:
+        return train(InfoNCETrainer, clip, tmp_path, tiny.pairs(8), 4, arguments)
+
+    cost = run()
+    assert read_summary(tmp_path) == cost == run()
     losses = [line["loss"] for line in read_history(tmp_path) if "loss" in line]
     assert len(losses) == 2
     log, summary = tmp_path / "history.json", tmp_path / "stage.json"
@@ -25,12 +106,12 @@ def test_a_damaged_summary_log_or_model_is_an_error_that_names_the_file(clip, tm
     log.write_text(whole)
     summary.write_text(summary.read_text().replace('"steps": 2', '"steps": 3'))
     with pytest.raises(ValueError, match=r"stage\.json is damaged: expected content of sha256.*Remove stage\.json"):
-        run.train(clip, tmp_path)
+        run()
     summary.write_text(summary.read_text().replace('"steps": 3', '"steps": 2'))
     model = tmp_path / "model.safetensors"
     content = model.read_bytes()
     model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged: expected sha256 .*Remove stage\.json"):
-        run.train(clip, tmp_path)
+        run()
     summary.unlink()
-    assert run.train(clip, tmp_path).steps == 2  # as the error says
+    assert run().steps == 2  # as the error says
