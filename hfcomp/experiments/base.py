@@ -22,7 +22,7 @@ from hfcomp.writing import replacing_folder
 def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:
     """Looks for the base and loads what is evaluated; `seed` is that of the sandbox's scenes."""
     prepare_base(recipe)
-    return prepare_evaluation(recipe.experiment, column_names=recipe.column_names, seed=seed, tell=session.log)
+    return prepare_evaluation(recipe.experiment, column_names=recipe.column_names, seed=seed, log=session.log)
 
 
 def prepare_base(recipe: Recipe) -> None:

@@ -25,15 +25,15 @@ from hfcomp.reading import nearest
 from hfcomp.statistics import Measure, Outcomes
 from hfcomp.statistics.measures import primary_measure
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, tell: Tell) -> Evaluator:
+def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int, log: Log) -> Evaluator:
     """Loads what is scored before anything is trained, so that a missing file costs no training.
 
-    `column_names` are those of an `own` set, `seed` is of the sandbox's scenes, and `tell` receives what is left out.
+    `column_names` are those of an `own` set, `seed` is of the sandbox's scenes, and `log` receives what is left out.
     """
-    evaluator = Evaluator(tell)
+    evaluator = Evaluator(log)
     if config.evaluation == "own":
         _load_own(evaluator, config, column_names)
     if config.evaluation.startswith(SANDBOX):
@@ -46,7 +46,7 @@ def prepare_evaluation(config: ExperimentConfig, *, column_names: Any, seed: int
 
 
 def prepare_concepts(
-    config: ExperimentConfig, concepts: Sequence[str], *, main: tuple[str, ...], seed: int, tell: Tell
+    config: ExperimentConfig, concepts: Sequence[str], *, main: tuple[str, ...], log: Log
 ) -> dict[str, Evaluator]:
     """Loads what each concept is scored on; `main` are titles of benchmarks that may not be skipped.
 
@@ -58,11 +58,11 @@ def prepare_concepts(
             f"evaluation={config.evaluation!r} has no concepts. Use sandbox, or benchmarks with keywords_*."
         )
     if config.evaluation == SANDBOX:
-        drawn = {concept: concept_benchmarks(concept, **_keywords(config, seed)) for concept in concepts}
+        drawn = {concept: concept_benchmarks(concept, **_keywords(config, 0)) for concept in concepts}
         _check_main(main, [one.title for benchmarks in drawn.values() for one in benchmarks], "those of sandbox")
-        return {concept: Evaluator(tell, [*_with_keywords(drawn[concept], concept)]) for concept in concepts}
+        return {concept: Evaluator(log, [*_with_keywords(drawn[concept], concept)]) for concept in concepts}
     _check_main(main, [one.title for one in find_benchmarks(config.evaluation_benchmarks)], "evaluation_benchmarks")
-    evaluator = Evaluator(tell)
+    evaluator = Evaluator(log)
     _load_named(evaluator, config, main)
     return {concept: evaluator.of_concept(concept) for concept in concepts}
 

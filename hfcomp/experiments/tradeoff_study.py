@@ -42,9 +42,7 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     count = sum(len(plan.runs(concept)) for concept in plan.concepts)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
     prepare_base(recipe)
-    evaluate = prepare_concepts(
-        recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), seed=0, tell=session.log
-    )
+    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)

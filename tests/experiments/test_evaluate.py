@@ -28,7 +28,7 @@ def source(tmp_path_factory) -> str:
 def evaluation(source: str, **changes):
     config = ExperimentConfig(objective="x:y", method="m", dataset=source, batch_size=2, evaluation="own", **changes)
     told: list[str] = []
-    return prepare_evaluation(config, column_names=None, seed=0, tell=told.append), told
+    return prepare_evaluation(config, column_names=None, seed=0, log=told.append), told
 
 
 def test_retrieval_and_choice_of_the_held_out_split(source, clip):
@@ -44,7 +44,7 @@ def test_benchmarks_are_scored_beside_the_sandbox(clip):
     settings = {"objective": "x:y", "method": "m", "dataset": "sandbox", "batch_size": 2, "evaluation_items": 2}
     levels = ["sandbox_levels"]
     config = ExperimentConfig(**settings, evaluation="sandbox+benchmarks", evaluation_benchmarks=levels)
-    items = prepare_evaluation(config, column_names=None, seed=0, tell=[].append)(Embedder(clip, device="cpu"))
+    items = prepare_evaluation(config, column_names=None, seed=0, log=[].append)(Embedder(clip, device="cpu"))
     assert {"sandbox retrieval", "sandbox levels", "sandbox levels, hard"} <= set(items["benchmark"])
     with pytest.raises(ValueError, match=r"evaluation: sandbox\+benchmarks needs evaluation_benchmarks"):
         ExperimentConfig(**settings, evaluation="sandbox+benchmarks")
@@ -99,7 +99,7 @@ def concepts(coco: str, *main: str):
     data = [f"{name}={coco}" for name in names]
     changes = {"evaluation_benchmarks": names, "evaluation_data": data, "evaluation": "benchmarks"}
     config = ExperimentConfig(objective="x:y", method="m", dataset="any", batch_size=2, **changes)
-    return prepare_concepts(config, ("color", "location"), main=main, seed=0, tell=lambda note: None)
+    return prepare_concepts(config, ("color", "location"), main=main, log=lambda note: None)
 
 
 def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main_benchmarks(coco, clip, monkeypatch):
@@ -129,13 +129,13 @@ def test_a_benchmark_that_is_unavailable_is_skipped_with_its_reason(coco, clip):
     settings = {"objective": "x:y", "method": "m", "dataset": "any", "batch_size": 2, "evaluation": "benchmarks"}
     names, data, told = ["magic", "coco2017_retrieval"], [f"coco2017_retrieval={coco}"], []
     config = ExperimentConfig(**settings, evaluation_benchmarks=names, evaluation_data=data)
-    evaluate = prepare_evaluation(config, column_names=None, seed=0, tell=told.append)
+    evaluate = prepare_evaluation(config, column_names=None, seed=0, log=told.append)
     reason = "evaluation: magic is unavailable: MAGIC is not released."
     assert [note for note in told if note.startswith(reason) and note.endswith("It is skipped.")]
     assert set(evaluate(Embedder(clip, device="cpu"))["benchmark"]) == {"COCO 2017 retrieval"}
     with pytest.raises(ValueError, match="evaluation: none of magic is available"):
         alone = ExperimentConfig(**settings, evaluation_benchmarks=["magic"])
-        prepare_evaluation(alone, column_names=None, seed=0, tell=told.append)
+        prepare_evaluation(alone, column_names=None, seed=0, log=told.append)
 
 
 def test_a_main_benchmark_of_a_study_is_not_skipped(coco):
@@ -143,4 +143,4 @@ def test_a_main_benchmark_of_a_study_is_not_skipped(coco):
     names = ["magic", "coco2017_retrieval"]
     config = ExperimentConfig(**settings, evaluation_benchmarks=names, evaluation_data=[f"coco2017_retrieval={coco}"])
     with pytest.raises(ValueError, match="evaluation: magic is unavailable: MAGIC is not released"):
-        prepare_concepts(config, (), main=("MAGIC levels",), seed=0, tell=lambda note: None)
+        prepare_concepts(config, (), main=("MAGIC levels",), log=lambda note: None)
