@@ -26,7 +26,7 @@ LEFT_OUT = "left_out"
 
 
 class Encoder(Protocol):
-    """What a benchmark asks of a model: [`hfcomp.evaluation.embed.Embedder`], a blind one, or one of yours."""
+    """What a benchmark asks of a model: [`hfcomp.Embedder`], a blind one, or one of yours."""
 
     def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
         """Embeddings of distinct images, each an `Image` cell; `None` gets the index -1."""
