@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from hfcomp import __version__
@@ -17,9 +19,8 @@ from hfcomp.experiments.base import prepare
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.evaluate import check_scored
 from hfcomp.experiments.plan_files import Search, shown
-from hfcomp.experiments.search_report import SearchReport, publish_search, read_trials, trial_line
-from hfcomp.experiments.search_store import FILE as DATABASE
-from hfcomp.experiments.search_store import SearchStore, Trial
+from hfcomp.experiments.plans import Range
+from hfcomp.experiments.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
 from hfcomp.statistics import Outcomes
@@ -29,6 +30,10 @@ from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.stages import HISTORY_FILE, SUMMARY_FILE
 
 FOLDER = "trials"
+DATABASE = "search.db"
+STUDY = "search"
+# What hfcomp writes beside a trial's values.
+NUMBER, FAILURE, FACTS = "number", "failure", "facts"
 # What stays of a trial that is not the best.
 KEPT = (SUMMARY_FILE, HISTORY_FILE)
 LONGEST_REASON = 300
@@ -66,8 +71,7 @@ def run_search(search: Search) -> Path:
 
     with Study.open(recipe, session, evaluate, wants_more=wants_more) as study:
         base = on_main_process(lambda: _score(search, study, BASE))  # what is not scored costs no training
-        report = SearchReport(search, base)
-        _try_all(search, study, rows, report)
+        _try_all(search, study, rows, base)
     return study.folder
 
 
@@ -79,25 +83,25 @@ def _score(search: Search, study: Study, name: str) -> Score:
     return score(study.outcomes([name]), search.plan.measure)
 
 
-def _try_all(search: Search, study: Study, rows: Any, report: SearchReport) -> None:
+def _try_all(search: Search, study: Study, rows: Any, base: Score | None) -> None:
     """Trials until there are as many as asked for, those of an earlier start among them."""
     plan, session = search.plan, study.session
     with fail_together():
         store = _open_store(search, study) if session.state.is_main_process else None
 
     def ask() -> tuple[int, dict[str, Any]] | None:
-        report.trials, report.best = store.ended(), store.best()
-        ended = len(report.trials) >= plan.trials
-        publish_search(study.folder, report, session.notes, shown=ended)
-        _drop_models(study.folder, report)
+        results = SearchResults(search, base, store.ended())
+        ended = len(results.trials) >= plan.trials
+        publish_search(study.folder, results, session.notes, shown=ended)
+        _drop_models(study.folder, results)
         if ended:
             return None
-        _check_failures(report)
+        _check_failures(results)
         return store.ask(plan.ranges)
 
     def tell(trial: Trial) -> None:
         store.tell(trial)
-        session.state.print(trial_line(trial, plan, store.best()))
+        session.state.print(trial_line(trial, SearchResults(search, base, store.ended())))
 
     study.pace.stages = plan.trials
     while (asked := on_main_process(ask)) is not None:
@@ -106,15 +110,7 @@ def _try_all(search: Search, study: Study, rows: Any, report: SearchReport) -> N
 
 
 def try_values(search: Search, study: Study, rows: Any, number: int, values: dict[str, Any]) -> Trial:
-    """Trains and scores one trial.
-
-    Args:
-        search: that it is of.
-        study: that trains it.
-        rows: that all trials are trained on.
-        number: in the order of the search, from 0.
-        values: by field.
-    """
+    """Trains and scores one trial, by its number from 0."""
     name, session = f"{FOLDER}/{number:04}", study.session
     study.pace.stage = number + 1
     try:
@@ -138,10 +134,9 @@ def _failures(session: Session) -> tuple[type[Exception], ...]:
 
 
 def _open_store(search: Search, study: Study) -> SearchStore:
-    """The trials of an earlier start among them, which `search.json` knows too.
+    """The store, with the trials of an earlier start, which `search.json` knows too.
 
-    Raises:
-        ValueError: naming the database, where it is damaged or lacks some.
+    ValueError, naming the database, where it is damaged or lacks some.
     """
     path, written = study.folder / DATABASE, read_trials(study.folder)
     try:
@@ -164,20 +159,92 @@ def _own_values(search: Search, session: Session) -> dict[str, Any] | None:
     return None if outside else own
 
 
-def _check_failures(report: SearchReport) -> None:
-    failed = [trial for trial in report.trials if trial.failure]
-    if report.best is None and len(failed) >= MOST_FAILURES:
+def _check_failures(results: SearchResults) -> None:
+    failed = [trial for trial in results.trials if trial.failure]
+    if results.best is None and len(failed) >= MOST_FAILURES:
         raise ValueError(
             f"the first {len(failed)} trials failed, the last with {shown(failed[-1].values)}: {failed[-1].failure} "
             "Fix the recipe or the ranges."
         )
 
 
-def _drop_models(folder: Path, report: SearchReport) -> None:
+def _drop_models(folder: Path, results: SearchResults) -> None:
     """Removes the weights and checkpoints of trials that have ended, but for the best."""
-    for trial in report.trials:
-        for path in (folder / FOLDER / f"{trial.number:04}").glob("*") if trial != report.best else ():
+    for trial in results.ranking[1 if results.best else 0 :]:
+        for path in (folder / FOLDER / f"{trial.number:04}").glob("*"):
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.name not in KEPT:
                 path.unlink()
+
+
+class SearchStore:
+    """The file of a search in its folder, of one process; the direction is Optuna's, the seed that of the values."""
+
+    def __init__(self, folder: Path, direction: str, seed: int) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # each trial has a line of its own
+        self.seed = seed
+        storage = optuna.storages.RDBStorage(f"sqlite:///{folder.resolve() / DATABASE}")
+        self.study = optuna.create_study(storage=storage, study_name=STUDY, direction=direction, load_if_exists=True)
+
+    def begin(self, own_values: dict[str, Any] | None, log: Callable[[str], None]) -> None:
+        """Prepares a new search, or one that was stopped, whose unfinished trial is then tried again and logged.
+
+        The first trial has `own_values`; without, its values are drawn as those of the others.
+        """
+        from optuna.trial import TrialState
+
+        for trial in self.study.get_trials(states=(TrialState.RUNNING,)):
+            self.study.tell(trial.number, state=TrialState.FAIL)
+        trials, number = self.study.get_trials(), len(self.ended())
+        if trials and (trials[-1].state == TrialState.WAITING or _has_ended(trials[-1])):
+            return
+        values = own_values if number == 0 and own_values else {}
+        if trials:
+            values = values | trials[-1].params
+            log(f"trial {number} was not finished; it goes on")
+        if values:
+            self.study.enqueue_trial(values)
+
+    def ended(self) -> list[Trial]:
+        """Trials that have a value or failed, in their order; not those that were killed."""
+        trials = []
+        for one in filter(_has_ended, self.study.get_trials(deepcopy=False)):
+            notes, failure = one.user_attrs, one.user_attrs.get(FAILURE)
+            value = one.value if failure is None else None
+            trials.append(Trial(notes[NUMBER], dict(one.params), value, notes.get(FACTS, {}), failure))
+        return sorted(trials, key=lambda trial: trial.number)
+
+    def ask(self, ranges: Mapping[str, Range]) -> tuple[int, dict[str, Any]]:
+        """The number and the values by field of the next trial, or of the one that is tried again.
+
+        The sampler's seed depends on the trial's number: a sampler that a second start seeded like the first would
+        draw the first values again. So a search that was killed tries what it would have tried.
+        """
+        from optuna.samplers import TPESampler
+
+        number = len(self.ended())
+        seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+        self.study.sampler = TPESampler(seed=seed)
+        self.asked = self.study.ask()
+        values = {name: space.suggest(self.asked, name) for name, space in ranges.items()}
+        self.asked.set_user_attr(NUMBER, number)
+        return number, values
+
+    def tell(self, trial: Trial) -> None:
+        """Keeps what the trial that was asked for came to."""
+        from optuna.trial import TrialState
+
+        if trial.value is None:
+            self.asked.set_user_attr(FAILURE, trial.failure)
+            self.study.tell(self.asked, state=TrialState.FAIL)
+        else:
+            self.asked.set_user_attr(FACTS, trial.facts)
+            self.study.tell(self.asked, trial.value)
+
+
+def _has_ended(trial: Any) -> bool:
+    """Whether a trial of Optuna has a value or a failure of its own; one that was stopped has neither."""
+    return trial.state.is_finished() and (trial.value is not None or FAILURE in trial.user_attrs)

@@ -21,7 +21,6 @@ from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
 from hfcomp.experiments.plan_files import Sweep
-from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import CAVEATS, Study
 from hfcomp.experiments.sweep_report import part_name, publish_sweep, summarize_sweep
@@ -36,7 +35,7 @@ def run_sweep(sweep: Sweep) -> Path:
     """Trains and evaluates every part, and returns the folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `<setting>/<seed>/<variant>/`, `evaluation/` with
-    the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `write_paths` writes.
+    the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `report_paths` writes.
     Started again with the same values it goes on where it was killed.
     """
     plan, recipe = sweep.plan, sweep.recipe
@@ -70,21 +69,14 @@ def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
 
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
-    facts, further = study.facts(), []
+    experiment, further, facts = sweep.recipe.experiment, [], study.facts()
     if held_out is not None:
         further = write_paths(folder, plan, held_out, read_paths(study, held_out), facts["caveat"])
-    facts["caveat"] = _caveat(facts["caveat"], plan)
-    experiment = sweep.recipe.experiment
+    if facts["caveat"] not in CAVEATS.values() and len(plan.seeds) > 1:  # a single run's says that there is one seed
+        facts["caveat"] = f"{len(plan.seeds)} seeds: the lowest and the highest are shown beside each mean."
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)
     costs = list(study.costs.values())
     publish_sweep(folder, results, stages=costs, facts=facts, primary=experiment.primary, further=further)
-
-
-def _caveat(usual: str, plan: SweepPlan) -> str:
-    """The one of a single run, which says on real data that there is one seed."""
-    if usual in CAVEATS.values() or len(plan.seeds) == 1:
-        return usual
-    return f"{len(plan.seeds)} seeds: the lowest and the highest are shown beside each mean."
 
 
 def _held_out(sweep: Sweep, session: Session) -> HeldOutRows | None:

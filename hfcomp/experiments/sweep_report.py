@@ -113,14 +113,9 @@ def summarize_sweep(
     declared: Mapping[str, Sequence[Average]] | None = None,
     primary: str | None = None,
 ) -> SweepResults:
-    """The numbers of a sweep, see `summarize_settings`.
+    """The numbers of a sweep, see `summarize_settings`, and what was logged in its folder.
 
-    Args:
-        outcomes: of `base` and of every part, whose arms are named by `part_name`.
-        plan: of the sweep.
-        folder: of the sweep, with the parts' training logs.
-        declared: averages in use, by title of the benchmark.
-        primary: the primary endpoint that was asked for.
+    Outcomes are of `base` and of every part, whose arms are named by `part_name`.
     """
     contrasts = {contrast_pair(name): (one.of, one.without) for name, one in plan.contrasts.items()}
     how = {"reference": plan.reference, "contrasts": contrasts, "benchmarks": plan.benchmarks}
@@ -180,7 +175,7 @@ def publish_sweep(
     """
     written = {"plan": {**results.plan.facts(), "primary": primary}, "stages": [asdict(stage) for stage in stages]}
     contents = {"sweep_schema_version": SCHEMA_VERSION, **facts, **written, "results": results.contents}
-    report = partial(sweep_report, results, stages, facts, further=further, folder=folder)
+    report = partial(sweep_report, results, stages, facts, folder, further=further)
     publish(report, contents, folder / "sweep.json")
 
 
@@ -188,25 +183,23 @@ def sweep_report(
     results: SweepResults,
     stages: Sequence[StageSummary],
     facts: Mapping[str, Any],
+    folder: Path,
     *,
     brief: bool,
     further: Sequence[Section] = (),
-    folder: Path | None = None,
 ) -> Report:
-    """The report of a sweep.
+    """The report of a sweep, with further sections behind the others, as in `publish_sweep`.
 
-    Args:
-        results: of `summarize_sweep`.
-        stages: what each training run cost.
-        facts: as in `publish_sweep`.
-        brief: differences on the first measure alone, values without the range of seeds.
-        further: sections behind the others, of the whole report.
-        folder: of the sweep; with it the report ends with where its files are.
+    In brief there are differences on the first measure alone, and values without the range of seeds.
     """
     plan = results.plan
     every = [line for own in results.lines.values() for line in own]
     pairs = [(name, plan.reference) for name in plan.variants if name != plan.reference]
     pairs += map(contrast_pair, plan.contrasts)
+    sides = [
+        f"{name}: mean of {' + '.join(one.of)} minus mean of {' + '.join(one.without)}"
+        for name, one in plan.contrasts.items()
+    ]
     parts, verdict = {}, []
     for setting, own in results.lines.items():
         general = general_of(own, results.general[setting])
@@ -220,7 +213,7 @@ def sweep_report(
         verdict += [f"{setting}: {sentence}" for sentence in _verdict(plan.reference, primary_of(own), general)]
     sections = [
         *tables.merge_sections(parts),
-        Section("Contrasts", [Lines(_sides(plan))]),
+        Section("Contrasts", [Lines(sides)]),
         Section("Training log", list(_log_means(results))),
         Section("Cost", [tables.costs(_costs(plan, stages))]),
         Section("Models", [Lines(_variants(plan, facts))]),
@@ -229,9 +222,8 @@ def sweep_report(
     ]
     several = SEVERAL_SEEDS.format(seeds=len(plan.seeds)) if len(plan.seeds) > 1 else ONE_SEED
     how = tables.legend(every, intervals=several, adjusted=ADJUSTED, brief=brief)
-    closing = _closing(plan, facts, folder) if folder else {}
     title, notes = f"{facts['method']}: a sweep", () if brief else facts["notes"]
-    return Report(title, facts["caveat"], verdict, sections, [how], notes, closing)
+    return Report(title, facts["caveat"], verdict, sections, [how], notes, _closing(plan, facts, folder))
 
 
 def _verdict(reference: str, primary: Line | None, general: Line | None) -> Iterator[str]:
@@ -263,13 +255,6 @@ def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[st
     models = {BASE: BASE} | {name: part_name(*plan.first, name) for name in plan.variants}
     paths = {name: facts["models"][part]["path"] for name, part in models.items()}
     return {"written to": str(folder), "next": evaluate_command(paths)}
-
-
-def _sides(plan: SweepPlan) -> list[str]:
-    return [
-        f"{name}: mean of {' + '.join(one.of)} minus mean of {' + '.join(one.without)}"
-        for name, one in plan.contrasts.items()
-    ]
 
 
 def _log_means(results: SweepResults) -> Iterator[Table]:

@@ -108,7 +108,7 @@ def publish_tradeoff(
     contents["concepts"] = {concept: _contents(one) for concept, one in results.concepts.items()}
     contents["differences"] = results.differences
     contents["findings"] = [asdict(finding) for finding in results.findings]
-    report = partial(tradeoff_report, results, stages, facts, folder=folder)
+    report = partial(tradeoff_report, results, stages, facts, folder)
     publish(report, {"tradeoff_schema_version": SCHEMA_VERSION, **contents}, folder / "tradeoff.json")
 
 
@@ -127,14 +127,11 @@ def tradeoff_report(
     results: TradeoffResults,
     stages: Sequence[StageSummary],
     facts: Mapping[str, Any],
+    folder: Path,
     *,
     brief: bool,
-    folder: Path | None = None,
 ) -> Report:
-    """The report of a study of concepts, with all of `publish_tradeoff`; in brief without differences and checkpoints.
-
-    With the folder of the study it ends with where its files are.
-    """
+    """The report of a study of concepts, as in `publish_tradeoff`; in brief without differences and checkpoints."""
     lines, concepts = list(results.lines()), results.concepts.items()
     title, verdicts = f"{facts['method']}: accuracy against retrieval", [one.verdict for one in results.findings]
     sections = [
@@ -149,8 +146,7 @@ def tradeoff_report(
         f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown here; one that is not shown is not refuted."
     )
     how, notes = tables.legend(lines, adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
-    closing = _closing(results.plan, folder) if folder else {}
-    return Report(title, facts["caveat"], [shown], sections, [how], notes, closing)
+    return Report(title, facts["caveat"], [shown], sections, [how], notes, _closing(results.plan, folder))
 
 
 def _closing(plan: TradeoffPlan, folder: Path) -> dict[str, str]:

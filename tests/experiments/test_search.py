@@ -23,7 +23,7 @@ from hfcomp.experiments.plan_files import Search, read_plan
 from hfcomp.experiments.plans import Choices, Interval, Range
 from hfcomp.experiments.recipes import find_plan, read_recipe, recipes_folder
 from hfcomp.experiments.search import MOST_FAILURES, run_search
-from hfcomp.experiments.search_store import Trial
+from hfcomp.experiments.search_report import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny

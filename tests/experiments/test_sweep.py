@@ -384,10 +384,11 @@ def test_the_tables_fit_eighty_columns(capsys, monkeypatch, tmp_path):
     lines = {("composition", "all", "group"): [0.0, 1.0, 1.0], ("general", "all", "text-to-image recall@1"): [1.0] * 3}
     arms = ["base", *(f"clean/{seed}/{name}" for seed in plan.seeds for name in names)]
     results = summarize_sweep(pd.concat([outcomes(arm, lines) for arm in arms]), plan, tmp_path)
-    facts = {"method": "Slipform", "caveat": "A caveat.", "notes": [], "config": {}}
+    models = {arm: {"path": arm} for arm in arms}
+    facts = {"method": "Slipform", "caveat": "A caveat.", "notes": [], "config": {}, "models": models}
     costs = [StageSummary(f"clean/1/{name}", 1, 1, 1, 1.0, 1.0, 1.0, 1.0, 0.0) for name in names]
-    render_terminal(sweep_report(results, costs, facts, brief=True))
-    shown = capsys.readouterr().out
+    render_terminal(sweep_report(results, costs, facts, tmp_path, brief=True))
+    shown = capsys.readouterr().out.rpartition("\nwritten to: ")[0]
     assert max(map(len, shown.splitlines())) <= 80
     assert "means over" in shown and "minus none" in shown and "A caveat." in shown
     assert "static_mean" in shown and "text-to-image" in shown
