@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,9 +28,8 @@ from hfcomp.reporting.lines import (
     subsets_of,
 )
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE, write_results
-from hfcomp.reporting.saving import REPORT_FILE, render_markdown, save_report
-from hfcomp.reporting.terminal import render_terminal
+from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE
+from hfcomp.reporting.saving import REPORT_FILE, publish, render_markdown
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
@@ -49,17 +48,6 @@ ADJUSTED = (
     "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
     "all others as q (Benjamini and Hochberg)."
 )
-
-
-def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path, *, shown: bool = True) -> None:
-    """Writes a JSON file, then its report beside it, and if `shown` prints what of it fits a terminal.
-
-    `report` makes the report, with `brief` for the terminal or whole.
-    """
-    write_results(path, contents)
-    save_report(report(brief=False), path.parent)
-    if shown:
-        render_terminal(report(brief=True))
 
 
 def publish_run(

@@ -17,9 +17,9 @@ from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plan_files import Search
 from hfcomp.experiments.plans import SearchPlan
-from hfcomp.experiments.report import publish
 from hfcomp.reporting import results as files
 from hfcomp.reporting.report import Lines, Report, Section, Table
+from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table
 from hfcomp.statistics.score import Score
 from hfcomp.writing import write_text

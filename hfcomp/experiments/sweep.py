@@ -11,13 +11,13 @@ from typing import Any
 
 from hfcomp import __version__
 from hfcomp.analysis.embedding_distances import HeldOutRows
+from hfcomp.analysis.embedding_report import report_paths
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import on_main_process
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.data import check_same_rows, load_rows, num_negatives
-from hfcomp.experiments.embedding_paths_report import write_paths
 from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
 from hfcomp.experiments.plan_files import Sweep
@@ -70,8 +70,10 @@ def _check_names(sweep: Sweep, outcomes: Outcomes) -> None:
 def _report(sweep: Sweep, study: Study, held_out: HeldOutRows | None) -> None:
     plan, folder, outcomes = sweep.plan, study.folder, study.outcomes()
     experiment, further, facts = sweep.recipe.experiment, [], study.facts()
-    if held_out is not None:
-        further = write_paths(folder, plan, held_out, read_paths(study, held_out), facts["caveat"])
+    if plan.embeddings is not None and held_out is not None:
+        about = dict(zip(("setting", "seed"), plan.first, strict=True)) | {"plan": plan.embeddings.model_dump()}
+        how = {"examples": plan.embeddings.examples, "caveat": facts["caveat"]}
+        further = [report_paths(folder, read_paths(study, held_out), held_out, about, **how)]
     if facts["caveat"] not in CAVEATS.values() and len(plan.seeds) > 1:  # a single run's says that there is one seed
         facts["caveat"] = f"{len(plan.seeds)} seeds: the lowest and the highest are shown beside each mean."
     results = summarize_sweep(outcomes, plan, folder, declared_averages(experiment), experiment.primary)

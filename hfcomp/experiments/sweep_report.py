@@ -17,12 +17,13 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.report import MEANINGS, evaluate_command, publish
+from hfcomp.experiments.report import MEANINGS, evaluate_command
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import decimal, direction
 from hfcomp.reporting.lines import Line, general_of, name_of, points_of, primary_of
 from hfcomp.reporting.report import Lines, Report, Section, Table
+from hfcomp.reporting.saving import publish
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import Average
 from hfcomp.statistics.outcomes import NO_SEED

@@ -25,12 +25,13 @@ from hfcomp.analysis.keyword_findings import (
     summarize_concept,
 )
 from hfcomp.experiments.plans import TradeoffPlan
-from hfcomp.experiments.report import FIGURE, evaluate_command, publish
+from hfcomp.experiments.report import FIGURE, evaluate_command
 from hfcomp.reporting import tables
 from hfcomp.reporting.figures import Figure, Paths, Stop
 from hfcomp.reporting.format import with_interval
 from hfcomp.reporting.lines import Line, counts
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
+from hfcomp.reporting.saving import publish
 from hfcomp.statistics.measures import COMPOSITION, GENERAL
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary

@@ -1,16 +1,30 @@
-"""A report as Markdown, and as files: `report.md` with its figures and pictures."""
+"""A report as Markdown, and as files: `report.md` with its figures and pictures, beside the JSON of its result."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from hfcomp.reporting.figures import Figure, draw
 from hfcomp.reporting.report import Part, Picture, Report, Table
+from hfcomp.reporting.results import write_results
+from hfcomp.reporting.terminal import render_terminal
 from hfcomp.writing import write_bytes, write_text
 
 REPORT_FILE = "report.md"
+
+
+def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path, *, shown: bool = True) -> None:
+    """Writes a JSON file, then its report beside it, and if `shown` prints what of it fits a terminal.
+
+    `report` makes the report, with `brief` for the terminal or whole.
+    """
+    write_results(path, contents)
+    save_report(report(brief=False), path.parent)
+    if shown:
+        render_terminal(report(brief=True))
 
 
 def save_report(report: Report, folder: Path, say: Callable[[str], None] = print) -> None:

@@ -69,13 +69,9 @@ def sections_of_lines(
 ) -> list[Section]:
     """Gain beside forgetting, composition, general abilities, differences and ties.
 
-    Args:
-        lines: of all models.
-        pairs: models and references whose differences are shown of a line.
-        reference: the model that gain and forgetting are read against.
-        general: the mean of general abilities, which stands beside the primary endpoint.
-        tie: what a tie counts, one of `TIE_RULES`.
-        brief: the lines that stand for others, in tables that fit a terminal; else all of them.
+    Differences of a line are those of its `pairs`. Gain and forgetting are read against the reference; `general`, the
+    mean of general abilities, is shown beside the primary endpoint. In brief, tables fit a terminal, and some lines
+    stand for others.
     """
     parts = {words: of_aspect(lines, aspect) for aspect, words in ASPECTS.items()}
     composition, abilities = parts.values()
@@ -283,14 +279,9 @@ def made_table(*parts: Mapping[str, Any]) -> Table:
 def figure_of_lines(
     name: str, title: str, lines: Sequence[Line], *, reference: str | None = None, main: str | None = None
 ) -> Figure:
-    """Points with intervals: values of composition, and of general abilities, or what became of these.
+    """Points with intervals: values of composition, and of general abilities, or of those that stand for many.
 
-    Args:
-        name: of the file.
-        title: of the figure.
-        lines: those that are drawn; of many those that stand for others.
-        reference: with it, general abilities are drawn as differences to that model.
-        main: the model that is drawn larger.
+    With a reference, general abilities are drawn as differences to that model. The main model is drawn larger.
     """
     panels = []
     for aspect, words in ASPECTS.items():

@@ -21,12 +21,13 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments import folders, program, report, study
+from hfcomp.experiments import folders, program, study
 from hfcomp.experiments.arm import Scoring
 from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import Study, evaluation_settings
+from hfcomp.reporting import saving
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.writing import LOCK_FILE
@@ -65,7 +66,7 @@ def run_and_kill(folder: str, rows: str, place: str, log: str) -> None:
         lambda self, *_: Path(self.args.output_dir).name == stage and self.state.global_step == 3,
     )
     kill_before(study, "Embedder", lambda model, **_: place == "evaluation" and Path(model).name == "plain")
-    kill_before(report, "save_report", lambda *_: place == "report")
+    kill_before(saving, "save_report", lambda *_: place == "report")
     program.run(read_recipe("slipform", [*FIELDS.split(), "--dataset", rows, "--output_dir", folder]))
     Path(log).write_text(json.dumps(done))
 

@@ -14,13 +14,13 @@ from datasets import Dataset
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN
 from hfcomp.experiments import command
-from hfcomp.experiments import report as report_module
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
 from hfcomp.experiments.tradeoff_report import summarize_tradeoff
 from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
+from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
 VALUES = {
@@ -237,7 +237,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
         return of_arm(self, start, where, *rest)
 
     of_arm = Arm.train
-    monkeypatch.setattr(report_module, "save_report", lambda *_: None)
+    monkeypatch.setattr(saving, "save_report", lambda *_: None)
     monkeypatch.setattr(Arm, "train", train)
     monkeypatch.setattr(study_module, "write_table", stored)
     for _ in range(2):

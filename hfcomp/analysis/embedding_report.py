@@ -1,8 +1,9 @@
-"""From followed embeddings to `embeddings.json` and their section of a sweep's report."""
+"""Distances between embeddings through training as `embeddings.json` and a section of a report."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from hfcomp.analysis.embedding_distances import (
     summarize_paths,
 )
 from hfcomp.data.images import decode_image
-from hfcomp.experiments.plans import SweepPlan
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting import results as files
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import decimal, with_interval
-from hfcomp.reporting.report import Lines, Picture, Section, Table, titled
+from hfcomp.reporting.report import Lines, Part, Picture, Section, Table, titled
 
 SCHEMA_VERSION = 1
 FIGURE = "embeddings.png"
@@ -44,32 +44,24 @@ CAPTION = (
 )
 
 
-def write_paths(
-    folder: Path, plan: SweepPlan, rows: HeldOutRows, tables: dict[str, Tables], caveat: str
-) -> list[Section]:
-    """Writes `embeddings.json`.
+def report_paths(
+    folder: Path, tables: dict[str, Tables], rows: HeldOutRows, about: Mapping[str, Any], *, examples: int, caveat: str
+) -> Section:
+    """Writes `embeddings.json` and returns the section of a report, with a figure and images of the examples.
 
     Args:
-        folder: of the sweep.
-        plan: of the sweep.
-        rows: that are followed.
+        folder: that is written to.
         tables: `distances` by variant and step.
+        rows: that they are of.
+        about: `setting`, `seed` and `plan` of the runs that were followed.
+        examples: rows that are shown one by one, the first ones.
         caveat: of a single run, below the figure.
-
-    Returns:
-        The section of the sweep's report, with the figure `embeddings.png` and the examples' images
-        `embeddings-example-1.png`.
     """
-    variants = summarize_paths(tables, rows, plan.embeddings.examples)
-    facts = {
-        "setting": next(iter(plan.settings)),
-        "seed": plan.seeds[0],
-        "rows": len(rows),
-        "source": rows.source,
-    }
-    contents = {**facts, "digest": rows.digest, "plan": plan.embeddings.model_dump(), "variants": variants}
+    variants = summarize_paths(tables, rows, examples)
+    facts = {"setting": about["setting"], "seed": about["seed"], "rows": len(rows), "source": rows.source}
+    contents = {**facts, "digest": rows.digest, "plan": about["plan"], "variants": variants}
     files.write_results(folder / "embeddings.json", {"embeddings_schema_version": SCHEMA_VERSION, **contents})
-    parts = [Lines([text.format(**facts) for text in ABOUT]), _figure(variants, caveat, facts)]
+    parts: list[Part] = [Lines([text.format(**facts) for text in ABOUT]), _figure(variants, caveat, facts)]
     parts += [_means(variant, found) for variant, found in variants.items()]
     for number, example in enumerate(next(iter(variants.values()))["examples"], start=1):
         name = f"embeddings-example-{number}.png"
@@ -77,7 +69,7 @@ def write_paths(
         texts = {"text": example["caption"], "negative text": example["negative_caption"]}
         parts.append(Lines([f"{kind}: {text}" for kind, text in texts.items()]))
         parts.append(_example(number, {variant: one["examples"][number - 1] for variant, one in variants.items()}))
-    return [Section("Embeddings through training", parts)]
+    return Section("Embeddings through training", parts)
 
 
 def _figure(variants: dict[str, Any], caveat: str, facts: dict[str, Any]) -> Figure:
