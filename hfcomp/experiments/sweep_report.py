@@ -197,10 +197,6 @@ def sweep_report(
     every = [line for own in results.lines.values() for line in own]
     pairs = [(name, plan.reference) for name in plan.variants if name != plan.reference]
     pairs += map(contrast_pair, plan.contrasts)
-    sides = [
-        f"{name}: mean of {' + '.join(one.of)} minus mean of {' + '.join(one.without)}"
-        for name, one in plan.contrasts.items()
-    ]
     parts, verdict = {}, []
     for setting, own in results.lines.items():
         general = general_of(own, results.general[setting])
@@ -214,9 +210,9 @@ def sweep_report(
         verdict += [f"{setting}: {sentence}" for sentence in _verdict(plan.reference, primary_of(own), general)]
     sections = [
         *tables.merge_sections(parts),
-        Section("Contrasts", [Lines(sides)]),
+        Section("Contrasts", [Lines(_sides(plan))]),
         Section("Training log", list(_log_means(results))),
-        Section("Cost", [tables.costs(_costs(plan, stages))]),
+        Section("Cost", [tables.costs(_costs(stages))]),
         Section("Models", [Lines(_variants(plan, facts))]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
         *([] if brief else further),
@@ -258,20 +254,24 @@ def _closing(plan: SweepPlan, facts: Mapping[str, Any], folder: Path) -> dict[st
     return {"written to": str(folder), "next": evaluate_command(paths)}
 
 
+def _sides(plan: SweepPlan) -> list[str]:
+    return [
+        f"{name}: mean of {' + '.join(one.of)} minus mean of {' + '.join(one.without)}"
+        for name, one in plan.contrasts.items()
+    ]
+
+
 def _log_means(results: SweepResults) -> Iterator[Table]:
     for setting, variants in results.logged.items():
         rows = [[name, *(decimal(mean, LOGGED) for mean in logged.values())] for name, logged in variants.items()]
         yield Table(f"{setting}: means", ["variant", *results.plan.logged], rows if results.plan.logged else [])
 
 
-def _costs(plan: SweepPlan, stages: Sequence[StageSummary]) -> list[dict[str, Any]]:
+def _costs(stages: Sequence[StageSummary]) -> list[dict[str, Any]]:
     """What one run of a variant cost, as the mean over settings and seeds."""
-    found = []
-    for variant in plan.variants:
-        runs = [stage for stage in stages if stage.name.endswith(f"/{variant}")]
-        keys = ("steps", "images", "texts", "seconds")
-        found.append({"name": variant} | {key: sum(getattr(run, key) for run in runs) / len(runs) for key in keys})
-    return found
+    table = pd.DataFrame([asdict(stage) for stage in stages])
+    of_variant = table.groupby(table["name"].str.rpartition("/")[2].rename("name"), sort=False)
+    return of_variant[["steps", "images", "texts", "seconds"]].mean().reset_index().to_dict("records")
 
 
 def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:

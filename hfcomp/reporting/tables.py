@@ -169,6 +169,8 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
     if min(len(every), len(lines)) > 1 and max(len(name) for pair in every for name in pair) > LONGEST_NAME:
         of_pair = {pair: [(line, [pair]) for line, pairs in lines if pair in pairs] for pair in every}
         return [table for own in of_pair.values() for table in differences(own)]
+    if not every:
+        return []
     sides = [side for side in (0, 1) if len({pair[side] for pair in every}) > 1]
     shared, labels = distinct_labels([line for line, _ in lines])
     if len(lines) == 1 and sides:  # a single line is the title
@@ -187,15 +189,9 @@ def differences(lines: Sequence[tuple[Line, Pairs]]) -> list[Table]:
     header = [*names, what, "95 % interval", "p", "adj. p", "detectable"]
     if all(row[-1] == UNKNOWN for row in rows):
         header, rows = header[:-1], [row[:-1] for row in rows]
-    return [Table(": ".join(filter(None, (_about(every, sides), shared))), header, rows, labels=len(names))]
-
-
-def _about(pairs: Pairs, sides: Sequence[int]) -> str:
-    """What is subtracted from what, where it is the same in all rows."""
-    if not pairs or len(sides) > 1:
-        return ""
-    model, reference = pairs[0]
-    return {(): f"{model} minus {reference}", (0,): f"minus {reference}", (1,): f"{model} minus each"}[tuple(sides)]
+    model, reference = ("" if 0 in sides else every[0][0]), ("each" if 1 in sides else every[0][1])
+    about = f"{model} minus {reference}".strip() if len(sides) < 2 else ""
+    return [Table(": ".join(filter(None, (about, shared))), header, rows, labels=len(names))]
 
 
 def _changes(lines: Sequence[Line], models: Sequence[str], reference: str | None) -> Table:
@@ -291,7 +287,7 @@ def figure_of_lines(
         compared = reference if aspect == "general" else None
         names = [model for model in models_of(lines) if model != compared]
         shared, labels = distinct_labels(chosen, notes=False)
-        parts = [f"{words}: {shared}" if shared else words, counts(chosen)]
+        parts = [words, shared, counts(chosen)]
         parts += [f"first {MOST_ROWS} of {len(chosen)} lines"] if len(chosen) > MOST_ROWS else []
         rows = []
         for label, line in zip(labels, chosen[:MOST_ROWS] if names else [], strict=False):

@@ -79,25 +79,15 @@ def summarize_settings(
 ) -> dict[str, tuple[list[Result], Result | None]]:
     """The lines of a sweep by setting, the primary endpoint first, and the mean of its general lines.
 
-    A difference is paired by item and by seed; `difference_over_seeds` says what other images and other seeds would
-    change, with one seed what other images would. The p of the primary endpoint are corrected by Holm for the number
-    of variants and settings, those of contrasts for theirs; all others get q of Benjamini and Hochberg.
+    Outcomes are by setting, of `base` and the variants with their seeds. A difference to the reference, or a contrast,
+    which is named by what stands for its model and its reference, is paired by item and by seed:
+    `difference_over_seeds` says what other images and other seeds would change, with one seed what other images would.
+    The p of the primary endpoint are corrected by Holm for the number of variants and settings, those of contrasts for
+    theirs; all others get q of Benjamini and Hochberg.
 
-    Args:
-        outcomes: by setting, of `base` and the variants, with their seeds.
-        variants: in the order of the report.
-        reference: the variant that the others are compared to.
-        contrasts: as in `summarize`, by what stands for the model and the reference of a difference.
-        primary: as in `primary_measure`.
-        declared: as in `primary_measure`.
-        benchmarks: as in `headline_measures`.
-
-    Returns:
-        As `summarize_run`; lines have `name`, that of their measure. Over several seeds a variant has `value`,
-        `lowest`, `highest` and `seeds`, and the base, which has none, its `value`.
-
-    Raises:
-        ValueError: as `primary_measure` and `headline_measures`.
+    Lines are those of `summarize` with `name`, that of their measure. Over several seeds a variant has `value`,
+    `lowest`, `highest` and `seeds`, and the base, which has none, its `value`. ValueError for a benchmark or a primary
+    endpoint that was not evaluated.
     """
     first = next(iter(outcomes.values()))
     judged = primary_measure(first, primary, declared)
@@ -119,17 +109,21 @@ def summarize_settings(
             line |= {**_labels(measure, own), "name": measure.name}
             line |= {"primary": measure.name} if measure is judged else {}
         found[setting] = lines, average
+    _correct_settings([line for lines, _ in found.values() for line in lines], reference)
+    return found
+
+
+def _correct_settings(lines: Sequence[Result], reference: str) -> None:
+    """Corrects the differences to the reference for their number, and the contrasts for theirs, in place."""
     for of_reference in (True, False):
         changes = [
             (line, change)
-            for lines, _ in found.values()
             for line in lines
             for minus in line["differences"].values()
             for other, change in minus.items()
             if (other == reference) == of_reference
         ]
         adjust(*([change for line, change in changes if ("primary" in line) == one] for one in (True, False)))
-    return found
 
 
 def _range(cell: Result) -> Result:
