@@ -45,7 +45,7 @@ def with_captions_of(
     key_column: str | None,
     file_columns: str | None,
     column_names: Mapping[str, str] | None = None,
-    tell: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Dataset | IterableDataset:
     """The rows with the captions of a file as their column `caption`; None where the file has none for a row.
 
@@ -59,7 +59,7 @@ def with_captions_of(
         key_column: of the data set; `json.url` is the entry `url` of a column of objects. By default `__key__`.
         file_columns: names of key and caption in the file, apart by a comma. By default `key,caption`.
         column_names: how columns are renamed later; the caption has to be left out.
-        tell: receives a line about what was joined, and one for each kind of entry or row that does not fit.
+        log: receives a line about what was joined, and one for each kind of entry or row that does not fit.
 
     Raises:
         ValueError: for a file that cannot be read, a column that is not there, or if no row has a caption; of a
@@ -72,7 +72,7 @@ def with_captions_of(
     place = join.place(dataset.column_names)
     old = [column for column in ("caption", *CONCEPT_FEATURES) if column in dataset.column_names]
     if isinstance(dataset, IterableDataset):
-        tell(f"{len(read.captions):,} captions of {join.file}, joined as rows are read")
+        log(f"{len(read.captions):,} captions of {join.file}, joined as rows are read")
         dataset = dataset.remove_columns(old) if old else dataset
         features = Features({**dataset.features, "caption": Value("string"), LEFT_OUT: Value("int64")})
         columns = _StreamedCaptions(join, place, read.captions)
@@ -82,9 +82,9 @@ def with_captions_of(
     if not any(caption is not None for caption in found):
         raise join.nothing_in_common(f"the {len(keys):,} rows", keys, read.captions)
     for line in join.lines(read, keys, found):
-        tell(line)
+        log(line)
     if old:
-        tell(f"they replace the data set's own {', '.join(old)}")
+        log(f"they replace the data set's own {', '.join(old)}")
     return dataset.remove_columns(old).add_column("caption", found, feature=Value("string"))
 
 

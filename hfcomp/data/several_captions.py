@@ -11,17 +11,17 @@ from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.words import longest_text
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
+def longest_caption(dataset: Dataset, log: Log) -> Dataset:
     """Slipform, section 2.2: the longest caption where there are several (most tokens, see `longest_text`).
 
     Captions with a `caption_problem` are passed over in rows that have others.
 
     Args:
         dataset: with or without a column `caption`.
-        tell: receives a line where rows hold lists, and one where captions are skipped.
+        log: receives a line where rows hold lists, and one where captions are skipped.
 
     Raises:
         ValueError: for a row with a list of captions that holds no text.
@@ -35,13 +35,13 @@ def longest_caption(dataset: Dataset, tell: Tell) -> Dataset:
         if usable := [text for text, problem in zip(texts, found, strict=True) if problem is None]:
             problems += [f"row {row}: {problem}" for problem in found if problem]
         chosen.append(longest_text(usable or texts))
-    tell("several captions per image: the longest is used")
+    log("several captions per image: the longest is used")
     if problems:
-        tell(f"{len(problems):,} captions are skipped; the first is in {problems[0]}")
+        log(f"{len(problems):,} captions are skipped; the first is in {problems[0]}")
     return dataset.remove_columns("caption").add_column("caption", chosen)
 
 
-def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
+def every_caption(dataset: Dataset, log: Log) -> Dataset:
     """A row for every caption, which share their image, `image_id` and all other columns.
 
     No image is copied: the table is laid under itself as often as an image has captions, which shares its memory, and
@@ -52,7 +52,7 @@ def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
 
     Args:
         dataset: with a column `caption` of lists.
-        tell: receives a line about the number of rows.
+        log: receives a line about the number of rows.
 
     Raises:
         ValueError: for a column that holds no lists, or a row without text.
@@ -70,7 +70,7 @@ def every_caption(dataset: Dataset, tell: Tell) -> Dataset:
     # added again, so that filtered rows are written out here, once
     images = images.add_column(IMAGE_ID, names, feature=kind)
     most = max(map(len, texts), default=0)
-    tell(f"every caption is a row: {sum(map(len, texts)):,} rows of {len(images):,} images")
+    log(f"every caption is a row: {sum(map(len, texts)):,} rows of {len(images):,} images")
     captions = [row[number] if number < len(row) else None for number in range(most) for row in texts]
     return concatenate_datasets([images] * most).add_column("caption", captions, feature=Value("string"))
 

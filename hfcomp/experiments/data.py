@@ -1,4 +1,4 @@
-"""The training set of a recipe: loaded or drawn, filtered, with negatives and the like, without scored images."""
+"""The training set of a recipe: loaded or generated, filtered, with negatives and the like, without scored images."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
             key_column=config.key_column,
             file_columns=config.captions_columns,
             column_names=column_names,
-            tell=log,
+            log=log,
         )
     if config.dataset_filter:
         dataset = rows_where(dataset, config.dataset_filter, log)
@@ -209,7 +209,7 @@ def _key(*parts: Any) -> str:
 def check_same_rows(folder: Path, session: Session) -> None:
     """Refuses to go on with a run on other rows than it began with, and writes `overlap.json`.
 
-    With another evaluation, other rows may be left out.
+    An evaluation that has changed may score other images, and so leave out other rows.
     """
     path = folder / OVERLAP_FILE
 

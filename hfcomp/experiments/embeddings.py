@@ -78,7 +78,7 @@ def _own_rows(recipe: Recipe, log: Log) -> Dataset:
 def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -> Arm:
     """An arm of a sweep with the checkpoints that are followed, where it is one of the plan's.
 
-    Saving changes no weight; until the arm has ended its checkpoints lie on disk, each as large as the model. An arm
+    Saving changes no weight; until the arm has ended its checkpoints are on disk, each as large as the model. An arm
     that is killed while it trains begins anew, for they hold the model only; one that is killed later goes on: a
     checkpoint that is scored is not scored again.
     """

@@ -60,7 +60,7 @@ def read_rows(options: BuildOptions, log: Log) -> Dataset:
     names = column_names(options.column_names)
     if isinstance(options, CaptionOptions) and options.captions_file:  # rows without a caption are set aside later
         keys = {"key_column": options.key_column, "file_columns": options.captions_columns}
-        dataset = with_captions_of(dataset, options.captions_file, column_names=names, tell=log, **keys)
+        dataset = with_captions_of(dataset, options.captions_file, column_names=names, log=log, **keys)
     dataset = rename_columns(dataset, names)
     kept = kept_columns(dataset, options.columns)
     if "image" in kept and dataset.features["image"] in TEXTS:

@@ -109,7 +109,7 @@ def read_summary(folder: Path) -> StageSummary:
 
 
 def read_history(folder: Path) -> list[dict[str, float]]:
-    """Every line of a finished stage's log, checked against its summary where that lies beside it.
+    """Every line of a finished stage's log, checked against its summary where there is one.
 
     Raises:
         ValueError: naming the file, where it or the summary is damaged.

@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path, name, content, 
 def join(dataset: Dataset, path: Path, **settings) -> tuple[Dataset, list[str]]:
     told: list[str] = []
     settings = {"key_column": None, "file_columns": None} | settings
-    return with_captions_of(dataset, path, tell=told.append, **settings), told
+    return with_captions_of(dataset, path, log=told.append, **settings), told
 
 
 def test_shards_get_captions_by_the_names_of_their_samples(shards, tmp_path):

@@ -11,7 +11,7 @@ from hfcomp.data.several_captions import every_caption, longest_caption
 
 def test_empty_captions_beside_others_are_passed_over():
     dataset = Dataset.from_dict({"image_id": ["a", "b"], "caption": [["", None, "One."], ["Two words.", ""]]})
-    assert longest_caption(dataset, tell=lambda note: None)["caption"][:] == ["One.", "Two words."]
+    assert longest_caption(dataset, log=lambda note: None)["caption"][:] == ["One.", "Two words."]
 
 
 def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
@@ -19,7 +19,7 @@ def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
         {"image_id": ["a", "b"], "caption": [["a dog runs", "x " * 3000], ["One.", "Two words."]]}
     )
     told: list[str] = []
-    assert longest_caption(dataset, tell=told.append)["caption"][:] == ["a dog runs", "Two words."]
+    assert longest_caption(dataset, log=told.append)["caption"][:] == ["a dog runs", "Two words."]
     assert told[-1].startswith("1 captions are skipped; the first is in row 0: caption too long: 3,000 words")
 
 
