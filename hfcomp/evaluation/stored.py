@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION, read_results
+from hfcomp.checksums import read_checked
+from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, read_table
 
@@ -107,7 +108,7 @@ def read_evaluation(path: str | Path) -> tuple[Outcomes, dict[str, Any]]:
                 f"{folder}: found no {name}. Pass an output folder of hfcomp evaluate or a recipe; for a model, run "
                 f"hfcomp evaluate {folder} --output_dir FOLDER first."
             )
-    results = read_results(folder / RESULTS_FILE)
+    results = read_checked(folder / RESULTS_FILE, "Evaluate again, or restore the file from a copy.")
     version = results.get("schema_version") if isinstance(results, dict) else None
     if not isinstance(version, int):
         raise ValueError(f"{folder / RESULTS_FILE}: found no schema_version. It is not a results file of hfcomp.")

@@ -13,11 +13,11 @@ import pandas as pd
 import yaml
 
 from hfcomp import __version__
+from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plan_files import Search
 from hfcomp.experiments.plans import SearchPlan
-from hfcomp.reporting import results as files
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table
@@ -86,7 +86,7 @@ class SearchResults:
 def read_trials(folder: Path) -> list[dict[str, Any]]:
     """The trials that have ended by a folder's `search.json`; without one none. ValueError where it is damaged."""
     path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it goes on, and writes it anew."
-    return files.read_results(path, how_to_fix)["trials"] if path.is_file() else []
+    return read_checked(path, how_to_fix)["trials"] if path.is_file() else []
 
 
 def publish_search(folder: Path, results: SearchResults, notes: Sequence[str], *, shown: bool) -> None:

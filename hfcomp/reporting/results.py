@@ -18,7 +18,7 @@
 | `stages` | cost of each training run |
 | `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted |
 | `notes` | what a reader of the numbers has to know |
-| `checksum` | sha256 of all other content: `read_results` refuses a file that was changed since |
+| `checksum` | sha256 of all other content: `hfcomp.checksums.read_checked` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 
@@ -47,7 +47,6 @@ from typing import Any
 import numpy as np
 
 import hfcomp
-from hfcomp.checksums import read_checked
 from hfcomp.writing import write_json
 
 RESULTS_SCHEMA_VERSION = 5
@@ -77,29 +76,11 @@ def versions() -> dict[str, str | int]:
 def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     """Writes `results.json`, whole or not at all, with `schema_version`, `checksum`, and `versions` where absent.
 
-    Args:
-        path: of the file.
-        results: the keys that the module lists. NaN and infinity become `null`, paths text.
-
-    Raises:
-        TypeError: for a value that JSON does not know.
+    NaN and infinity become `null`, paths text. Raises TypeError for a value that JSON does not know.
     """
     whole = {"schema_version": RESULTS_SCHEMA_VERSION, "versions": results.get("versions") or versions()}
     whole |= {key: value for key, value in results.items() if key not in whole}
     write_json(path, _for_json(whole))
-
-
-def read_results(path: Path, how_to_fix: str = "Evaluate again, or restore the file from a copy.") -> Any:
-    """What `write_results` wrote, without the checksum.
-
-    Args:
-        path: of the file.
-        how_to_fix: a sentence for errors.
-
-    Raises:
-        ValueError: naming the file, if it is not JSON or was modified.
-    """
-    return read_checked(path, how_to_fix)
 
 
 def _for_json(value: Any) -> Any:

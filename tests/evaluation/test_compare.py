@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from hfcomp import cli, compare
-from hfcomp.checksums import with_checksum
+from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.evaluation.stored import read_evaluation, read_stored
-from hfcomp.reporting.results import read_results, write_results
+from hfcomp.reporting.results import write_results
 from hfcomp.statistics.outcomes import items_hash, write_table
 from hfcomp.writing import locked
 from tests.evaluation.evaluations import benchmark_facts, crepe, outcomes, recall, stored
@@ -215,7 +215,7 @@ def test_items_of_version_4_call_the_model_by_another_name(folders, tmp_path):
     older = stored(tmp_path / "older", *tables, benchmarks=benchmark_facts())
     items = pd.concat(tables, ignore_index=True).rename(columns={"arm": "model"})
     items.to_parquet(older / "items.parquet", index=False)
-    results = {**read_results(older / "results.json"), "data": {"items": items_hash(items)}}
+    results = {**read_checked(older / "results.json", ""), "data": {"items": items_hash(items)}}
     (older / "results.json").write_text(json.dumps(with_checksum({**results, "schema_version": 4})))
     outcomes, _ = read_evaluation(older)
     pd.testing.assert_frame_equal(outcomes.table, read_evaluation(folders[0])[0].table)
@@ -233,7 +233,7 @@ def test_mistakes_name_the_file_and_how_to_fix_it(folders, tmp_path):
     items = pd.read_parquet(twice / "items.parquet")
     items = pd.concat([items, items.iloc[:1]])
     write_table(twice / "items.parquet", items)
-    results = {**read_results(twice / "results.json"), "data": {"items": items_hash(items)}}
+    results = {**read_checked(twice / "results.json", ""), "data": {"items": items_hash(items)}}
     write_results(twice / "results.json", results)
     refused(r"twice.items\.parquet: item 'add/0' of SugarCrepe, add, caption choice is duplicated", base, twice)
 
