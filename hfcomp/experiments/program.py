@@ -37,14 +37,16 @@ def run(recipe: Recipe) -> Path:
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
-    on_main_process(lambda: check_scored(evaluate, partial(check_primary, recipe.experiment)))
+    check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
+    if has_primary:
+        on_main_process(lambda: check_scored(evaluate, check))
     method = method_arm(recipe, load_rows(recipe, session, evaluate.images))
     check_rows([method], session)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
     with Study.open(recipe, session, evaluate) as study:
-        if recipe.experiment.primary is not None:  # where names alone do not say it, one that is not evaluated
-            on_main_process(lambda: check_primary(recipe.experiment, study.outcomes([BASE])))  # costs no training
+        if has_primary:  # what cannot be scored costs no training
+            on_main_process(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
         on_main_process(lambda: _report(study, method))
     return study.folder

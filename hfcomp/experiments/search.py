@@ -23,7 +23,6 @@ from hfcomp.experiments.plans import Range
 from hfcomp.experiments.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study
-from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import search_measure
 from hfcomp.statistics.score import Score, score
 from hfcomp.statistics.summary import BASE
@@ -62,7 +61,7 @@ def run_search(search: Search) -> Path:
     ends = {f"{search.path}: ranges: with {values}": part for values, part in search.parts.items()}
     check_rows((method_arm(part, None, name=name) for name, part in ends.items()), session)
     evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
-    on_main_process(lambda: check_scored(evaluate, partial(_check_measure, plan.measure)))
+    on_main_process(lambda: check_scored(evaluate, partial(search_measure, name=plan.measure)))
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
     check_rows((method_arm(part, rows, name=name) for name, part in ends.items()), session)
 
@@ -73,10 +72,6 @@ def run_search(search: Search) -> Path:
         base = on_main_process(lambda: _score(search, study, BASE))  # what is not scored costs no training
         _try_all(search, study, rows, base)
     return study.folder
-
-
-def _check_measure(measure: str, outcomes: Outcomes) -> None:
-    search_measure(outcomes, measure)
 
 
 def _score(search: Search, study: Study, name: str) -> Score:
