@@ -9,14 +9,7 @@ SUMMARY = "base, controls and method of a recipe, compared; RECIPE --help lists 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs a recipe.
-
-    Args:
-        arguments: its name or file, then options and fields, see `hfcomp.experiments.command`.
-
-    Raises:
-        ValueError: without a recipe.
-    """
+    """Runs a recipe: its name or file, then options and fields, see `hfcomp.experiments.command`."""
     words = list(arguments)
     if words[:1] in (["-h"], ["--help"]):
         print(f"usage: hfcomp train {USAGE}\n\n{SUMMARY}.\n\nRECIPE: a YAML file, or one of\n{_recipes()}")
@@ -30,14 +23,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _recipes() -> str:
     """The recipes that are shipped, one line for each method."""
-    from hfcomp.experiments.recipes import recipes_folder
+    from hfcomp.experiments.recipes import recipe_files, recipes_folder
 
-    folder = recipes_folder()
-    lines = []
-    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-        files = [
-            path for path in sorted(place.glob("*.yaml")) if "\nmethod:" in f"\n{path.read_text(encoding='utf-8')}"
-        ]
-        names = [f"{place.name}/{path.stem}" for path in files]
-        lines.append("  " + " ".join([place.name, *names]))
-    return "\n".join(lines)
+    methods: dict[str, list[str]] = {}
+    for path in recipe_files(recipes_folder()):
+        methods.setdefault(path.parent.name, []).append(f"{path.parent.name}/{path.stem}")
+    return "\n".join("  " + " ".join([method, *names]) for method, names in methods.items())

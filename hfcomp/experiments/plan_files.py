@@ -42,28 +42,21 @@ STEP_FIELDS = {
     *("dataloader_drop_last", "data_seed"),
 }
 _SAME_IN_SWEEP = "is the same for all runs of a sweep. Set it for the recipe."
-_SEARCHED: dict[str, Collection[str]] = {
-    "is not searched: the best of several seeds is luck. Compare seeds with --report.": (*("seed", "data_seed"),),
-    "is the same for all trials, which are trained on the same rows and judged alike. Set it for the recipe.": (
-        SHARED_FIELDS | EXPERIMENT_FIELDS - {"batch_size"}
-    ),
-}
-# By the place in a plan, fields that it does not set, and why.
-REFUSED: dict[str, dict[str, Collection[str]]] = {
-    "settings": {_SAME_IN_SWEEP: SHARED_FIELDS},
-    "variants": {
-        _SAME_IN_SWEEP: SHARED_FIELDS - {"column_names"},
-        "changes the steps. Make it a setting.": STEP_FIELDS,
-        "changes the rows or batches. Make it a setting.": EXPERIMENT_FIELDS,
-    },
-    "ranges": _SEARCHED,
-    "products": _SEARCHED,
-    "only_in_search": {
-        "is the recipe's. Set it there, or on the command line.": (
-            *("objective", "method", "controls", "column_names", "output_dir"),
-        )
-    },
-}
+_SAME_IN_SEARCH = (
+    "is the same for all trials, which are trained on the same rows and judged alike. Set it for the recipe."
+)
+_LUCK = "is not searched: the best of several seeds is luck. Compare seeds with --report."
+_OF_RECIPE = {"objective", "method", "controls", "column_names", "output_dir"}
+# Places in a plan, fields that are not set there, and why.
+REFUSED: list[tuple[tuple[str, ...], Collection[str], str]] = [
+    (("settings",), SHARED_FIELDS, _SAME_IN_SWEEP),
+    (("variants",), SHARED_FIELDS - {"column_names"}, _SAME_IN_SWEEP),
+    (("variants",), STEP_FIELDS, "changes the steps. Make it a setting."),
+    (("variants",), EXPERIMENT_FIELDS, "changes the rows or batches. Make it a setting."),
+    (("ranges", "products"), {"seed", "data_seed"}, _LUCK),
+    (("ranges", "products"), SHARED_FIELDS | EXPERIMENT_FIELDS - {"batch_size"}, _SAME_IN_SEARCH),
+    (("only_in_search",), _OF_RECIPE, "is the recipe's. Set it there, or on the command line."),
+]
 
 
 @dataclass(frozen=True)
@@ -209,8 +202,8 @@ def _read_search(source: RecipeFile, path: Path, values: Any) -> Search:
 def _check_fields(source: RecipeFile, path: Path, places: Mapping[str, Collection[str]]) -> None:
     """Refuses fields that a plan does not set at a place, and those that the command line sets too."""
     for place, names in places.items():
-        for why, refused in REFUSED.get(place.partition(":")[0], {}).items():
-            for name in names:
+        for where, refused, why in REFUSED:
+            for name in names if place.partition(":")[0] in where else ():
                 if name in refused:
                     raise ValueError(f"{path}: {place}: {name} {why}")
         source.refuse_overridden(names, f"{path}: {place}")

@@ -124,20 +124,9 @@ class SweepPlan(Strict):
         default={}, description="a mapping of names to {with: [variants], without: [variants]}"
     )
 
-    @property
-    def objectives(self) -> dict[str, str]:
-        """Of variants that train another one than the recipe's."""
-        return {name: one.objective for name, one in self.variants.items() if one.objective is not None}
-
-    @property
-    def controls(self) -> dict[str, str]:
-        """Of variants that are one."""
-        return {name: one.control for name, one in self.variants.items() if one.control is not None}
-
-    @property
-    def after(self) -> dict[str, str]:
-        """What variants start from that do not start from the base."""
-        return {name: one.after for name, one in self.variants.items() if one.after is not None}
+    def chosen(self, key: str) -> dict[str, str]:
+        """The `objective`, `control` or `after` of the variants that have one."""
+        return {name: found for name, one in self.variants.items() if (found := getattr(one, key)) is not None}
 
     @property
     def first(self) -> tuple[str, int]:
@@ -152,18 +141,22 @@ class SweepPlan(Strict):
 
     def facts(self) -> dict[str, Any]:
         """What `sweep.json` says of it."""
-        names = ("reference", "logged", "benchmarks", "objectives", "controls", "after")
         return {
             **{"settings": list(self.settings), "seeds": self.seeds, "variants": list(self.variants)},
-            **{name: getattr(self, name) for name in names},
+            **{"reference": self.reference, "logged": self.logged, "benchmarks": self.benchmarks},
+            **{
+                "objectives": self.chosen("objective"),
+                "controls": self.chosen("control"),
+                "after": self.chosen("after"),
+            },
             "contrasts": {name: {"with": one.of, "without": one.without} for name, one in self.contrasts.items()},
         }
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        known = list(self.variants)
+        known, after = list(self.variants), self.chosen("after")
         _check_names("reference", [self.reference], known)
-        for name, above in self.after.items():
+        for name, above in after.items():
             before = known[: known.index(name)]
             if above not in before:
                 expected = f"expected a variant above it: {', '.join(before) or 'none'}"
@@ -173,8 +166,8 @@ class SweepPlan(Strict):
         followed = self.embeddings.variants if self.embeddings else []
         _check_names("embeddings: variants", followed, known)
         for name in followed:
-            if name in self.after:
-                start = f"starts from {self.after[name]}, expected one that starts from the base"
+            if name in after:
+                start = f"starts from {after[name]}, expected one that starts from the base"
                 raise ValueError(f"embeddings: variants: {name} {start}.")
         return self
 

@@ -75,12 +75,11 @@ def find_recipe(name: str) -> Path:
     """The YAML file of a recipe: a path, `method` (its sandbox) or `method/file`."""
     if Path(name).is_file():
         return Path(name)
-    folder = recipes_folder()
-    stem = name.removesuffix(".yaml")
+    folder, stem = recipes_folder(), name.removesuffix(".yaml")
     for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
         if candidate.is_file():
             return candidate
-    known = [str(path.relative_to(folder).with_suffix("")) for path in recipe_files(folder)]
+    known = [f"{path.parent.name}/{path.stem}" for path in recipe_files(folder)]
     there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
     there = f"a folder, and {there}" if Path(name).is_dir() else there
     raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
@@ -92,8 +91,8 @@ def find_plan(recipe: str, name: str, option: str) -> Path:
         return Path(name)
     folder = Path(recipe).parent if Path(recipe).is_file() else recipes_folder() / recipe.partition("/")[0]
     known = {path.stem: path for path in sorted(folder.glob("*.yaml")) if OPTIONS.get(plan_of(_keys(path))) == option}
-    if name.removesuffix(".yaml") in known:
-        return known[name.removesuffix(".yaml")]
+    if (stem := name.removesuffix(".yaml")) in known:
+        return known[stem]
     listed = f"Known: {', '.join(known)}." if known else "It has none."
     raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed}")
 

@@ -276,9 +276,12 @@ def _costs(stages: Sequence[StageSummary]) -> list[dict[str, Any]]:
 
 def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
     """What variants train and start from, where it is not what the recipe says."""
-    found = [f"{name}: trains {objective}" for name, objective in plan.objectives.items()]
-    rest = [name for name in plan.variants if name not in plan.objectives]
+    objectives = plan.chosen("objective")
+    found = [f"{name}: trains {objective}" for name, objective in objectives.items()]
+    rest = [name for name in plan.variants if name not in objectives]
     found += [f"{', '.join(rest)}: trains {facts['config']['objective']}"] if found and rest else []
-    found += [f"{name}: {MEANINGS[of].format(method=facts['method'])}" for name, of in plan.controls.items()]
-    found += [f"{name}: starts from {of}, whose steps are on top of its own" for name, of in plan.after.items()]
+    found += [f"{name}: {MEANINGS[of].format(method=facts['method'])}" for name, of in plan.chosen("control").items()]
+    found += [
+        f"{name}: starts from {of}, whose steps are on top of its own" for name, of in plan.chosen("after").items()
+    ]
     return found

@@ -46,7 +46,7 @@ def test_a_variant_trains_its_own_objective_with_the_fields_that_it_has(tmp_path
     for key in set(own.trainer_arguments) - lacking:
         assert plain.trainer_arguments[key] == own.trainer_arguments[key], key
     assert plain.trainer_arguments["num_negatives"] == 0 and plain.trainer_arguments["learning_rate"] == 0.5
-    assert sweep.notes == [NOTE] and sweep.plan.objectives == {"plain": INFO_NCE}
+    assert sweep.notes == [NOTE] and sweep.plan.chosen("objective") == {"plain": INFO_NCE}
 
 
 def test_a_variants_own_fields_get_the_kinds_of_its_trainer(tmp_path):
@@ -60,7 +60,7 @@ def test_a_variants_own_fields_get_the_kinds_of_its_trainer(tmp_path):
 
 def test_the_recipes_own_objective_is_no_other(tmp_path):
     sweep = read(tmp_path, variants={"one": {"objective": "hfcomp.trainers.cement:CementTrainer"}}, reference="one")
-    assert sweep.notes == [] and sweep.plan.objectives == {}
+    assert sweep.notes == [] and sweep.plan.chosen("objective") == {}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_every_variant_has_the_same_rows_steps_and_seed(tmp_path):
 def test_a_variant_that_is_a_control_trains_the_same_on_other_rows(tmp_path):
     values = {"settings": {"all": {}}, "variants": {"npc": {}, "spans": {"control": "random-spans"}}}
     sweep = read(tmp_path, "--dataset_rows", "64", recipe="c2lip", reference="npc", **values)
-    assert sweep.plan.controls == {"spans": "random-spans"}
+    assert sweep.plan.chosen("control") == {"spans": "random-spans"}
     (npc, spans), _ = arms_of(sweep, tmp_path)
     assert (npc.name, spans.name) == ("all/1/npc", "all/1/spans")
     assert npc.arguments == spans.arguments and npc.trainer_class is spans.trainer_class
@@ -209,7 +209,8 @@ FACTS = {
 
 def made_up(plan: SweepPlan, change: dict[str, float]) -> SweepResults:
     """Results in which the variants with another objective log nothing."""
-    logged = {name: dict.fromkeys(plan.logged, nan if name in plan.objectives else 1.0) for name in plan.variants}
+    others = plan.chosen("objective")
+    logged = {name: dict.fromkeys(plan.logged, nan if name in others else 1.0) for name in plan.variants}
     minus = {name: {plan.reference: change} for name in plan.variants if name != plan.reference}
     minus |= {one: {other: change} for one, other in map(contrast_pair, plan.contrasts)}
     about = {"name": "m", "benchmark": "", "subset": "all", "metric": "m", "aspect": "composition", "chance": None}
