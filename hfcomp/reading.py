@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
 MAX_YAML_BYTES = 1024**2
 """Of a recipe, sweep, search or table of keywords; PyYAML reads 100 kB a second."""
 MAX_YAML_VALUES = 100_000
@@ -42,6 +43,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def may_be_hub_id(name: str) -> bool:
+    """Whether a name where nothing is may be of the Hub: begun as no path, with one slash at most, no file ending."""
+    return name.count("/") <= 1 and not name.startswith((".", "/", "~")) and not name.endswith(FILE_ENDINGS)
 
 
 def expand_variables(value: str, name: str) -> str:

@@ -28,6 +28,7 @@ from datasets.exceptions import DatasetGenerationError
 from hfcomp.data.archives import check_tail
 from hfcomp.data.built_sets import checked_shards
 from hfcomp.data.urls import add_repositories
+from hfcomp.reading import may_be_hub_id
 
 BUILDERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
 """What `datasets` reads a file with, by its suffix."""
@@ -115,7 +116,7 @@ def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
 def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
     """One split of a folder or a set of the Hub; `datasets` may also prepare the configuration's others."""
     if not Path(name).exists():
-        if Path(name).suffix in (*BUILDERS, ".tar") or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        if not may_be_hub_id(name):
             raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
         add_repositories([name])
     try:

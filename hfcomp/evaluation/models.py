@@ -13,6 +13,7 @@ from torch import nn
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
+from hfcomp.reading import may_be_hub_id
 
 
 def named_models(given: Sequence[Any] | Mapping[str, Any], *, taken: Collection[str] = ()) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
     not there.
     """
     check_device(settings.get("device"))
-    if not os.path.exists(place) and not _may_be_id(str(place)):
+    if not os.path.exists(place) and not may_be_hub_id(str(place)):
         raise ValueError(f"{place}: no such folder.")
     try:
         return Embedder(place, **settings)
@@ -104,7 +105,3 @@ def check_device(device: Any) -> None:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device: {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
-
-
-def _may_be_id(place: str) -> bool:
-    return place.count("/") <= 1 and not place.startswith((".", "/", "~"))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from hfcomp.experiments.embeddings import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
@@ -25,9 +25,7 @@ from hfcomp.experiments.recipes import (
 )
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml
-from hfcomp.schemas import Strict, parse
-
-Plan = TypeVar("Plan", bound=Strict)
+from hfcomp.schemas import parse
 
 EXPERIMENT_FIELDS = frozenset(ExperimentConfig.model_fields)
 # What all runs of a plan share, but for a variant's objective and names of columns.
@@ -60,22 +58,15 @@ REFUSED: list[tuple[tuple[str, ...], Collection[str], str]] = [
 
 
 @dataclass(frozen=True)
-class Planned(Generic[Plan]):
-    """A plan that is read: what is tried, the recipe of base, evaluation and folder, and the recipe of each run.
+class Sweep:
+    """A sweep, with the recipe of what its runs share and, by setting, seed and variant, that of each of them.
 
-    `parts` are by setting, seed and variant of a sweep, by concept and number of negatives of a study; of a search
-    they are those of its ends, by their values, which stand for all trials.
+    The notes say which fields a variant with an objective of its own does without.
     """
 
     recipe: Recipe
-    plan: Plan
-    parts: dict[Any, Recipe] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Sweep(Planned[SweepPlan]):
-    """A sweep; its notes say which fields a variant with an objective of its own does without."""
-
+    plan: SweepPlan
+    parts: dict[tuple[str, int, str], Recipe] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def first(self, variant: str) -> Recipe:
@@ -83,23 +74,34 @@ class Sweep(Planned[SweepPlan]):
         return self.parts[*self.plan.first, variant]
 
 
-class Tradeoff(Planned[TradeoffPlan]):
+@dataclass(frozen=True)
+class Tradeoff:
     """Fine-grained accuracy against retrieval, concept by concept and over checkpoints, of Rösch et al. 2024.
 
     The paper's section 5 asks what continued training gains on a concept (object, color, location, size) and what it
     costs in retrieval: for the base, plain training and 1 to 3 hard negatives, at every tenth of an epoch (Fig. 4,
-    Tables 3 to 5). The plan says which concepts and numbers, and which lines of the evaluation stand for accuracy and
-    retrieval; the recipe says everything else.
+    Tables 3 to 5). The plan says which concepts and numbers of negatives, by which the recipes of `parts` are, and
+    which lines of the evaluation stand for accuracy and retrieval; the recipe says everything else.
     """
 
+    recipe: Recipe
+    plan: TradeoffPlan
+    parts: dict[tuple[str, int], Recipe] = field(default_factory=dict)
 
-@dataclass(frozen=True, kw_only=True)
-class Search(Planned[SearchPlan]):
-    """A search; `plain` is the recipe without what holds for the search alone."""
 
+@dataclass(frozen=True)
+class Search:
+    """A search, with the recipes of its ends by their values, which stand for all trials before one is trained.
+
+    `plain` is the recipe without what holds for the search alone.
+    """
+
+    recipe: Recipe
+    plan: SearchPlan
     plain: Recipe
     source: RecipeFile
     path: Path
+    parts: dict[str, Recipe] = field(default_factory=dict)
 
     def trial(self, values: dict[str, Any]) -> Recipe:
         """The recipe of a trial."""
@@ -194,7 +196,7 @@ def _read_search(source: RecipeFile, path: Path, values: Any) -> Search:
     # values of two evaluations are not compared, so another one is another search
     tried = {key: value for key, value in values.items() if key != "trials"}
     recipe.given["search"] = {**tried, "judged_by": evaluation_settings(recipe)}
-    search = Search(recipe, plan, plain=source.recipe(), source=source, path=path)
+    search = Search(recipe, plan, source.recipe(), source, path)
     search.parts.update({shown(ends): search.trial(ends) for ends in plan.ends()})
     return search
 

@@ -141,14 +141,11 @@ class SweepPlan(Strict):
 
     def facts(self) -> dict[str, Any]:
         """What `sweep.json` says of it."""
+        chosen = {"objectives": "objective", "controls": "control", "after": "after"}
         return {
             **{"settings": list(self.settings), "seeds": self.seeds, "variants": list(self.variants)},
             **{"reference": self.reference, "logged": self.logged, "benchmarks": self.benchmarks},
-            **{
-                "objectives": self.chosen("objective"),
-                "controls": self.chosen("control"),
-                "after": self.chosen("after"),
-            },
+            **{name: self.chosen(key) for name, key in chosen.items()},
             "contrasts": {name: {"with": one.of, "without": one.without} for name, one in self.contrasts.items()},
         }
 

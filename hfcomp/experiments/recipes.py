@@ -21,13 +21,12 @@ from pydantic import AfterValidator, Field
 
 import hfcomp
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.reading import nearest, parse_json, read_yaml
+from hfcomp.reading import may_be_hub_id, nearest, parse_json, read_yaml
 from hfcomp.schemas import convert, members, parse
 
 SWEEP, STUDY, SEARCH = "sweep", "study", "search"
 PLAN_KEYS = {"variants": SWEEP, "accuracy": STUDY, "ranges": SEARCH}  # each in files of that kind alone
 OPTIONS = {SWEEP: "report", STUDY: "report", SEARCH: "search"}
-FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
 
 
 def _check_steps(steps: int) -> int:
@@ -108,15 +107,11 @@ def _keys(path: Path) -> set[str]:
 
 
 def check_place(field: str, value: str | None) -> None:
-    """Refuses a path without a file or folder, before anybody asks the Hub for it.
-
-    A name is a path, and not a Hub id, where it begins as one, has more than one slash, ends as a file does, or begins
-    with a folder that exists.
-    """
+    """Refuses a path without a file or folder, before anybody asks the Hub for it."""
     if value is None or "://" in value or Path(value).exists():
         return
-    begins = value.startswith((".", "/", "~")) or ("/" in value and Path(value).parts[0] in os.listdir())
-    if begins or value.count("/") > 1 or "\\" in value or value.endswith(FILE_ENDINGS):
+    below_folder = "/" in value and Path(value).parts[0] in os.listdir()
+    if below_folder or "\\" in value or not may_be_hub_id(value):
         raise FileNotFoundError(
             f"{field}={value}: no such file or folder. If another recipe leaves it there, run that one first; else "
             f"correct --{field}."
@@ -249,7 +244,7 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
 
 def _for_other_models(recipe: Path) -> str:
     """The name of a recipe beside this one that is not of the sandbox."""
-    beside = [path for path in recipe_files(recipe.parent.parent) if path.parent == recipe.parent]
+    beside = [path for path in sorted(recipe.parent.glob("*.yaml")) if "objective" in _keys(path)]
     others = [path for path in beside if read_yaml(path).get("dataset") != SANDBOX]
     return f"{recipe.parent.name}/{others[-1].stem}" if others else "slipform/vit_b32_coco"
 

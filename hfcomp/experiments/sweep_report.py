@@ -281,7 +281,6 @@ def _variants(plan: SweepPlan, facts: Mapping[str, Any]) -> list[str]:
     rest = [name for name in plan.variants if name not in objectives]
     found += [f"{', '.join(rest)}: trains {facts['config']['objective']}"] if found and rest else []
     found += [f"{name}: {MEANINGS[of].format(method=facts['method'])}" for name, of in plan.chosen("control").items()]
-    found += [
-        f"{name}: starts from {of}, whose steps are on top of its own" for name, of in plan.chosen("after").items()
-    ]
+    after = plan.chosen("after")
+    found += [f"{name}: starts from {start}, whose steps are on top of its own" for name, start in after.items()]
     return found

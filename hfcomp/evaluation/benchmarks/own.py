@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
+from hfcomp.reading import may_be_hub_id
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,8 +51,7 @@ def own_benchmark(
         ValueError: for a path that does not exist. What is wrong with rows shows when they are loaded.
     """
     source = str(source)
-    may_be_id = source.count("/") <= 1 and not source.startswith((".", "/", "~")) and not source.endswith(FILES)
-    if not may_be_id and not Path(source).exists():
+    if not may_be_hub_id(source) and not Path(source).exists():
         raise ValueError(f"{source}: no such file or folder.")
     return Benchmark(
         name=name or source,
