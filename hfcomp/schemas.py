@@ -62,11 +62,7 @@ class Strict(BaseModel):
 
 
 def plain_name(*reserved: str) -> AfterValidator:
-    """A name that can be a folder's: no path, and none of those that mean something else.
-
-    Args:
-        reserved: names that are refused, in any case.
-    """
+    """A name that can be a folder's: not a path, and in no case one of those that mean something else."""
 
     def check(name: str) -> str:
         if not _NAME.fullmatch(name) or name != name.strip():
@@ -82,15 +78,10 @@ def plain_name(*reserved: str) -> AfterValidator:
 
 
 def parse(kind: type[T] | Any, values: Any, where: str) -> T:
-    """Values as they were read, as the given type.
+    """Values as they were read, as a `Strict` model or a type of such.
 
-    Args:
-        kind: a `Strict` model, or a type of such.
-        values: of a file.
-        where: what errors call it.
-
-    Raises:
-        ValueError: in one line: the place in the values, what was found, what is expected, and the nearest known key.
+    Raises ValueError in one line: `where`, the place in the values, what was found, what is expected, and the nearest
+    known key.
     """
     try:
         return TypeAdapter(kind).validate_python(values)
@@ -101,13 +92,7 @@ def parse(kind: type[T] | Any, values: Any, where: str) -> T:
 def convert(value: Any, hint: Any, where: str) -> Any:
     """The value of one field: of its type, or the text that spells one, as on a command line and as YAML reads 1e-3.
 
-    Args:
-        value: that was found.
-        hint: of the field.
-        where: what errors call it.
-
-    Raises:
-        ValueError: as `parse`.
+    Raises ValueError as `parse`.
     """
     texts = isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
     try:

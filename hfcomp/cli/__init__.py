@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
@@ -12,12 +11,9 @@ COMMANDS = ("train", "evaluate", "compare", "attention", "levels", "build", "cac
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script.
+    """Entry point of the console script, by default with the arguments of the process.
 
     A mistake of the user's ends in one line and status 1; `--traceback`, or HFCOMP_TRACEBACK=1, shows where it arose.
-
-    Args:
-        arguments: by default those of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help"):
@@ -30,9 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     name, *rest = words
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise SystemExit(f"error: unknown command {name!r}. {hint}`hfcomp --help` lists the commands.")
+        from hfcomp.reading import nearest
+
+        hint = f"{nearest(name, COMMANDS)} `hfcomp --help` lists the commands."
+        raise SystemExit(f"error: unknown command {name!r}.{hint}")
     from hfcomp.errors import FLAG, one_line_errors
 
     with one_line_errors(traceback_wanted=FLAG in rest):

@@ -43,13 +43,8 @@ LAST = "And every field of transformers' TrainingArguments (learning_rate, max_s
 def main(name: str, arguments: Sequence[str] | None = None) -> None:
     """Runs a recipe, or with `--report` one of its sweeps or studies, or with `--search` a search for its values.
 
-    Args:
-        name: recipe that is run unless `--config` names another.
-        arguments: by default those of the process: `--config name-or-path`, `--report name-or-path`, `--search
-            [name-or-path]`, `--field value`, `--help`, `--help-all`, `--traceback`.
-
-    Raises:
-        SystemExit: in one line, for a mistake of the user's.
+    The recipe is that of the name unless `--config` names another; the arguments are by default those of the process.
+    Ends in one line for a mistake of the user's.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not sys.stderr.isatty():  # in a file they are no bars but lines

@@ -123,10 +123,7 @@ class Search:
 def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
     """Reads the plan that `--report` or `--search` names, and the recipe that it is of, by its name or `--config`.
 
-    Raises:
-        ValueError: for a wrong file, a recipe that the plan does not fit, a field that the plan and the command line
-            set both, or a search without Optuna.
-        FileNotFoundError: naming the plans that exist.
+    Raises ValueError for a recipe that the plan does not fit, or a field that the plan and the command line set both.
     """
     options, _ = split_options(arguments)
     if options.report is not None and options.search is not None:

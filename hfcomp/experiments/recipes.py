@@ -9,7 +9,7 @@ import importlib
 import os
 import re
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -250,11 +250,7 @@ def _for_other_models(recipe: Path) -> str:
 
 
 def trainer_class(objective: str, where: str = "") -> type:
-    """The trainer that `module:class` names; a module in the working directory is found too.
-
-    Raises:
-        ValueError: when it cannot be imported or is not a trainer of hfcomp.
-    """
+    """The trainer that `module:class` names; a module in the working directory is found too."""
     from hfcomp.trainers.base import CompositionalTrainer
 
     module, _, name = objective.partition(":")
@@ -316,20 +312,16 @@ def split_options(arguments: Sequence[str]) -> tuple[Namespace, list[str]]:
 
     The options are `config`, `objective`, `report`, `search` (without a name `search`), `help` and `help_all`.
     """
-    parser = _OptionParser(add_help=False, allow_abbrev=False)
+    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("--config", "--objective", "--report"):
         parser.add_argument(name)
     parser.add_argument("--search", nargs="?", const="search")
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--help-all", "--help_all", action="store_true")
-    return parser.parse_known_args(list(arguments))
-
-
-class _OptionParser(ArgumentParser):
-    """Raises where argparse would print its usage and leave."""
-
-    def error(self, message: str) -> None:
-        raise ValueError(f"command line: {message}")
+    try:
+        return parser.parse_known_args(list(arguments))
+    except ArgumentError as error:
+        raise ValueError(f"command line: {error}") from error
 
 
 def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type]:
