@@ -24,12 +24,13 @@ from hfcomp.distributed import rank
 from hfcomp.evaluation import callback, embed, engine, evaluation_results, evaluator
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.experiments import base, program, report, study
+from hfcomp.experiments import base, program, study
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.sweep import run_sweep
+from hfcomp.reporting import saving
 from hfcomp.trainers import stages
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
@@ -63,7 +64,7 @@ FAULTS = {
     "base_of_run": (base, "write_checksums", full_disk, 0),
     "cost_of_run": (stages, "write_json", full_disk, 0),
     "outcomes_of_run": (study, "write_table", full_disk, 0),
-    "report_of_run": (report, "write_results", full_disk, 0),
+    "report_of_run": (saving, "write_results", full_disk, 0),
 }
 for _owner, _name, *_ in FAULTS.values():
     getattr(_owner, _name)  # one that was renamed would stop one process alone, and the other would wait
