@@ -20,7 +20,7 @@ from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_file, read_recipe, split_options
 from hfcomp.experiments.search import run_search
 from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.tradeoff_study import run_tradeoff
+from hfcomp.experiments.tradeoff import run_tradeoff
 from hfcomp.trainers.config import CompositionalConfig
 
 INTRODUCTION = """Every field is an override: --field value. Options beside the fields:

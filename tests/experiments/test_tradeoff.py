@@ -18,8 +18,7 @@ from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
-from hfcomp.experiments.tradeoff_report import summarize_tradeoff
-from hfcomp.experiments.tradeoff_study import run_tradeoff, whole_parts
+from hfcomp.experiments.tradeoff import run_tradeoff, summarize_tradeoff, whole_parts
 from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 

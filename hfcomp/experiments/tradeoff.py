@@ -1,20 +1,23 @@
-"""From the numbers of a study of concepts to `tradeoff.json`, `report.md`, `figure.png` and the terminal."""
+"""A study of concepts: runs with checkpoints that are scored and then removed, their numbers and their report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from datasets import Dataset
 
+from hfcomp import __version__
 from hfcomp.analysis.keyword_findings import (
     ACCURACY,
     BASE_STEP,
     OPEN,
     OPPOSITE,
+    PLAIN,
     RETRIEVAL,
     SHOWN,
     ConceptResults,
@@ -24,8 +27,18 @@ from hfcomp.analysis.keyword_findings import (
     final_differences,
     summarize_concept,
 )
+from hfcomp.distributed import on_main_process
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
+from hfcomp.experiments.base import prepare_base
+from hfcomp.experiments.controls import plain
+from hfcomp.experiments.data import Log, load_rows
+from hfcomp.experiments.evaluate import prepare_concepts
+from hfcomp.experiments.plan_files import Tradeoff
 from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.report import FIGURE, evaluate_command
+from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.study import Study, evaluation_settings
 from hfcomp.reporting import tables
 from hfcomp.reporting.figures import Figure, Paths, Stop
 from hfcomp.reporting.format import with_interval
@@ -50,6 +63,100 @@ VERDICTS = {
     OPPOSITE: "Not shown, the opposite is: the whole interval is on the other side",
     OPEN: "Not shown, open: the interval holds the bound",
 }
+
+
+def run_tradeoff(tradeoff: Tradeoff) -> Path:
+    """Trains every concept's runs, evaluates all their checkpoints, and returns the folder.
+
+    Accuracy and retrieval are scored at every checkpoint, the other lines at the ends of epochs.
+
+    The folder holds `config.yaml`, `base/` (when it was made here), `<concept>/<run>/` with the last model,
+    `evaluation/<concept>/` with the outcomes of the base and of each checkpoint, `tradeoff.json`, `report.md`,
+    `figure.png` and `finished`. A checkpoint is removed once it is scored. Started again with the same values it goes
+    on where it was killed: a run that was being trained begins anew, a checkpoint that is scored is not scored again.
+    """
+    plan, recipe = tradeoff.plan, tradeoff.recipe
+    session = open_session(recipe.trainer_arguments)
+    count = sum(len(plan.runs(concept)) for concept in plan.concepts)
+    session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {count} runs over checkpoints")
+    prepare_base(recipe)
+    evaluate = prepare_concepts(recipe.experiment, tuple(plan.concepts), main=_main(tradeoff), log=session.log)
+    check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
+    arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
+    check_rows(arms, session)
+    with Study.open(recipe, session) as study:
+        on_main_process(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan.lines()))
+        study.run(arms, number=count)
+        on_main_process(lambda: _report(tradeoff, study, evaluate, arms))
+    return study.folder
+
+
+def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str, Evaluator]) -> list[Arm]:
+    """Plain training and the numbers of hard negatives of a concept, on the same rows, each with its checkpoints."""
+    plan = tradeoff.plan
+    parts = {number: tradeoff.parts[concept, number] for number in plan.concepts[concept]}
+    first, most = parts[min(parts)], parts[max(parts)]
+    rows = load_rows(most, session, evaluate[concept].images, part=concept)
+    size = most.experiment.batch_size * int(most.trainer_arguments.get("gradient_accumulation_steps") or 1)
+    rows = whole_parts(rows, size, plan.per_epoch, lambda note: session.log(f"{concept}: {note}"))
+    every = len(rows) // size // plan.per_epoch
+
+    def scoring(step: int) -> Scoring:
+        return _scoring(tradeoff, concept, evaluate, brief=step % (every * plan.per_epoch) != 0)
+
+    arms = [replace(plain(method_arm(first, rows)), name=f"{concept}/{PLAIN}")]
+    arms += [method_arm(part, rows, name=f"{concept}/HN{number}") for number, part in parts.items()]
+    return [replace(arm, checkpoints=Checkpoints(every, scoring, arm.name)) for arm in arms]
+
+
+def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
+    stamp = {"concept": concept, **evaluation_settings(tradeoff.recipe)}
+    return Scoring(evaluate[concept].of_titles(_main(tradeoff)) if brief else evaluate[concept], stamp)
+
+
+def _main(tradeoff: Tradeoff) -> tuple[str, str]:
+    """Titles of the benchmarks that every checkpoint is scored on."""
+    return tradeoff.plan.accuracy.benchmark, tradeoff.plan.retrieval.benchmark
+
+
+def _of_base(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator]) -> dict[str, pd.DataFrame]:
+    """Outcomes of the base by concept."""
+    place = study.models[BASE]
+    scoring = {concept: _scoring(tradeoff, concept, evaluate, brief=False) for concept in tradeoff.plan.concepts}
+    found = {name: study.score(place, one, f"{name}/{BASE}/{BASE_STEP}") for name, one in scoring.items()}
+    return {concept: table.assign(arm=BASE, step=BASE_STEP) for concept, table in found.items()}
+
+
+def whole_parts(rows: Dataset, size: int, parts: int, log: Log) -> Dataset:
+    """As many rows as fill whole steps (of `size` rows over all processes) for that many equal parts of an epoch.
+
+    `log` receives how many are left out; ValueError when there are fewer steps than parts.
+    """
+    number = len(rows) // (size * parts) * size * parts
+    if not number:
+        raise ValueError(
+            f"{len(rows):,} rows make {len(rows) // size} steps of {size}, fewer than the {parts} parts of an epoch "
+            "after which a checkpoint is scored. Lower batch_size or checkpoints_per_epoch."
+        )
+    if number < len(rows):
+        log(f"{len(rows) - number} of {len(rows):,} rows are left out, so that an epoch has {parts} equal parts")
+    return rows.select(range(number))
+
+
+def _report(tradeoff: Tradeoff, study: Study, evaluate: dict[str, Evaluator], arms: list[Arm]) -> None:
+    """Writes `tradeoff.json`, `report.md` and, with matplotlib, `figure.png`, and prints the tables."""
+    parts = {concept: [table] for concept, table in _of_base(tradeoff, study, evaluate).items()}
+    for arm in arms:
+        concept, _, run = arm.name.rpartition("/")
+        parts[concept] += [table.assign(arm=run, step=step) for step, table in study.followed[arm.name].items()]
+    outcomes = {concept: pd.concat(tables, ignore_index=True) for concept, tables in parts.items()}
+    results, stages, facts = summarize_tradeoff(outcomes, tradeoff.plan), list(study.costs.values()), study.facts()
+    contents = {**facts, "plan": tradeoff.plan.model_dump(), "stages": [asdict(stage) for stage in stages]}
+    contents["concepts"] = {concept: _contents(one) for concept, one in results.concepts.items()}
+    contents["differences"] = results.differences
+    contents["findings"] = [asdict(finding) for finding in results.findings]
+    written = {"tradeoff_schema_version": SCHEMA_VERSION, **contents}
+    publish(partial(tradeoff_report, results, stages, facts, study.folder), written, study.folder / "tradeoff.json")
 
 
 @dataclass(frozen=True)
@@ -98,21 +205,6 @@ def summarize_tradeoff(outcomes: Mapping[str, pd.DataFrame], plan: TradeoffPlan)
     return TradeoffResults(plan, concepts, final_differences(concepts), findings)
 
 
-def publish_tradeoff(
-    folder: Path, results: TradeoffResults, *, stages: list[StageSummary], facts: dict[str, Any]
-) -> None:
-    """Writes `tradeoff.json`, `report.md` and, with matplotlib, `figure.png`, and prints the tables.
-
-    `facts` (`method`, `caveat`, `notes`, `config`, ...) go into `tradeoff.json`.
-    """
-    contents = {**facts, "plan": results.plan.model_dump(), "stages": [asdict(stage) for stage in stages]}
-    contents["concepts"] = {concept: _contents(one) for concept, one in results.concepts.items()}
-    contents["differences"] = results.differences
-    contents["findings"] = [asdict(finding) for finding in results.findings]
-    report = partial(tradeoff_report, results, stages, facts, folder)
-    publish(report, {"tradeoff_schema_version": SCHEMA_VERSION, **contents}, folder / "tradeoff.json")
-
-
 def _contents(results: ConceptResults) -> dict[str, Any]:
     lines = {
         name: [
@@ -132,7 +224,7 @@ def tradeoff_report(
     *,
     brief: bool,
 ) -> Report:
-    """The report of a study of concepts, as in `publish_tradeoff`; in brief without differences and checkpoints."""
+    """The report of a study of concepts; in brief without differences and checkpoints."""
     lines, concepts = list(results.lines()), results.concepts.items()
     title, verdicts = f"{facts['method']}: accuracy against retrieval", [one.verdict for one in results.findings]
     sections = [
