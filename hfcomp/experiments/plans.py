@@ -48,7 +48,7 @@ Names = Annotated[list[str], Field(min_length=1)]
 Fields = Annotated[dict[str, Any], BeforeValidator(_nothing_is_empty)]
 Number = Annotated[float, BeforeValidator(_number)]
 Choice = Annotated[Any, AfterValidator(_check_choice)]
-Steps = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambda numbers: sorted(set(numbers)))]
+Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambda numbers: sorted(set(numbers)))]
 
 
 def _check_names(place: str, names: list[str], known: list[str]) -> None:
@@ -135,9 +135,9 @@ class SweepPlan(Strict):
 
     def for_recipe(self, objective: str) -> Self:
         """The same for a recipe that has this objective, which is then no other one of a variant."""
-        own = {name: one.model_copy(update={"objective": None}) for name, one in self.variants.items()}
-        own |= {name: one for name, one in self.variants.items() if one.objective != objective}
-        return self.model_copy(update={"variants": {name: own[name] for name in self.variants}})
+        same = {"objective": None}
+        variants = {k: v.model_copy(update=same) if v.objective == objective else v for k, v in self.variants.items()}
+        return self.model_copy(update={"variants": variants})
 
     def facts(self) -> dict[str, Any]:
         """What `sweep.json` says of it."""
@@ -186,7 +186,7 @@ class TradeoffPlan(Strict):
 
     model_config = ConfigDict(validate_by_name=True)
 
-    concepts: dict[Name, Steps] = Field(
+    concepts: dict[Name, Numbers] = Field(
         min_length=1, description="names with numbers of negatives, as object: [1, 2, 3]"
     )
     per_epoch: PositiveInt = Field(default=10, validation_alias="checkpoints_per_epoch")

@@ -190,8 +190,10 @@ class RecipeFile:
         hints, values = field_hints(trainer.config_class), dict(self.values)
         for number, (place, changed) in enumerate(changes.items(), start=1):
             self.refuse_overridden(changed, place)
-            own = objective is not None and number == len(changes)
-            values |= convert_fields(changed, *((hints, f"{place}: {objective}") if own else (self.hints, place)))
+            if objective is not None and number == len(changes):
+                values |= convert_fields(changed, hints, f"{place}: {objective}")
+            else:
+                values |= convert_fields(changed, self.hints, place)
         given = self._override(values)
         left_out = tuple(name for name in given if name not in hints)
         if objective is not None:
