@@ -18,10 +18,10 @@ from transformers import CLIPModel, SiglipModel, set_seed
 
 from hfcomp.evaluation.identity import weights_hash
 from hfcomp.modeling import load_backbone
-from hfcomp.reporting.results import versions
 from hfcomp.sandbox import pretraining_set, sandbox_clip_config, sandbox_processor
 from hfcomp.sandbox.bases import ARCHITECTURES, FACTS_FILE
 from hfcomp.sandbox.processor import sandbox_siglip_config, sandbox_siglip_processor
+from hfcomp.statistics.results import versions
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from hfcomp.trainers.stages import train_stage

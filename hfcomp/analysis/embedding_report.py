@@ -20,10 +20,10 @@ from hfcomp.analysis.embedding_distances import (
 )
 from hfcomp.data.images import decode_image
 from hfcomp.metrics.units import PERCENT, Unit
-from hfcomp.reporting import results as files
 from hfcomp.reporting.figures import Curves, Figure
 from hfcomp.reporting.format import decimal, with_interval
 from hfcomp.reporting.report import Lines, Part, Picture, Section, Table, titled
+from hfcomp.statistics import results as files
 
 SCHEMA_VERSION = 1
 FIGURE = "embeddings.png"

@@ -29,7 +29,7 @@ from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.evaluation.protocols.level_choice import LEVELS, Count, LevelChoice
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
-from hfcomp.reporting.results import versions
+from hfcomp.statistics.results import versions
 
 logger = logging.getLogger(__name__)
 

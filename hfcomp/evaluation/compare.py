@@ -11,8 +11,8 @@ import pandas as pd
 
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
-from hfcomp.reporting.results import package_versions
 from hfcomp.statistics.outcomes import Outcomes
+from hfcomp.statistics.results import package_versions
 from hfcomp.statistics.summary import TIE_RULES
 
 ITEM = ["benchmark", "subset", "metric", "item", "image_id"]

@@ -27,8 +27,8 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
-from hfcomp.reporting.results import versions
 from hfcomp.statistics.outcomes import COLUMNS
+from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
 logger = logging.getLogger(__name__)

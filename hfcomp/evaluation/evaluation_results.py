@@ -15,7 +15,6 @@ from rich.console import Console
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
-from hfcomp.reporting import results as files
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
@@ -23,6 +22,7 @@ from hfcomp.reporting.saving import render_markdown, save_report
 from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
 from hfcomp.reporting.terminal import WIDTH, render_terminal
 from hfcomp.statistics import Outcomes, missing_averages, summarize
+from hfcomp.statistics import results as files
 from hfcomp.statistics.outcomes import LINE
 from hfcomp.statistics.summary import check_tie
 from hfcomp.writing import locked
@@ -50,7 +50,7 @@ class EvaluationResults(metaclass=OwnHelp):
         reference: the model that the others are compared to; by default the first, none where it is alone.
         tie: what a tie counts: `wrong`, `half` or `win`.
         subject: the models that are compared to the reference; by default all but blind scorers.
-        benchmarks: name to `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.reporting.results`.
+        benchmarks: name to `title`, `version`, `data`, `items` and `left_out`, see `hfcomp.statistics.results`.
         skipped: `benchmark`, `reason` and `how_to_fix` of each that was asked for and not scored.
         notes: what a reader of the numbers has to know.
         seconds: model to benchmark to seconds.
@@ -292,7 +292,7 @@ def write_evaluation(folder: Path, results: EvaluationResults, *, items: bool = 
 
 
 def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
-    """The keys of `results.json`, see `hfcomp.reporting.results`."""
+    """The keys of `results.json`, see `hfcomp.statistics.results`."""
     return {
         "versions": results.versions,
         "models": results.models,

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.checksums import read_checked
-from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, read_table
+from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
 
 FEWEST = 2
 # The version of results whose items call the column of the model `arm`; it was `model`.

@@ -28,9 +28,9 @@ from hfcomp.reporting.lines import (
     subsets_of,
 )
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.results import ITEMS_FILE, RESULTS_FILE
 from hfcomp.reporting.saving import REPORT_FILE, publish, render_markdown
 from hfcomp.statistics import Outcomes
+from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 

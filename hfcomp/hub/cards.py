@@ -41,7 +41,7 @@ def write_model_card(
         report: the text of `report.md`.
         facts: `method`, `config` (what the recipe and the command line set), `hfcomp_version`, and where known
             `models` (name to place, or to a mapping with `path`) and `overlap` (a list with a `note` each).
-        lines: as `hfcomp.reporting.results` makes them; the last model's values become `model-index`.
+        lines: as `hfcomp.statistics.results` makes them; the last model's values become `model-index`.
         method_folder: of the plain model, inside `folder`.
     """
     config = without_local_paths({key: value for key, value in facts["config"].items() if "token" not in key})
@@ -62,7 +62,7 @@ def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCa
 
     Args:
         facts: `method` and `config`.
-        lines: as `hfcomp.reporting.results` makes them.
+        lines: as `hfcomp.statistics.results` makes them.
     """
     config = facts["config"]
     model, dataset = config.get("model"), config.get("dataset")

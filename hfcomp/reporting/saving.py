@@ -9,8 +9,8 @@ from typing import Any
 
 from hfcomp.reporting.figures import Figure, draw
 from hfcomp.reporting.report import Part, Picture, Report, Table
-from hfcomp.reporting.results import write_results
 from hfcomp.reporting.terminal import render_terminal
+from hfcomp.statistics.results import write_results
 from hfcomp.writing import write_bytes, write_text
 
 REPORT_FILE = "report.md"

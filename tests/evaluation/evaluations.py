@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.evaluation.evaluation_results import EvaluationResults, evaluation_to_json
-from hfcomp.reporting.results import write_results
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.average import Average
+from hfcomp.statistics.results import write_results
 
 SUBSETS = ("add", "swap")
 MACRO = Average("macro of 2", (("add",), ("swap",)))

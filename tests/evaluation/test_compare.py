@@ -15,8 +15,8 @@ import pytest
 from hfcomp import cli, compare
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.evaluation.stored import read_evaluation, read_stored
-from hfcomp.reporting.results import write_results
 from hfcomp.statistics.outcomes import items_hash, write_table
+from hfcomp.statistics.results import write_results
 from hfcomp.writing import locked
 from tests.evaluation.evaluations import benchmark_facts, crepe, outcomes, recall, stored
 

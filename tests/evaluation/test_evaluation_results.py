@@ -17,9 +17,9 @@ from hfcomp.evaluation.evaluation_results import evaluation_report, print_evalua
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.reporting.figures import draw
 from hfcomp.reporting.lines import MOST_SUBSETS
-from hfcomp.reporting.results import write_results
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.statistics.outcomes import write_table
+from hfcomp.statistics.results import write_results
 from tests.evaluation.evaluations import VERSIONS, benchmark_facts, crepe, outcomes, recall, report_of
 
 LONG = (

@@ -1,4 +1,4 @@
-"""Lines of results as `hfcomp.reporting.results` makes them, of a run with every control."""
+"""Lines of results as `hfcomp.statistics.results` makes them, of a run with every control."""
 
 from __future__ import annotations
 

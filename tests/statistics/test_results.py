@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.reporting.results import RESULTS_SCHEMA_VERSION, versions, write_results
 from hfcomp.statistics import (
     ImageBootstrap,
     items_hash,
@@ -18,6 +17,7 @@ from hfcomp.statistics import (
     summarize,
 )
 from hfcomp.statistics.outcomes import write_table
+from hfcomp.statistics.results import RESULTS_SCHEMA_VERSION, versions, write_results
 
 MODELS = ["base", "plain", "method"]
 
