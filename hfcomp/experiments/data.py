@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, IterableDataset
 
-from hfcomp.checksums import read_checked
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.loading import load_training_set, load_training_stream
 from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
-from hfcomp.data.overlap import Overlap, ScoredImages, find_overlap
-from hfcomp.data.overlap.policy import ALLOW, apply_policy, apply_to_stream, digest, overlap_facts
+from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.row_selection import complete_rows, rows_where
 from hfcomp.data.several_captions import every_caption, longest_caption
-from hfcomp.distributed import first_process_first, on_main_process
+from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
@@ -30,10 +26,6 @@ from hfcomp.fields import columns_of
 from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.sandbox.bases import base_folder
-from hfcomp.writing import write_json
-
-OVERLAP_FILE = "overlap.json"
-LOST_OVERLAP = "Put it back from a copy, or train anew with another --output_dir: which rows it left out is not known."
 
 Rows = Dataset | IterableDataset
 Log = Callable[[str], None]
@@ -61,7 +53,21 @@ def load_rows(
         rows = training_rows(recipe.experiment, recipe.column_names, seed=recipe.seed, num_negatives=number, log=log)
     read = {"image", *columns_of(name for one in (recipe.trainer_class, *trainers) for name in one.required_features)}
     columns = [name for name in IMAGE_COLUMNS if name in read]
-    rows = _without_scored(rows, scored, columns, recipe, session, log)
+    # what decides the rows, in which the evaluation has no say
+    config = recipe.experiment
+    values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
+    given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": number}
+    seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone
+    rows = session.overlap.without_scored(
+        rows,
+        scored,
+        policy=config.overlap,
+        columns=columns,
+        key=[values, given],
+        images_key=[values, given if seeded else {"columns": given["columns"]}],
+        log=log,
+        progress=session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm"),
+    )
     with first_process_first():
         return _with_hard_images(recipe, rows, log)
 
@@ -158,74 +164,3 @@ def _with_hard_images(recipe: Recipe, rows: Rows, log: Log) -> Rows:
         return rows
     place, cache = config.model or base_folder(SANDBOX_MODELS[config.fresh_model]), EmbeddingCache(default_folder())
     return with_neighbours(rows, place=place, number=config.hard_images, log=log, cache=cache, device=recipe.device)
-
-
-def _without_scored(
-    rows: Rows, scored: Sequence[ScoredImages], columns: Sequence[str], recipe: Recipe, session: Session, log: Log
-) -> Rows:
-    """The rows to train on, as `overlap` says; all processes call it, and the main one alone looks at images.
-
-    Raises ValueError with `refuse` where rows overlap, or with `exclude` where all do.
-    """
-    config, policy = recipe.experiment, recipe.experiment.overlap
-    # what decides the rows, in which the evaluation has no say
-    values = {name: value for name, value in config.model_dump().items() if not name.startswith("evaluation")}
-    given = {"seed": recipe.seed, "columns": recipe.column_names, "negatives": num_negatives(recipe)}
-    facts: dict[str, Any] = {"policy": policy}
-    if not scored:
-        note = "overlap: the evaluation scores scenes of the sandbox alone, which are held out of all training sets"
-    elif isinstance(rows, IterableDataset):
-        rows, note = apply_to_stream(rows, scored, policy, columns)
-    else:
-        seeded = config.dataset == SANDBOX or config.keyword_captions_only  # elsewhere a seed decides texts alone
-        images = given if seeded else {"columns": given["columns"]}
-        found = _overlap(rows, scored, columns, recipe, session, _key(values, images, columns, len(rows)))
-        if found.remark():
-            log(f"overlap: {found.remark()}")
-        rows, note = apply_policy(rows, found, policy)
-        facts |= overlap_facts(found, policy)
-    session.overlaps[digest(_key(values, given))] = facts | {"note": note}
-    log(note)
-    return rows
-
-
-def _overlap(
-    rows: Dataset, scored: Sequence[ScoredImages], columns: Sequence[str], recipe: Recipe, session: Session, key: str
-) -> Overlap:
-    """Found once for all rows of a session that show the same images, which `key` names."""
-    if key not in session.compared:
-        looks = recipe.experiment.overlap != ALLOW
-        bars = session.state.is_main_process and not recipe.trainer_arguments.get("disable_tqdm")
-        session.compared[key] = on_main_process(
-            lambda: find_overlap(rows, scored, columns=columns, looks=looks, progress=bars)
-        )
-    return session.compared[key]
-
-
-def _key(*parts: Any) -> str:
-    return json.dumps(parts, sort_keys=True, default=str)
-
-
-def check_same_rows(folder: Path, session: Session) -> None:
-    """Refuses to go on with a run on other rows than it began with, and writes `overlap.json`.
-
-    An evaluation that has changed may score other images, and so leave out other rows.
-    """
-    path = folder / OVERLAP_FILE
-
-    def check() -> None:
-        before = read_checked(path, LOST_OVERLAP) if path.is_file() else {}
-        for key, facts in session.overlaps.items():
-            if key in before and _digest_left_out(before[key]) != _digest_left_out(facts):
-                raise ValueError(
-                    f"{folder}: this run was begun on other rows than are left now, as the evaluation or its data "
-                    f"changed. Before: {before[key]['note']}. Now: {facts['note']}. Give the evaluation of before, or "
-                    "another --output_dir."
-                )
-        write_json(path, {**before, **session.overlaps})
-
-    on_main_process(check)
-
-
-def _digest_left_out(facts: dict[str, Any]) -> Any:
-    return facts["rows"] if facts.get("left_out_rows") else None

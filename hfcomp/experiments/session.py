@@ -11,7 +11,7 @@ import torch
 from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
-from hfcomp.data.overlap import Overlap
+from hfcomp.data.overlap.record import OverlapRecord
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, set_url_access
 from hfcomp.distributed import check_world_size
 
@@ -25,10 +25,7 @@ class Session:
 
     state: PartialState
     notes: list[str] = field(default_factory=list)  # the logged lines, which the report repeats
-    # facts about images that are both trained on and scored, by what decides the rows
-    overlaps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # what was found of them, by what decides the rows' images: other texts are not compared again
-    compared: dict[str, Overlap] = field(default_factory=dict)
+    overlap: OverlapRecord = field(default_factory=OverlapRecord)  # images that are both trained on and scored
 
     def log(self, note: str, *, show: bool = True) -> None:
         """Keeps a line for the report and prints it, unless a trainer will; each line once."""

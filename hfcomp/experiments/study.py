@@ -38,7 +38,6 @@ from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.base import base_model
-from hfcomp.experiments.data import check_same_rows
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.folders import WantsMore, finish, run_folder
 from hfcomp.experiments.recipes import Recipe
@@ -89,7 +88,7 @@ class Study:
         scoring = None if evaluate is None else Scoring(evaluate, evaluation_settings(recipe))
         with run_folder(recipe.folder, recipe.given, session.state.print, wants_more) as folder:
             session.state.print(f"-> {folder}")
-            check_same_rows(folder, session)
+            session.overlap.check_and_write(folder)
             yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
             on_main_process(lambda: finish(folder))
         session.close()
@@ -152,7 +151,7 @@ class Study:
             "method": config.method,
             "caveat": CAVEATS.get(kind or "", "One seed: differences between seeds are not shown."),
             "notes": self.session.notes,
-            "overlap": list({facts["note"]: facts for facts in self.session.overlaps.values()}.values()),
+            "overlap": list({facts["note"]: facts for facts in self.session.overlap.facts.values()}.values()),
             "config": self.recipe.given,
             **({"models": models} if models else {}),
         }

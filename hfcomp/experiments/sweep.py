@@ -17,7 +17,7 @@ from hfcomp.distributed import on_main_process
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
-from hfcomp.experiments.data import check_same_rows, load_rows, num_negatives
+from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
 from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
 from hfcomp.experiments.plan_files import Sweep
@@ -106,7 +106,7 @@ def sweep_arms(
     for setting in plan.settings:
         for seed in plan.seeds:
             rows = first.pop(setting, None) or _rows(sweep, setting, seed, session, scored)
-            check_same_rows(study.folder, session)
+            session.overlap.check_and_write(study.folder)
             arms = [_arm(sweep, setting, seed, variant, rows[variant]) for variant in plan.variants]
             if held_out is not None and (setting, seed) == plan.first:
                 arms = [follow(arm, sweep.plan.embeddings, held_out, session) for arm in arms]

@@ -11,10 +11,10 @@ import pytest
 import torch
 import yaml
 
-from hfcomp.data.overlap import find_overlap
-from hfcomp.experiments import data, program
+from hfcomp.data.overlap import find_overlap, record
+from hfcomp.experiments import program
 from hfcomp.experiments.base import prepare
-from hfcomp.experiments.data import check_same_rows, load_rows
+from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from tests import tiny
@@ -119,7 +119,7 @@ def test_allow_trains_on_them_and_counts_them(rows, clip, tmp_path):
     files = tmp_path / "files"
     pairs(range(12, 18)).save_to_disk(files)
     kept, session = loaded(recipe(rows, clip, evaluation_dataset=files, overlap="allow"))
-    (facts,) = session.overlaps.values()
+    (facts,) = session.overlap.facts.values()
     assert len(kept) == 16 and (facts["overlapping_rows"], facts["left_out_rows"]) == (4, 0)
     assert session.notes[-1].endswith("they are trained on, as overlap: allow says")
     _, session = loaded(recipe(rows, clip, overlap="allow"))
@@ -129,7 +129,7 @@ def test_allow_trains_on_them_and_counts_them(rows, clip, tmp_path):
 def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, monkeypatch):
     monkeypatch.setattr("hfcomp.data.overlap.guard.MOST_BY_LOOK", (3, 0.02))
     kept, session = loaded(recipe(rows, clip))
-    (facts,) = session.overlaps.values()
+    (facts,) = session.overlap.facts.values()
     assert len(kept) == 16 and (facts["left_out_rows"], facts["unsure_rows"]) == (0, 4)
     assert "WARNING: 4 of 16 training rows look like a scored image" in session.notes[-1]
     assert "they are TRAINED ON" in session.notes[-1] and "row 12 is own evaluation set, row 0" in session.notes[-1]
@@ -139,11 +139,11 @@ def test_rows_that_look_alike_stay_with_a_warning_and_are_refused(rows, clip, mo
 
 def test_a_second_seed_of_the_same_rows_is_not_compared_again(rows, clip, monkeypatch):
     calls = []
-    monkeypatch.setattr(data, "find_overlap", lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
+    monkeypatch.setattr(record, "find_overlap", lambda *given, **how: calls.append(how) or find_overlap(*given, **how))
     session = Session(Quiet())
     images = prepare(recipe(rows, clip), session).images
     found = [load_rows(recipe(rows, clip, seed=seed), session, images) for seed in (1, 2)]
-    assert len(calls) == 1 and [len(one) for one in found] == [12, 12] and len(session.overlaps) == 2
+    assert len(calls) == 1 and [len(one) for one in found] == [12, 12] and len(session.overlap.facts) == 2
     load_rows(recipe(rows, clip, dataset_split="train[:14]"), session, images)
     assert len(calls) == 2
     assert calls[0]["columns"] == ["image", "negative_image"]  # of Cement, which reads both
@@ -182,12 +182,12 @@ def test_a_set_of_one_split_is_not_scored_under_the_name_of_another(rows, clip):
 
 def test_a_run_that_goes_on_trains_on_the_rows_that_it_began_with(rows, clip, tmp_path):
     _, session = loaded(recipe(rows, clip))
-    check_same_rows(tmp_path, session)
-    check_same_rows(tmp_path, loaded(recipe(rows, clip))[1])
+    session.overlap.check_and_write(tmp_path)
+    loaded(recipe(rows, clip))[1].overlap.check_and_write(tmp_path)
     pairs(range(10, 18)).save_to_disk(tmp_path / "more")
     _, other = loaded(recipe(rows, clip, evaluation_dataset=tmp_path / "more"))
     with pytest.raises(ValueError, match="was begun on other rows .*Before: overlap: 4 of 16 .*Now: overlap: 6 of 16"):
-        check_same_rows(tmp_path, other)
+        other.overlap.check_and_write(tmp_path)
 
 
 def test_the_sandbox_keeps_all_its_rows_and_says_why(tmp_path):
@@ -226,7 +226,7 @@ def real(clip: Path, *words: str):
 def test_the_photographs_of_sugarcrepe_are_left_out_of_training_on_all(clip):
     kept, session = loaded(real(clip, "--dataset_filter", ""))
     assert len(kept) == 296 and not any(kept["in_sugarcrepe"])
-    (facts,) = session.overlaps.values()
+    (facts,) = session.overlap.facts.values()
     assert (facts["left_out_rows"], facts["scored_images"], facts["rows_by"]["file"]) == (153, 153, 153)
     kept, _ = loaded(real(clip))
     assert len(kept) == 296
