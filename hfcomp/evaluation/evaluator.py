@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
 from hfcomp.evaluation.benchmarks.own import OwnData
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, select_rows, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import NO_IMAGE, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.stored import FAILED
+from hfcomp.statistics import Outcomes
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,20 @@ class Loaded:
 def load_benchmark(benchmark: Benchmark, folders: Folders | None = None) -> Loaded:
     """A benchmark with its data; raises as `load_items` and `validate`."""
     return Loaded(benchmark, validate(benchmark, load_items(benchmark, folders)))
+
+
+class _NoModel:
+    """An encoder that reads nothing and gives every image and text the same vector."""
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        return self._index(np.array([is_missing(image) for image in images], dtype=bool))
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        return self._index(np.zeros(len(texts), dtype=bool))
+
+    def _index(self, missing: NDArray[np.bool_]) -> Indexed:
+        vectors = np.ones((max(1, len(missing)), 1), dtype=np.float32)
+        return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
 
 
 @dataclass
@@ -134,6 +152,15 @@ class Evaluator:
     def __call__(self, encoder: Encoder) -> pd.DataFrame:
         """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
+
+    def check_names(self, check: Callable[[Outcomes], Any]) -> None:
+        """Runs a check of what is scored on outcomes of no model, before there is one.
+
+        Nothing is checked where a probe would have to be fitted first; the outcomes of a model say it then.
+        """
+        if all(one.data.train is None for one in self.loaded):
+            scored = (report.items for _, report in self.score(_NoModel(), progress=False))
+            check(Outcomes(pd.concat(scored, ignore_index=True).assign(arm="")))
 
     def of_titles(self, titles: Sequence[str]) -> Evaluator:
         """The benchmarks of these titles alone."""

@@ -6,16 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
-from hfcomp.evaluation.cells import is_missing
-from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
@@ -65,29 +60,6 @@ def prepare_concepts(
     evaluator = Evaluator(log)
     _load_named(evaluator, config, main)
     return {concept: evaluator.of_concept(concept) for concept in concepts}
-
-
-class _NoModel:
-    """An encoder that reads nothing: what an evaluation says with it are the names of what it scores."""
-
-    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
-        return self._index(np.array([is_missing(image) for image in images], dtype=bool))
-
-    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
-        return self._index(np.zeros(len(texts), dtype=bool))
-
-    def _index(self, missing: NDArray[np.bool_]) -> Indexed:
-        vectors = np.ones((max(1, len(missing)), 1), dtype=np.float32)
-        return Indexed(vectors, np.where(missing, -1, np.arange(len(missing))), 0, 0)
-
-
-def check_scored(evaluate: Evaluator, check: Callable[[Outcomes], Any]) -> None:
-    """Runs a check of names on outcomes without a model: one that is not scored then takes no folder.
-
-    Nothing is checked where a probe would have to be fitted first; the outcomes of the base say it then.
-    """
-    if all(one.data.train is None for one in evaluate.loaded):
-        check(Outcomes(evaluate(_NoModel()).assign(arm="")))
 
 
 def check_primary(config: ExperimentConfig, outcomes: Outcomes) -> Measure | None:

@@ -15,7 +15,7 @@ from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
-from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
+from hfcomp.experiments.evaluate import check_primary, declared_averages
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
@@ -39,7 +39,7 @@ def run(recipe: Recipe) -> Path:
     evaluate = prepare(recipe, session)
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
-        on_main_process(lambda: check_scored(evaluate, check))
+        on_main_process(lambda: evaluate.check_names(check))
     method = method_arm(recipe, load_rows(recipe, session, evaluate.images))
     check_rows([method], session)
     names = recipe.experiment.controls

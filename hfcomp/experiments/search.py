@@ -17,7 +17,6 @@ from hfcomp.distributed import fail_together, on_main_process
 from hfcomp.experiments.arm import check_rows, method_arm
 from hfcomp.experiments.base import prepare
 from hfcomp.experiments.data import load_rows, num_negatives
-from hfcomp.experiments.evaluate import check_scored
 from hfcomp.experiments.plan_files import Search, shown
 from hfcomp.experiments.plans import Range
 from hfcomp.experiments.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
@@ -61,7 +60,7 @@ def run_search(search: Search) -> Path:
     ends = {f"{search.path}: ranges: with {values}": part for values, part in search.parts.items()}
     check_rows((method_arm(part, None, name=name) for name, part in ends.items()), session)
     evaluate = prepare(recipe, session, seed=SEED_OF_ITEMS)
-    on_main_process(lambda: check_scored(evaluate, partial(search_measure, name=plan.measure)))
+    on_main_process(lambda: evaluate.check_names(partial(search_measure, name=plan.measure)))
     rows = load_rows(max(ends.values(), key=num_negatives), session, evaluate.images)
     check_rows((method_arm(part, rows, name=name) for name, part in ends.items()), session)
 

@@ -19,7 +19,7 @@ from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
-from hfcomp.experiments.evaluate import check_primary, check_scored, declared_averages
+from hfcomp.experiments.evaluate import check_primary, declared_averages
 from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import CAVEATS, Study
@@ -44,7 +44,8 @@ def run_sweep(sweep: Sweep) -> Path:
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}, {len(sweep.parts)} runs ({sizes})")
     check_rows((method_arm(part, None, name=part_name(*key)) for key, part in sweep.parts.items()), session)
     evaluate = prepare(recipe, session)
-    on_main_process(lambda: check_scored(evaluate, partial(_check_names, sweep)))
+    if plan.benchmarks or recipe.experiment.primary:
+        on_main_process(lambda: evaluate.check_names(partial(_check_names, sweep)))
     for note in sweep.notes:
         session.log(note)
     held_out = _held_out(sweep, session)
