@@ -77,7 +77,7 @@ def _score(search: Search, study: Study, name: str) -> Score:
     return score(study.outcomes([name]), search.plan.measure)
 
 
-def _try_all(search: Search, study: Study, rows: Any, base: Score | None) -> None:
+def _try_all(search: Search, study: Study, rows: Any, base: Score) -> None:
     """Trials until there are as many as asked for, those of an earlier start among them."""
     plan, session = search.plan, study.session
     with fail_together():

@@ -56,10 +56,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class SearchResults:
-    """The trials of a search that have ended, and the score of the base, known to the main process."""
+    """The trials of a search that have ended, and the score of the base."""
 
     search: Search
-    base: Score | None
+    base: Score
     trials: Sequence[Trial] = ()
 
     @property
@@ -106,7 +106,7 @@ def publish_search(folder: Path, results: SearchResults, notes: Sequence[str], *
         "method": results.search.recipe.experiment.method,
         "measure": plan.measure,
         "direction": plan.direction,
-        "base": asdict(results.base) if results.base else None,
+        "base": asdict(results.base),
         "best": best.number if best else None,
         "trials": [asdict(trial) for trial in results.trials],
         "notes": list(notes),
@@ -155,10 +155,9 @@ def _findings(results: SearchResults) -> list[str]:
     """How many trials there are and what came of the best, then what to know of it."""
     failed, base, best = sum(trial.failure is not None for trial in results.trials), results.base, results.best
     counts = f"{len(results.trials)} of {results.plan.trials} trials" + (f", {failed} failed" if failed else "")
-    untrained = f"; base, untrained: {base.value:.4f}" if base else ""
-    lines = [f"{results.plan.direction} {results.plan.measure}: {counts}{untrained}"]
+    lines = [f"{results.plan.direction} {results.plan.measure}: {counts}; base, untrained: {base.value:.4f}"]
     if best is not None:
-        worse = base is not None and best.value is not None and results.sign * (best.value - base.value) <= 0
+        worse = best.value is not None and results.sign * (best.value - base.value) <= 0
         judged = _value(best) + (", no better than the base" if worse else "")
         lines.append(f"best: trial {best.number}, {judged}: {_values(best)}")
         low, high = best.facts["low"], best.facts["high"]
@@ -171,7 +170,7 @@ def _findings(results: SearchResults) -> list[str]:
 
 def _judged_by(results: SearchResults, best: Trial) -> str:
     """What chose the best, and whether that recipe's own report is of the same items."""
-    judged = results.base.benchmarks if results.base else ()
+    judged = results.base.benchmarks
     items = _sets(results.search.recipe.experiment, judged)
     if not items:
         return "judged on scenes of the search's own: a run of best.yaml is scored on others"
