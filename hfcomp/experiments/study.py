@@ -39,9 +39,9 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.base import base_model
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
-from hfcomp.experiments.folders import WantsMore, finish, run_folder
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
+from hfcomp.run_folders import WantsMore, finish, run_folder
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.outcomes import read_table, write_table
 from hfcomp.statistics.summary import BASE
@@ -54,6 +54,15 @@ CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
     "vit_b32": "Plumbing, not quality: the model started from random weights.",
 }
+
+# Fields that do not change what is trained: a run may go on with other values of these. Stored outcomes know the
+# evaluation that they are of.
+FREE_FIELDS = {
+    *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
+    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout"),
+}
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
+BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 
 @dataclass
@@ -86,7 +95,8 @@ class Study:
         checkpoints alone are scored. A finished study in a folder goes on where it `wants_more`.
         """
         scoring = None if evaluate is None else Scoring(evaluate, evaluation_settings(recipe))
-        with run_folder(recipe.folder, recipe.given, session.state.print, wants_more) as folder:
+        how = {"may_change": may_change, "wants_more": wants_more}
+        with run_folder(recipe.folder, recipe.given, session.state.print, **how) as folder:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
             yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
@@ -217,3 +227,8 @@ def remove_checkpoint(checkpoint: Path) -> None:
     if checkpoint.is_dir():
         checkpoint.rename(scored)
         shutil.rmtree(scored)
+
+
+def may_change(name: str) -> bool:
+    """Whether a run may go on with another value of a field."""
+    return name in FREE_FIELDS or (name.startswith(FREE_PREFIXES) and name not in BINDING_FIELDS)

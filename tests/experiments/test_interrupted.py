@@ -20,14 +20,15 @@ from accelerate import PartialState
 from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
+from hfcomp import run_folders
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments import folders, program, study
+from hfcomp.experiments import program, study
 from hfcomp.experiments.arm import Scoring
-from hfcomp.experiments.folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import Study, evaluation_settings
 from hfcomp.reporting import saving
+from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE, run_folder
 from hfcomp.trainers.base import CompositionalTrainer
 from hfcomp.trainers.stages import HISTORY_FILE, last_checkpoint
 from hfcomp.writing import LOCK_FILE
@@ -163,7 +164,7 @@ def finished(folder: Path, **values: object) -> Path:
 
 def chosen(wanted: Path, **values: object) -> tuple[Path, list[str]]:
     lines, given = [], {**GIVEN, **values}
-    with run_folder(wanted, given, lines.append, lambda path: False) as folder:
+    with run_folder(wanted, given, lines.append, may_change=study.may_change, wants_more=lambda path: False) as folder:
         assert given["output_dir"] == str(folder)
         assert yaml.safe_load((folder / CONFIG_FILE).read_text()) == given
     return folder, lines
@@ -193,7 +194,9 @@ def test_a_finished_run_is_left_alone(tmp_path):
 
 def test_a_finished_run_that_wants_more_goes_on_and_is_unfinished_till_its_end(tmp_path):
     lines, folder = [], finished(tmp_path / "run")
-    with run_folder(folder, dict(GIVEN), lines.append, lambda path: path == folder) as taken:
+    with run_folder(
+        folder, dict(GIVEN), lines.append, may_change=study.may_change, wants_more=lambda path: path == folder
+    ) as taken:
         assert taken == folder and not (folder / FINISHED_FILE).exists()
     assert lines == [f"going on with the finished run in {folder}"]
 
@@ -208,7 +211,7 @@ def test_an_unfinished_run_of_other_values_is_left_alone_and_logged(tmp_path, ch
 
 
 def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders, "PATIENCE", 0.1)
+    monkeypatch.setattr(run_folders, "PATIENCE", 0.1)
     folder = unfinished(tmp_path / "run")
     with FileLock(folder / LOCK_FILE):
         taken, lines = chosen(folder)
@@ -218,8 +221,10 @@ def test_a_run_that_is_going_on_is_left_alone_and_logged(tmp_path, monkeypatch):
 
 
 def test_the_folder_is_held_until_the_run_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders, "PATIENCE", 0.1)
-    with run_folder(tmp_path / "run", dict(GIVEN), print, lambda path: False) as first:
+    monkeypatch.setattr(run_folders, "PATIENCE", 0.1)
+    with run_folder(
+        tmp_path / "run", dict(GIVEN), print, may_change=study.may_change, wants_more=lambda path: False
+    ) as first:
         assert chosen(tmp_path / "run")[0] == tmp_path / "run-2" != first
 
 

@@ -23,41 +23,27 @@ LOST_CONFIG = "Put it back from a copy, remove the folder, or choose another --o
 OF_A_RUN = (CONFIG_FILE, "overlap.json", FINISHED_FILE)
 # Seconds in which the data-loading workers of a killed run end; until then they hold its lock.
 PATIENCE = 10
-# Fields that do not change what is trained: a run may go on with other values of these. Stored outcomes know the
-# evaluation that they are of.
-FREE_FIELDS = {
-    "output_dir",
-    "mini_batch_size",
-    "disable_tqdm",
-    "save_strategy",
-    "save_steps",
-    "save_total_limit",
-    "report_to",
-    "use_cpu",
-    "allow_urls",
-    "url_timeout",
-    "ddp_timeout",
-}
-FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
-BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 Log = Callable[[str], None]
 WantsMore = Callable[[Path], bool]
+MayChange = Callable[[str], bool]
 
 
 @contextmanager
-def run_folder(wanted: Path, given: dict[str, Any], log: Log, wants_more: WantsMore) -> Iterator[Path]:
+def run_folder(
+    wanted: Path, given: dict[str, Any], log: Log, *, may_change: MayChange, wants_more: WantsMore
+) -> Iterator[Path]:
     """Holds the folder of a run, and writes `given` into its `config.yaml`; the main process decides for all.
 
-    An unfinished run of the same values that no living process holds goes on, in `wanted` or in one of its numbered
-    neighbours (`wanted-2`, ...), and so does a finished one that lacks what is asked for now (`wants_more`). Otherwise
-    the first free one of these names is taken. Other runs are left alone. The lock is the kernel's: a killed run holds
-    none. `output_dir` of `given` becomes the folder that is taken.
+    An unfinished run that no living process holds goes on, in `wanted` or in one of its numbered neighbours
+    (`wanted-2`, ...), if it has the same values but for fields that `may_change`; so does a finished one that
+    `wants_more`. Otherwise the first free one of these names is taken. Other runs are left alone. The lock is the
+    kernel's: a killed run holds none. `output_dir` of `given` becomes the folder that is taken.
     """
     lock, folder = None, wanted
     with fail_together():
         if rank() == 0:
-            folder, lock = _unfinished(wanted, given, log, wants_more) or _free(wanted)
+            folder, lock = _unfinished(wanted, given, log, may_change, wants_more) or _free(wanted)
         folder = gather_objects(folder)[0]
     given["output_dir"] = str(folder)
     try:
@@ -81,13 +67,15 @@ def _numbered(wanted: Path) -> Iterator[Path]:
         yield wanted.with_name(f"{wanted.name}-{number}")
 
 
-def _unfinished(wanted: Path, given: dict[str, Any], log: Log, wants_more: WantsMore) -> tuple[Path, FileLock] | None:
+def _unfinished(
+    wanted: Path, given: dict[str, Any], log: Log, may_change: MayChange, wants_more: WantsMore
+) -> tuple[Path, FileLock] | None:
     names = set(os.listdir(wanted.parent)) if wanted.parent.is_dir() else set()
     for path in (path for path in _numbered(wanted) if path.name in names):
         state = _state(path, wants_more)
         if state is None:
             continue
-        changed = _changed_values(path, given)
+        changed = _changed_values(path, given, may_change)
         if changed:
             article = "an" if state == "unfinished" else "a"
             log(f"{path} holds {article} {state} run of other values ({changed}); it is left alone")
@@ -130,17 +118,13 @@ def _free(wanted: Path) -> tuple[Path, FileLock]:
     raise FileExistsError(f"{wanted} and its 9,998 numbered neighbours are taken. Choose another --output_dir.")
 
 
-def _changed_values(folder: Path, given: dict[str, Any]) -> str:
-    """The fields whose values differ and change what is trained, as `name: before -> now`."""
+def _changed_values(folder: Path, given: dict[str, Any], may_change: MayChange) -> str:
+    """The fields that may not change and whose values differ, as `name: before -> now`."""
     try:
         before = read_yaml(folder / CONFIG_FILE)
     except ValueError as error:
         raise ValueError(f"{error} {LOST_CONFIG}") from error
     if not isinstance(before, dict):
         raise ValueError(f"{folder / CONFIG_FILE} is damaged: expected the fields of a run. {LOST_CONFIG}")
-    changed = [key for key in sorted({*before, *given}) if before.get(key) != given.get(key) and not _is_free(key)]
+    changed = [key for key in sorted({*before, *given}) if before.get(key) != given.get(key) and not may_change(key)]
     return ", ".join(f"{key}: {before.get(key)!r} -> {given.get(key)!r}" for key in changed)
-
-
-def _is_free(name: str) -> bool:
-    return name in FREE_FIELDS or (name.startswith(FREE_PREFIXES) and name not in BINDING_FIELDS)
