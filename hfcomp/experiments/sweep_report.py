@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from hfcomp.experiments.plans import SweepPlan
@@ -30,7 +29,7 @@ from hfcomp.statistics.outcomes import NO_SEED
 from hfcomp.statistics.run import summarize_settings
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
-from hfcomp.trainers.stages import read_history
+from hfcomp.trainers.stages import mean_logged
 
 SCHEMA_VERSION = 2
 SEEDS = (
@@ -122,9 +121,13 @@ def summarize_sweep(
     how = {"reference": plan.reference, "contrasts": contrasts, "benchmarks": plan.benchmarks}
     of_settings = {setting: _of_setting(Outcomes.of(outcomes), plan, setting) for setting in plan.settings}
     found = summarize_settings(of_settings, list(plan.variants), **how, primary=primary, declared=declared or {})
+
+    def folders(setting: str, name: str) -> list[Path]:
+        return [folder / part_name(setting, seed, name) for seed in plan.seeds]
+
     logged = {
         setting: {
-            name: {metric: _logged(folder, plan, setting, name, metric) for metric in plan.logged}
+            name: {metric: mean_logged(folders(setting, name), metric) for metric in plan.logged}
             for name in plan.variants
         }
         for setting in plan.settings
@@ -140,24 +143,6 @@ def _of_setting(outcomes: Outcomes, plan: SweepPlan, setting: str) -> Outcomes:
     own = outcomes.select(arm=list(parts))
     arms, seeds = zip(*own.table["arm"].map(parts), strict=True)
     return own.assign(arm=list(arms), seed=list(seeds))
-
-
-def _logged(folder: Path, plan: SweepPlan, setting: str, variant: str, metric: str) -> float:
-    """The mean of a metric over the steps of all seeds; NaN where it was not logged.
-
-    A line of the log is the mean over the steps since the line before, and a checkpoint brings a line of its own.
-    """
-    values: list[float] = []
-    steps: list[int] = []
-    for seed in plan.seeds:
-        history, before = read_history(folder / part_name(setting, seed, variant)), 0
-        for line in history:
-            step = line.get("step", before + 1)
-            if metric in line:
-                values.append(line[metric])
-                steps.append(step - before)
-            before = step
-    return float(np.average(values, weights=steps)) if sum(steps) else float("nan")
 
 
 def publish_sweep(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
@@ -118,6 +119,24 @@ def read_history(folder: Path) -> list[dict[str, float]]:
     if summary.is_file():
         _check(path, read_checked(summary, TRAIN_AGAIN)[HASHES][HISTORY_FILE])
     return json.loads(path.read_text())
+
+
+def mean_logged(folders: Sequence[Path], metric: str) -> float:
+    """The mean of a logged metric over the steps of some finished stages; NaN where none logged it.
+
+    A line of the log is the mean over the steps since the line before, and a checkpoint brings a line of its own.
+    """
+    values: list[float] = []
+    steps: list[int] = []
+    for folder in folders:
+        before = 0
+        for line in read_history(folder):
+            step = int(line.get("step", before + 1))
+            if metric in line:
+                values.append(line[metric])
+                steps.append(step - before)
+            before = step
+    return float(np.average(values, weights=steps)) if sum(steps) else float("nan")
 
 
 def _check(path: Path, expected: str) -> None:

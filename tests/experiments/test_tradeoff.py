@@ -13,12 +13,13 @@ import yaml
 from datasets import Dataset
 
 from hfcomp.analysis.keyword_findings import OPEN, OPPOSITE, SHOWN
+from hfcomp.analysis.keyword_report import StudyResults, summarize_study
 from hfcomp.experiments import command
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.plans import LineName, TradeoffPlan
-from hfcomp.experiments.tradeoff import run_tradeoff, summarize_tradeoff, whole_parts
+from hfcomp.experiments.tradeoff import run_tradeoff, whole_parts
 from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
@@ -38,6 +39,11 @@ PLAN = TradeoffPlan(
     visual=None,
     further=[],
 )
+
+
+def summarize(outcomes: dict, plan: TradeoffPlan) -> StudyResults:
+    how = {"numbers": plan.concepts, "checkpoints": plan.per_epoch, "further": plan.further}
+    return summarize_study(outcomes, plan.lines(), **how)
 
 
 def written(folder: Path, **changes: object) -> list[str]:
@@ -70,7 +76,7 @@ def paper_like(**changes: tuple[float, float]) -> dict[tuple[str, int], tuple[fl
 
 
 def verdicts(shares: dict[tuple[str, int], tuple[float, float]]) -> dict[str, str]:
-    found = summarize_tradeoff({"color": scored(shares)}, PLAN).findings
+    found = summarize({"color": scored(shares)}, PLAN).findings
     return {finding.statement: finding.verdict for finding in found}
 
 
@@ -157,7 +163,7 @@ def test_what_the_paper_did_not_find_is_told():
 
 
 def test_shares_and_epochs_are_those_of_the_outcomes():
-    results = summarize_tradeoff({"color": scored(paper_like())}, PLAN).concepts["color"]
+    results = summarize({"color": scored(paper_like())}, PLAN).concepts["color"]
     assert list(results.epochs) == [6, 12]
     accuracy, retrieval = (results.lines[name]["models"] for name in ("accuracy", "retrieval"))
     assert accuracy["HN1", 12]["value"] == pytest.approx(0.82)
@@ -171,7 +177,7 @@ def test_a_line_that_nobody_scored_is_named():
     with pytest.raises(
         ValueError, match=r"accuracy: nothing was scored as 'keyword', 'top-1' for color. There is: keywords, "
     ):
-        summarize_tradeoff({"color": scored(paper_like())}, plan)
+        summarize({"color": scored(paper_like())}, plan)
 
 
 def test_a_line_that_a_concept_lacks_is_named_before_anything_is_trained(study, tmp_path, monkeypatch):
