@@ -54,24 +54,41 @@ class StudyResults:
 
         Those of the last epoch have the differences of the last models to plain training, and of that to the base.
         """
+        for name, concept, results in self._scored():
+            changes = [one for one in self.differences if (one["concept"], one["line"]) == (concept, name)]
+            minus = {change["run"]: {change["reference"]: change} for change in changes}
+            models = results.lines[name]["models"]
+            for epoch, step in enumerate(results.epochs, start=1):
+                points = {run: models.get((run, BASE_STEP if run == BASE else step)) for run in self._runs()}
+                differences = minus if step == results.last else {}
+                yield self._line(name, concept, f"epoch {epoch}", points) | {"differences": differences}
+
+    def tie_lines(self) -> Iterator[Line]:
+        """A line per number and concept, of each run's checkpoint with the most ties, so that none is missed."""
+        for name, concept, results in self._scored():
+            models = results.lines[name]["models"]
+            of_runs = {run: [found for (one, _), found in models.items() if one == run] for run in self._runs()}
+            worst = {run: max(found, key=lambda one: one["tie_rate"], default=None) for run, found in of_runs.items()}
+            yield self._line(name, concept, "checkpoint with the most ties", worst)
+
+    def _runs(self) -> list[str]:
         numbers = sorted({number for one in self.concepts.values() for number in one.numbers})
-        runs = [BASE, PLAIN, *(f"HN{number}" for number in numbers)]
-        for name, (benchmark, metric) in self.names.items():
-            for concept, results in self.concepts.items():
-                found = results.lines.get(name, {})
-                changes = [one for one in self.differences if (one["concept"], one["line"]) == (concept, name)]
-                minus = {change["run"]: {change["reference"]: change} for change in changes}
-                for epoch, step in enumerate(results.epochs if found else (), start=1):
-                    points = {run: (run, BASE_STEP if run == BASE else step) for run in runs}
-                    yield {
-                        "benchmark": NAMES.get(name, name),
-                        "subset": f"{concept}, epoch {epoch}",
-                        "metric": f"{benchmark}, {metric}",
-                        "aspect": GENERAL if name == RETRIEVAL else COMPOSITION,
-                        **{key: found[key] for key in ("items", "images", "chance")},
-                        "models": {run: found["models"].get(point) for run, point in points.items()},
-                        "differences": minus if step == results.last else {},
-                    }
+        return [BASE, PLAIN, *(f"HN{number}" for number in numbers)]
+
+    def _scored(self) -> Iterator[tuple[str, str, ConceptResults]]:
+        for name in self.names:
+            yield from ((name, concept, one) for concept, one in self.concepts.items() if name in one.lines)
+
+    def _line(self, name: str, concept: str, what: str, models: dict[str, Any]) -> Line:
+        found = self.concepts[concept].lines[name]
+        return {
+            "benchmark": NAMES.get(name, name),
+            "subset": f"{concept}, {what}",
+            "metric": ", ".join(self.names[name]),
+            "aspect": GENERAL if name == RETRIEVAL else COMPOSITION,
+            **{key: found[key] for key in ("items", "images", "chance")},
+            "models": models,
+        }
 
 
 def summarize_study(

@@ -102,6 +102,8 @@ def _load_own(evaluator: Evaluator, config: ExperimentConfig, column_names: Any)
         check_own_split(*training, source, split, allow=allow, streaming=streaming, log=evaluator.note)
     settings = {"config": config.dataset_config, "column_names": column_names}
     evaluator.load([own_benchmark(source, split=split, name="evaluation", title="own", **settings)])
+    for one in evaluator.skipped:
+        raise ValueError(f"evaluation: {source} is unavailable: {one['reason']} {one['how_to_fix']}")
     evaluator.images += [replace(one, name="own evaluation set") for one in scored_images(evaluator.loaded[0])]
 
 

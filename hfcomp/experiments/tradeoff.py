@@ -159,10 +159,14 @@ def tradeoff_report(
     """The report of a study of concepts; in brief without differences and checkpoints."""
     lines, concepts = list(results.lines()), results.concepts.items()
     title, verdicts = f"{facts['method']}: accuracy against retrieval", [one.verdict for one in results.findings]
+    # at the ends of epochs; ties may be at any checkpoint
+    pairs, tied = (lambda line: [] if brief else _pairs(line)), list(results.tie_lines())
+    *numbers, _ = tables.sections_of_lines(lines, pairs, reference=None, brief=brief)
     sections = [
         Section("", [study_figure(FIGURE, titled(title, facts["caveat"]), results)]),
         Section("What the paper found, and what is found here", list(verdict_lines(results.findings))),
-        *tables.sections_of_lines(lines, lambda line: [] if brief else _pairs(line), reference=None, brief=brief),
+        *numbers,
+        Section("Ties", [tables.ties(tied)]),
         Section("Checkpoints", [] if brief else [checkpoint_table(concept, one) for concept, one in concepts]),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
@@ -170,7 +174,7 @@ def tradeoff_report(
     shown = (
         f"{verdicts.count(SHOWN)} of {len(verdicts)} statements are shown here; one that is not shown is not refuted."
     )
-    how, notes = tables.legend(lines, adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
+    how, notes = tables.legend([*lines, *tied], adjusted=ADJUSTED, brief=brief), () if brief else facts["notes"]
     return Report(title, facts["caveat"], [shown], sections, [how], notes, _closing(plan, folder))
 
 

@@ -140,11 +140,10 @@ def _is_same(one: Measure, other: Measure) -> bool:
 def _labels(measure: Measure, outcomes: Outcomes) -> dict[str, Any]:
     """A mean of lines of several metrics or benchmarks, labelled as a line."""
     benchmarks = list(dict.fromkeys(line[0] for line in measure.lines))
-    aspect = next(aspect for line, aspect in outcomes.aspects.items() if line[0] in benchmarks)
     return {
         "benchmark": ", ".join(benchmarks),
         "subset": f"average of {len(measure.lines)} lines",
         "metric": measure.name.partition(": ")[2] or measure.name,
-        "aspect": aspect,
+        "aspect": outcomes.aspects[measure.lines[0]],
         **measure.labels,
     }

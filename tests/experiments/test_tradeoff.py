@@ -260,3 +260,11 @@ def test_the_command_tells_a_study_from_a_sweep(monkeypatch):
     monkeypatch.setattr(command, "run_tradeoff", lambda study: called.append(study.plan.per_epoch))
     command.main("hard_negatives", ["--report", "tradeoff"])
     assert called == [10]
+
+
+def test_ties_of_a_checkpoint_between_ends_of_epochs_are_shown():
+    results = summarize({"color": scored(paper_like())}, PLAN)
+    point = next(point for point in results.concepts["color"].lines["accuracy"]["models"] if point[0] == "HN1")
+    results.concepts["color"].lines["accuracy"]["models"][point]["tie_rate"] = 0.25
+    accuracy = next(line for line in results.tie_lines() if line["subset"].startswith("color"))
+    assert accuracy["models"]["HN1"]["tie_rate"] == 0.25 and "most ties" in accuracy["subset"]
