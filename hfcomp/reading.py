@@ -41,7 +41,7 @@ _SECRET = re.compile(
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'caption'?` for the nearest of `known`, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str]) -> None:
     for option, path, suffix in (("--output", options.output, ".png"), ("--values", options.values, ".json")):
         if path is not None and (path.suffix.lower() != suffix or path.is_dir()):
             raise ValueError(f"{option}: found {path}, expected the name of a {suffix} file.")
+    if not Path(options.image).is_file():
+        raise FileNotFoundError(f"--image: {options.image} does not exist; relative paths start at {os.getcwd()!r}.")
     settings = {"temperature": options.temperature, "device": options.device}
     results = compare_attention(options.models, options.image, options.text, **settings)
     render_terminal(results.report())

@@ -50,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
     from hfcomp.evaluation.spec import SUITES
 
     found = argparse.ArgumentParser(
-        prog="hfcomp evaluate", description="Scores models of the Hub or in folders on benchmarks, side by side."
+        prog="hfcomp evaluate",
+        description="Scores models of the Hub or in folders on benchmarks, side by side.",
+        allow_abbrev=False,
     )
     add = found.add_argument
     add("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; an adapter's too")

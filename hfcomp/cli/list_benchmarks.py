@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from hfcomp.cli.options import names_of
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.spec import Benchmark
+from hfcomp.evaluation.spec import SUITES, Benchmark
 
 WIDTH = 78
 
@@ -19,14 +19,18 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="hfcomp evaluate --list", allow_abbrev=False)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--benchmarks", default="")
-    options, _ = parser.parse_known_intermixed_args(arguments)
+    parser.add_argument("--suite", choices=[*SUITES, "all"], default="all")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_intermixed_args(arguments)
     names = names_of(",".join([*options.names, options.benchmarks]))
     whole = [line for benchmark in find_benchmarks(names) for line in _whole(benchmark)]
-    print("\n".join(whole or _all()))
+    print("\n".join(whole or _all(options.suite)))
 
 
-def _all() -> Iterator[str]:
+def _all(chosen: str) -> Iterator[str]:
     for suite, members in groupby(benchmarks().values(), key=lambda one: one.suite):
+        if chosen not in (suite, "all"):
+            continue
         yield f"{suite}:"
         for title, parts in groupby(members, key=lambda one: one.title):
             yield from _short(title, list(parts))

@@ -121,6 +121,8 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
         add_repositories([name])
     try:
         return load_dataset(name, config, split=split, **kwargs)
+    except ConnectionError as error:
+        raise ConnectionError(f"{name} is not a local file or folder, and as a Hub id: {error}") from error
     except ValueError as error:
         options = {key: kwargs[key] for key in ("revision", "token", "data_files", "data_dir") if key in kwargs}
         try:

@@ -12,11 +12,10 @@ from typing import Any
 from hfcomp import __version__
 from hfcomp.distributed import on_main_process
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
-from hfcomp.experiments.base import prepare
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
-from hfcomp.experiments.evaluate import check_primary, declared_averages
 from hfcomp.experiments.experiment_config import SAME_BATCH
+from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
 from hfcomp.experiments.session import open_session
@@ -37,6 +36,7 @@ def run(recipe: Recipe) -> Path:
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
+    check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))

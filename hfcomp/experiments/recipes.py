@@ -78,7 +78,9 @@ def find_recipe(name: str) -> Path:
     for candidate in (folder / f"{stem}.yaml", folder / stem / "sandbox.yaml"):
         if candidate.is_file():
             return candidate
-    known = [f"{path.parent.name}/{path.stem}" for path in recipe_files(folder)]
+    files = recipe_files(folder)
+    known = [path.parent.name for path in files if path.stem == "sandbox"]
+    known += [f"{path.parent.name}/{path.stem}" for path in files if path.stem != "sandbox"]
     there = "no such file, and no recipe of that name" if name.endswith(".yaml") else "no such recipe"
     there = f"a folder, and {there}" if Path(name).is_dir() else there
     raise FileNotFoundError(f"{name}: {there}.{nearest(name, known)} Known: {', '.join(known)}.")
@@ -93,7 +95,7 @@ def find_plan(recipe: str, name: str, option: str) -> Path:
     if (stem := name.removesuffix(".yaml")) in known:
         return known[stem]
     listed = f"Known: {', '.join(known)}." if known else "It has none."
-    raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed}")
+    raise FileNotFoundError(f"{name}: no such {option} of {recipe}.{nearest(name, known)} {listed} Or pass a file.")
 
 
 def plan_of(keys: Collection[str]) -> str:
@@ -336,7 +338,8 @@ def read_file(name: str, options: Namespace) -> tuple[Path, dict[str, Any], type
         values["objective"] = options.objective
     if not isinstance(values.get("objective"), str):
         plan = plan_of(values)
-        hint = f" It is a {plan}: --{OPTIONS[plan]} {path.stem}." if plan else nearest("objective", values)
+        alike = (f" {key!r} is unknown.{near}" for key in values if (near := nearest(str(key), ["objective"])))
+        hint = f" It is a {plan}: --{OPTIONS[plan]} {path.stem}." if plan else next(alike, "")
         raise ValueError(f"{path}: has no 'objective' (module:class of a trainer).{hint}")
     where = path if options.objective is None else "command line"
     return path, values, trainer_class(values["objective"], f"{where}: ")

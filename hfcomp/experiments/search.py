@@ -15,10 +15,10 @@ import torch
 from hfcomp import __version__
 from hfcomp.distributed import fail_together, on_main_process
 from hfcomp.experiments.arm import check_rows, method_arm
-from hfcomp.experiments.base import prepare
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.plan_files import Search, shown
 from hfcomp.experiments.plans import Range
+from hfcomp.experiments.prepare import prepare
 from hfcomp.experiments.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
 from hfcomp.experiments.session import Session, open_session
 from hfcomp.experiments.study import Study

@@ -37,17 +37,9 @@ NOT_OF_RESULT = ("search", "output_dir")
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial that has ended.
+    """A trial that has ended; one that failed has no value and no facts: its `low`, `high`, `steps` and `seconds`."""
 
-    Attributes:
-        number: in the order of the search, from 0.
-        values: by field.
-        value: of the measure; `None` for one that failed.
-        facts: `low` and `high` of the value, `steps`, `seconds`; empty for one that failed.
-        failure: why it failed.
-    """
-
-    number: int
+    number: int  # in the order of the search, from 0
     values: dict[str, Any]
     value: float | None
     facts: dict[str, float]

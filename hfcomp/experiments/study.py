@@ -37,8 +37,8 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments.arm import Arm, Scoring
-from hfcomp.experiments.base import base_model
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
+from hfcomp.experiments.prepare import base_model
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import WantsMore, finish, run_folder

@@ -73,7 +73,8 @@ def build_report(build: Build) -> Report:
     lines = [f"{read:,} rows read, {written:,} written to {build.folder}"]
     if build.kept:
         lines.append(f"{build.kept:,} shards were there already, {build.made:,} were made")
-    return Report("Counts", sections=[Section("", [*count_tables(build.manifest), Lines(lines, "Rows", whole=True)])])
+    tables = list(count_tables(build.manifest))
+    return Report("Counts" if tables else "", sections=[Section("", [*tables, Lines(lines, "Rows", whole=True)])])
 
 
 def verify_set(folder: Path, log: Log = print) -> None:

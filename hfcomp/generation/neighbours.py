@@ -70,7 +70,9 @@ def with_neighbours(
     for note in cache.notes if cache else ():
         log(note)
     images = len(set(ids))
-    log(f"{images:,} images, each with the {number} nearest by {by} ({place}, {_how(images)})")
+    most = min(number, images - 1)
+    wanted = f" ({number} were requested, but there are no more images)" if most < number else ""
+    log(f"{images:,} images, each with the {most} nearest{wanted} by {by} ({place}, {_how(images)})")
     columns = {"neighbour_ids": near} if has_ids else {"image_id": ids, "neighbour_ids": near}
     if "neighbour_ids" in dataset.column_names:
         log("they replace the data set's own neighbour_ids")

@@ -64,6 +64,11 @@ def load_config(model: str | Path) -> Any:
     """
     base = base_of_adapter(model)
     place, options = (base.place, {"revision": base.revision}) if base else (model, {})
+    folder = Path(place)
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        models = sorted(path.parent.name for path in folder.glob("*/config.json"))
+        hint = f" Did you mean a folder in it: {', '.join(models)}?" if models else " Expected the folder of a model."
+        raise ValueError(f"{place}: there is no config.json.{hint}")
     config = AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
     check_model_type(config)
     load_backbone(model, device_map="meta")

@@ -90,7 +90,7 @@ def test_without_matplotlib_the_table_is_printed(clip, image, tmp_path, monkeypa
         (
             ["x"],
             ["--image", "nowhere.png"],
-            "names the file 'nowhere.png', which does not exist. Relative paths",
+            "--image: nowhere.png does not exist; relative paths",
         ),
         (["nowhere/model"], [], "nowhere/model is not a local folder, and as a Hub id:"),
     ],

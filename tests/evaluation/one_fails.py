@@ -24,7 +24,7 @@ from hfcomp.distributed import rank
 from hfcomp.evaluation import callback, embed, engine, evaluation_results, evaluator
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.experiments import base, program, study
+from hfcomp.experiments import prepare, program, study
 from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.search import run_search
@@ -61,7 +61,7 @@ FAULTS = {
     "score_of_callback": (CaptionChoice, "score", breaks, 0),
     "file_of_callback": (embed, "image_key", breaks, 1),
     "items_of_callback": (callback.Outcomes, "write", full_disk, 0),
-    "base_of_run": (base, "write_checksums", full_disk, 0),
+    "base_of_run": (prepare, "write_checksums", full_disk, 0),
     "cost_of_run": (stages, "write_json", full_disk, 0),
     "outcomes_of_run": (study, "write_table", full_disk, 0),
     "report_of_run": (saving, "write_results", full_disk, 0),

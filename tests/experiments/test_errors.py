@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from hfcomp.experiments import base, command, study
+from hfcomp.experiments import command, prepare, study
 from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.command import main
 from hfcomp.experiments.recipes import read_recipe
@@ -242,7 +242,7 @@ def test_a_model_of_the_hub_that_cannot_be_reached_is_named_with_the_reason(refu
     def unreachable(place: str) -> None:
         raise OSError("We couldn't connect to 'https://huggingface.co'\nto load the files.")
 
-    monkeypatch.setattr(base, "load_config", unreachable)
+    monkeypatch.setattr(prepare, "load_config", unreachable)
     said = refused("slipform", "--config", "slipform/vit_b32_coco", "--dataset", "org/rows", "--model", "org/model")
     assert "model=org/model: no such folder here, and from the Hub: We couldn't connect" in said
 

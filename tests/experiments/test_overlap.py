@@ -13,8 +13,8 @@ import yaml
 
 from hfcomp.data.overlap import find_overlap, record
 from hfcomp.experiments import program
-from hfcomp.experiments.base import prepare
 from hfcomp.experiments.data import load_rows
+from hfcomp.experiments.prepare import prepare
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
 from tests import tiny

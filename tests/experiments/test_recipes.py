@@ -246,7 +246,7 @@ def test_a_batch_that_does_not_divide_by_the_processes_is_refused(recipe, monkey
 
 
 def test_an_unknown_recipe_names_those_that_exist():
-    with pytest.raises(FileNotFoundError, match=r"slipfrom: no such recipe. Did you mean 'slipform/"):
+    with pytest.raises(FileNotFoundError, match=r"slipfrom: no such recipe. Did you mean 'slipform'"):
         find_recipe("slipfrom")
 
 

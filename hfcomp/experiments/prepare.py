@@ -1,12 +1,15 @@
-"""The benchmarks that an experiment is scored on, from its fields; loaded before anything is trained."""
+"""What a study starts from: its base and the benchmarks it is scored on, loaded before anything is written."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hfcomp.data.overlap.policy import ALLOW, check_own_split
+from hfcomp.distributed import fail_together, rank
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.own import own_benchmark
@@ -14,11 +17,18 @@ from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_ben
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
-from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
+from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
+from hfcomp.experiments.recipes import Recipe, check_place
+from hfcomp.experiments.session import Session
+from hfcomp.modeling import load_config, load_processor
+from hfcomp.modeling.random_clip import check_vocabulary, write_vit_b32
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.reading import nearest
+from hfcomp.sandbox.bases import base_folder
 from hfcomp.statistics import Measure, Outcomes
 from hfcomp.statistics.measures import primary_measure
+from hfcomp.trainers.stages import damage, write_checksums
+from hfcomp.writing import replacing_folder
 
 Log = Callable[[str], None]
 
@@ -133,3 +143,54 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
         if name not in titles:
             known = "; ".join(dict.fromkeys(titles))
             raise ValueError(f"{name!r} is none of {where}: {known}.{nearest(name, titles)}")
+
+
+def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:
+    """Looks for the base and loads what is evaluated; `seed` is that of the sandbox's scenes."""
+    prepare_base(recipe)
+    return prepare_evaluation(recipe.experiment, column_names=recipe.column_names, seed=seed, log=session.log)
+
+
+def prepare_base(recipe: Recipe) -> None:
+    """Looks for the base and the files of a recipe, so that a mistyped name costs nothing.
+
+    Raises OSError for a path without a file or folder or a Hub id that cannot be loaded, and ValueError for a model
+    that is not a supported dual encoder or whose weights are incomplete.
+    """
+    config = recipe.experiment
+    for name in ("model", "dataset", "evaluation_dataset", "captions_file", "concreteness_ratings"):
+        check_place(name, getattr(config, name))
+    if config.model:
+        try:
+            load_config(config.model)
+            load_processor(config.model, argument="--model")
+        except OSError as error:
+            place = "" if Path(config.model).is_dir() else "no such folder here, and from the Hub: "
+            raise OSError(f"model={config.model}: {place}{error}") from error
+    elif config.fresh_model not in SANDBOX_MODELS:
+        check_vocabulary(config.clip_vocabulary)
+
+
+def base_model(recipe: Recipe, folder: Path) -> Path | str:
+    """The model that all arms start from: the recipe's, or one written to `base/` in a folder."""
+    config = recipe.experiment
+    if config.model:
+        return config.model
+    base = folder / "base"
+    if config.fresh_model in SANDBOX_MODELS:
+        shipped = SANDBOX_MODELS[config.fresh_model]
+        make_base(base, lambda part: shutil.copytree(base_folder(shipped), part, dirs_exist_ok=True))
+    else:
+        make_base(base, lambda part: write_vit_b32(part, config.clip_vocabulary, seed=recipe.seed))
+    return base
+
+
+def make_base(folder: Path, write: Callable[[Path], object]) -> None:
+    """Lets the main process write a model that is missing or damaged, while the others wait for it."""
+    with fail_together():
+        if rank() == 0 and damage(folder) is not None:
+            with replacing_folder(folder) as part:
+                write(part)
+                write_checksums(part)
+    if not (folder / "config.json").is_file():
+        raise RuntimeError(f"{folder}: the main process wrote a model that this one does not see. Share the disk.")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoProcessor, CLIPConfig
 
-from hfcomp.experiments import base
-from hfcomp.experiments.base import make_base
+from hfcomp.experiments import prepare
+from hfcomp.experiments.prepare import make_base
 from hfcomp.modeling.random_clip import write_vit_b32
 from hfcomp.sandbox.bases import base_folder
 from tests import tiny
@@ -84,7 +84,7 @@ def test_without_a_vocabulary_the_way_out_is_named(tmp_path, vocabulary):
 
 
 def test_a_process_that_does_not_see_the_base_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "rank", lambda: 1)
+    monkeypatch.setattr(prepare, "rank", lambda: 1)
     with pytest.raises(RuntimeError, match="wrote a model that this one does not see. Share the disk"):
         make_base(tmp_path / "base", lambda folder: pytest.fail("written by another than the main process"))
 

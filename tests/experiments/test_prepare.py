@@ -11,8 +11,8 @@ import pytest
 
 from hfcomp.evaluation.blind import BlindEncoder
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.experiments.evaluate import prepare_concepts, prepare_evaluation
 from hfcomp.experiments.experiment_config import ExperimentConfig
+from hfcomp.experiments.prepare import prepare_concepts, prepare_evaluation
 from tests import tiny
 
 
