@@ -266,3 +266,10 @@ def test_an_adapter_without_a_record_of_unfrozen_weights_loads_as_before(adapter
     folder = changed(adapters["plain"], tmp_path / "older", lambda state: state, ADAPTER)
     (folder / OBJECTIVE_STATE_FILE).unlink()
     assert not load_backbone(folder).base_model.model.logit_scale.requires_grad
+
+
+def test_a_folder_of_models_is_no_model_and_names_them(clip, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "method").symlink_to(clip)
+    with pytest.raises(ValueError, match=r"run: there is no config.json\. Did you mean a folder in it: method\?"):
+        load_config(tmp_path / "run")

@@ -45,3 +45,12 @@ def test_listing_imports_no_slow_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(SLOW) & set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_suite_is_listed_alone_and_an_unknown_option_is_refused(capsys):
+    cli.main(["evaluate", "--list", "--suite", "general"])
+    out = capsys.readouterr().out
+    assert out.startswith("general:") and "compositional:" not in out
+    with pytest.raises(SystemExit):
+        cli.main(["evaluate", "--list", "--benchmrks", "sugarcrepe"])
+    assert "--benchmrks" in capsys.readouterr().err
