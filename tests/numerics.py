@@ -30,6 +30,7 @@ TESTS = (
     "tests/metrics",
     "tests/negatives/test_filters.py",
     "tests/sandbox",
+    "tests/statistics",
     "tests/trainers",
 )
 CAPABILITIES = ("default", "avx2", "avx512")
