@@ -94,18 +94,18 @@ def test_what_cannot_be_read_is_named_by_file_and_line(tmp_path, name, content, 
 
 
 def join(dataset: Dataset, path: Path, **settings) -> tuple[Dataset, list[str]]:
-    told: list[str] = []
+    logged: list[str] = []
     settings = {"key_column": None, "file_columns": None} | settings
-    return with_captions_of(dataset, path, log=told.append, **settings), told
+    return with_captions_of(dataset, path, log=logged.append, **settings), logged
 
 
 def test_shards_get_captions_by_the_names_of_their_samples(shards, tmp_path):
     path = tmp_path / "short.json"
     path.write_text(json.dumps(TEXTS))
-    joined, told = join(load_training_set(str(shards)), path)
+    joined, logged = join(load_training_set(str(shards)), path)
     assert joined["caption"][:] == [TEXTS[KEYS[0]], None, TEXTS[KEYS[2]]]
     assert [image.getpixel((0, 0))[0] for image in joined["png"]] == [0, 1, 10]
-    assert told == [
+    assert logged == [
         "captions of short.json, joined by __key__: 2 rows have one; 1 have none and are left out",
         "1 captions of short.json match no row",
     ]
@@ -114,9 +114,11 @@ def test_shards_get_captions_by_the_names_of_their_samples(shards, tmp_path):
 def test_shards_get_captions_by_an_entry_of_their_json(shards, tmp_path):
     path = tmp_path / "short.csv"
     path.write_text("Image Path,short\nhttp://x/10,a cat\nhttp://x/1,a dog\nhttp://x/1,again\nhttp://x/0, \n")
-    joined, told = join(load_training_set(str(shards)), path, key_column="json.url", file_columns="Image Path, short")
+    joined, logged = join(
+        load_training_set(str(shards)), path, key_column="json.url", file_columns="Image Path, short"
+    )
     assert joined["caption"][:] == [None, "a dog", "a cat"]
-    assert told[1:] == [
+    assert logged[1:] == [
         "1 entries of short.csv have the key of an earlier one, which is used; the first: line 4, 'http://x/1'",
         "1 entries of short.csv have no key or no caption",
     ]
@@ -126,19 +128,19 @@ def test_rows_of_one_key_share_a_caption_and_are_told(tmp_path):
     path = tmp_path / "new.json"
     path.write_text('{"7": "new"}')
     rows = [{"json": {"url": "7"}}, {"json": None}, {"json": {"url": "7"}}]
-    joined, told = join(Dataset.from_list(rows).select([2, 1, 0]), path, key_column="json.url")
+    joined, logged = join(Dataset.from_list(rows).select([2, 1, 0]), path, key_column="json.url")
     assert joined["caption"][:] == ["new", None, "new"] and joined["json"][2] == {"url": "7"}
-    assert told[1:] == ["1 of these rows have the json.url of an earlier one, and so its caption"]
+    assert logged[1:] == ["1 of these rows have the json.url of an earlier one, and so its caption"]
 
 
 def test_captions_of_the_set_give_way(tmp_path):
     path = tmp_path / "new.json"
     path.write_text('{"7": "new"}')
-    joined, told = join(
+    joined, logged = join(
         Dataset.from_dict({"id": [7, None], "caption": ["old", "old"], "concepts": [["a"], []]}), path, key_column="id"
     )
     assert joined.to_dict() == {"id": [7, None], "caption": ["new", None]}
-    assert told[-1] == "they replace the data set's own caption, concepts"
+    assert logged[-1] == "they replace the data set's own caption, concepts"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ def test_captions_that_no_text_function_takes_are_passed_over_and_counted():
     dataset = Dataset.from_dict(
         {"image_id": ["a", "b"], "caption": [["a dog runs", "x " * 3000], ["One.", "Two words."]]}
     )
-    told: list[str] = []
-    assert longest_caption(dataset, log=told.append)["caption"][:] == ["a dog runs", "Two words."]
-    assert told[-1].startswith("1 captions are skipped; the first is in row 0: caption too long: 3,000 words")
+    logged: list[str] = []
+    assert longest_caption(dataset, log=logged.append)["caption"][:] == ["a dog runs", "Two words."]
+    assert logged[-1].startswith("1 captions are skipped; the first is in row 0: caption too long: 3,000 words")
 
 
 @pytest.mark.parametrize("ids", [["7", None, ""], [7, None, 0]], ids=["texts", "numbers"])

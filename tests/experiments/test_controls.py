@@ -43,8 +43,8 @@ def cost(images: int, steps: int = 5) -> StageSummary:
 
 
 def chosen(names: list[str], run: Arm, *, asked: bool = False) -> tuple[list[str], list[str]]:
-    told: list[str] = []
-    return [arm.name for arm in control_arms(names, run, asked=asked, log=told.append)], told
+    logged: list[str] = []
+    return [arm.name for arm in control_arms(names, run, asked=asked, log=logged.append)], logged
 
 
 def test_recipes_know_all_of_them():
@@ -52,9 +52,9 @@ def test_recipes_know_all_of_them():
 
 
 def test_all_that_read_negatives_apply_to_cement():
-    names, told = chosen(ALL[::-1], method())
+    names, logged = chosen(ALL[::-1], method())
     assert names == ["plain", "same-batch", "shuffled"]
-    assert told == ["control random-spans is skipped: Method reads no concepts."]
+    assert logged == ["control random-spans is skipped: Method reads no concepts."]
 
 
 def test_plain_is_info_nce_without_negatives():
@@ -70,9 +70,9 @@ def test_same_batch_is_the_method_without_its_margin():
 
 
 def test_an_objective_that_is_info_nce_has_no_same_batch():
-    names, told = chosen(["same-batch"], method(InfoNCETrainer, num_negatives=1), asked=True)
+    names, logged = chosen(["same-batch"], method(InfoNCETrainer, num_negatives=1), asked=True)
     assert not names
-    assert told == ["control same-batch is skipped: InfoNCETrainer is InfoNCE on its own batch already."]
+    assert logged == ["control same-batch is skipped: InfoNCETrainer is InfoNCE on its own batch already."]
 
 
 def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_asked_for():
@@ -85,9 +85,9 @@ def test_an_objective_that_says_nothing_is_skipped_by_default_and_refused_when_a
 
 def test_a_method_of_phrases_is_read_against_plain_and_other_spans():
     own = dataclasses.replace(method(C2LIPTrainer), rows=tiny.pairs(20, concepts=True))
-    names, told = chosen(ALL, own)
+    names, logged = chosen(ALL, own)
     assert names == ["plain", "random-spans"]
-    assert told == [
+    assert logged == [
         "control same-batch is skipped: Method reads no negatives: InfoNCE on its batch is plain.",
         "control shuffled is skipped: Method reads no negatives.",
     ]

@@ -34,20 +34,20 @@ def listing(tmp_path: Path) -> str:
 
 def rows(dataset: str, **changes):
     config = ExperimentConfig(objective="x:y", method="m", dataset=dataset, batch_size=2, **changes)
-    told: list[str] = []
-    return training_rows(config, column_names={"caption": "texts"}, seed=0, log=told.append), told
+    logged: list[str] = []
+    return training_rows(config, column_names={"caption": "texts"}, seed=0, log=logged.append), logged
 
 
 def test_the_longest_of_several_captions_is_used(listing):
-    dataset, told = rows(listing)
+    dataset, logged = rows(listing)
     assert dataset["caption"][:] == ["A red dog under a small table.", "Words without any.", "The bus is large."]
-    assert "several captions per image: the longest is used" in told
+    assert "several captions per image: the longest is used" in logged
 
 
 def test_filtered_rows_are_counted(listing):
-    dataset, told = rows(listing, dataset_filter="held_out=false")
+    dataset, logged = rows(listing, dataset_filter="held_out=false")
     assert len(dataset) == 2
-    assert "2 of them have held_out=false; 1 are left out" in told
+    assert "2 of them have held_out=false; 1 are left out" in logged
 
 
 def test_a_filter_on_a_missing_column_names_those_that_exist(listing):
@@ -56,25 +56,25 @@ def test_a_filter_on_a_missing_column_names_those_that_exist(listing):
 
 
 def test_captions_without_a_keyword_take_part_without_a_negative(listing):
-    dataset, told = rows(listing, keyword_negatives=["color", "size"])
+    dataset, logged = rows(listing, keyword_negatives=["color", "size"])
     texts = [row[0] for row in dataset["negative_captions"]]
     assert texts[1] == ""
     assert all(text and text != caption for text, caption in zip(texts[::2], dataset["caption"][::2], strict=True))
     assert dataset["negative_image"][:] == [None, None, None]
-    assert any("2 captions have a keyword" in line and "1 take part without" in line for line in told)
+    assert any("2 captions have a keyword" in line and "1 take part without" in line for line in logged)
 
 
 def test_ratings_are_joined_to_keywords_and_missing_ones_counted(listing, tmp_path):
     header = "Word\tBigram\tConc.M\tConc.SD\tUnknown\tTotal\tPercent_known\tSUBTLEX\tDom_Pos"
     path = tmp_path / "ratings.txt"
     path.write_bytes(f"{header}\r\nlarge\t0\t3.2\t1\t0\t30\t1\t9\tAdjective\r\n".encode())
-    dataset, told = rows(listing, keyword_negatives=["size"], concreteness_ratings=str(path))
+    dataset, logged = rows(listing, keyword_negatives=["size"], concreteness_ratings=str(path))
     by_keyword = {
         words[0]: ratings[0]
         for words, ratings in zip(dataset["negative_keywords"], dataset["negative_concreteness"], strict=True)
     }
     assert by_keyword == {"small": None, "": None, "large": 3.2}
-    assert any(line.startswith("concreteness of negatives' keywords: 1 of 2") for line in told)
+    assert any(line.startswith("concreteness of negatives' keywords: 1 of 2") for line in logged)
 
 
 @pytest.mark.parametrize("captions", [[], ["", " "]])
@@ -94,12 +94,12 @@ def test_keyword_negatives_take_what_belongs_to_the_old_ones_with_them(tmp_path)
     config = ExperimentConfig(
         objective="x:y", method="m", dataset=str(tmp_path / "pairs"), batch_size=2, keyword_negatives=["color"]
     )
-    told: list[str] = []
-    dataset = training_rows(config, column_names=None, seed=0, log=told.append)
+    logged: list[str] = []
+    dataset = training_rows(config, column_names=None, seed=0, log=logged.append)
     assert dataset["negative_image"][:] == [None] * 4
     assert not {"negative_concreteness", "mask"} & set(dataset.column_names)
     assert {kind for kinds in dataset["negative_kinds"] for kind in kinds} == {"keyword_color"}
-    (line,) = [line for line in told if "take the place" in line]
+    (line,) = [line for line in logged if "take the place" in line]
     assert all(name in line for name in ("negative_captions", "negative_image", "negative_concreteness", "mask"))
 
 
@@ -148,10 +148,10 @@ def test_a_table_of_ones_own_is_used(listing, tmp_path):
 
 
 def test_captions_without_a_keyword_are_left_out_and_told(listing):
-    dataset, told = rows(listing, keyword_negatives=["color", "size"], keyword_captions_only=True)
+    dataset, logged = rows(listing, keyword_negatives=["color", "size"], keyword_captions_only=True)
     assert dataset["caption"][:] == ["A red dog under a small table.", "The bus is large."]
     assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "2"]
-    assert "2 captions have a keyword and got a negative; 1 are left out" in told
+    assert "2 captions have a keyword and got a negative; 1 are left out" in logged
 
 
 def test_no_caption_with_a_keyword_is_an_error_with_the_way_out(listing):
@@ -168,20 +168,20 @@ ALL = ["A dog.", "Nothing here.", "The bus is large.", "A red dog under a small 
 
 
 def test_every_caption_is_a_row_with_its_image(listing):
-    dataset, told = rows(listing, captions="all")
+    dataset, logged = rows(listing, captions="all")
     assert dataset["caption"][:] == ALL
     assert dataset["image_id"][:] == ["0", "1", "2", "0", "1"]
     assert [Path(image["path"]).stem for image in dataset["image"]] == ["0", "1", "2", "0", "1"]
-    assert "every caption is a row: 5 rows of 3 images" in told
+    assert "every caption is a row: 5 rows of 3 images" in logged
 
 
 def test_every_caption_gets_its_own_negative(listing):
-    dataset, told = rows(listing, captions="all", keyword_negatives=["object"])
+    dataset, logged = rows(listing, captions="all", keyword_negatives=["object"])
     assert [row[0] != "" for row in dataset["negative_captions"]] == [True, False, True, True, False]
-    assert "3 captions have a keyword and got a negative; 2 take part without" in told
-    kept, told = rows(listing, captions="all", keyword_negatives=["object"], keyword_captions_only=True)
+    assert "3 captions have a keyword and got a negative; 2 take part without" in logged
+    kept, logged = rows(listing, captions="all", keyword_negatives=["object"], keyword_captions_only=True)
     assert kept["caption"][:] == [ALL[0], ALL[2], ALL[3]]
-    assert "3 captions have a keyword and got a negative; 2 are left out" in told
+    assert "3 captions have a keyword and got a negative; 2 are left out" in logged
     longest, _ = rows(listing, keyword_negatives=["object"])
     assert dataset["negative_captions"][3] == longest["negative_captions"][0]
 
@@ -229,12 +229,12 @@ def test_rows_without_a_caption_in_the_file_are_left_out(tmp_path):
     config = ExperimentConfig(
         objective="x:y", method="m", dataset=str(tmp_path / "shards"), batch_size=2, concept_parser="rules", **changes
     )
-    told: list[str] = []
-    dataset = training_rows(config, column_names={"image": "png"}, seed=0, log=told.append)
+    logged: list[str] = []
+    dataset = training_rows(config, column_names={"image": "png"}, seed=0, log=logged.append)
     assert dataset["caption"][:] == ["a red dog"] and dataset["concepts"][:] == [["a red dog"]]
     assert [image.getpixel((0, 0))[0] for image in dataset["image"]] == [2]
-    assert any("1 rows have one; 2 have none and are left out" in line for line in told)
-    assert any("1 phrases of 1 captions" in line for line in told)
+    assert any("1 rows have one; 2 have none and are left out" in line for line in logged)
+    assert any("1 phrases of 1 captions" in line for line in logged)
 
 
 def test_fields_of_a_file_without_the_file_are_refused(listing):
@@ -250,18 +250,18 @@ def test_fields_of_a_file_without_the_file_are_refused(listing):
 
 
 def test_concepts_are_made_of_the_caption_that_is_used(listing):
-    dataset, told = rows(listing, concept_parser="rules")
+    dataset, logged = rows(listing, concept_parser="rules")
     assert dataset["concepts"][:] == [["A red dog", "a small table"], ["Words"], ["The bus"]]
     assert dataset["concept_spans"][0] == [[[0, 9]], [[16, 29]]]
-    (line,) = [line for line in told if line.startswith("concepts by rules (textblob ")]
+    (line,) = [line for line in logged if line.startswith("concepts by rules (textblob ")]
     assert "4 phrases of 3 captions; 0 captions name no thing" in line
 
 
 def test_every_caption_gets_its_own_concepts(listing):
-    dataset, told = rows(listing, captions="all", concept_parser="rules")
+    dataset, logged = rows(listing, captions="all", concept_parser="rules")
     assert dataset["caption"][:] == ALL
     assert dataset["concepts"][:] == [["A dog"], [], ["The bus"], ["A red dog", "a small table"], ["Words"]]
-    assert any("5 phrases of 5 captions; 1 captions name no thing" in line for line in told)
+    assert any("5 phrases of 5 captions; 1 captions name no thing" in line for line in logged)
 
 
 def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
@@ -273,10 +273,10 @@ def test_concepts_of_the_data_set_stay_and_are_told(tmp_path):
     config = ExperimentConfig(
         objective="x:y", method="m", dataset=str(tmp_path / "own"), batch_size=2, concept_parser="rules"
     )
-    told: list[str] = []
-    dataset = training_rows(config, column_names=None, seed=0, log=told.append)
+    logged: list[str] = []
+    dataset = training_rows(config, column_names=None, seed=0, log=logged.append)
     assert {name: dataset[name][:] for name in own} == own
-    assert "the data set's own concepts are used; concept_parser=rules makes none" in told
+    assert "the data set's own concepts are used; concept_parser=rules makes none" in logged
 
 
 def test_concepts_that_cannot_be_made_are_refused(listing):
@@ -296,8 +296,8 @@ def test_concepts_that_cannot_be_made_are_refused(listing):
 
 def sandbox(number: int = 1, **changes):
     config = ExperimentConfig(objective="x:y", method="m", dataset="sandbox", dataset_rows=40, batch_size=2, **changes)
-    told: list[str] = []
-    return training_rows(config, column_names=None, seed=3, log=told.append, num_negatives=number), told
+    logged: list[str] = []
+    return training_rows(config, column_names=None, seed=3, log=logged.append, num_negatives=number), logged
 
 
 def test_the_sandbox_is_its_training_set_with_as_many_negatives():
@@ -311,11 +311,11 @@ def test_keyword_negatives_of_the_sandbox_take_the_place_of_its_own():
     table = str(Path(__file__).parents[2] / "recipes/hard_negatives/sandbox_keywords.yaml")
     settings = {"keyword_table": table, "keyword_matching": "extended", "keyword_negatives": ["color"]}
     own, _ = sandbox()
-    dataset, told = sandbox(3, **settings)
+    dataset, logged = sandbox(3, **settings)
     assert dataset["caption"][:] == own["caption"][:]  # the same scenes for any number
     assert {kind for kinds in dataset["negative_kinds"] for kind in kinds if kind} == {"keyword_color"}
     assert dataset["negative_image"][:] == [None] * 40 and "mask" not in dataset.column_names
-    assert any("take the place" in line and "negative_image" in line and "mask" in line for line in told)
+    assert any("take the place" in line and "negative_image" in line and "mask" in line for line in logged)
     kept, _ = sandbox(**(settings | {"keyword_negatives": ["size"]}), keyword_captions_only=True)
     assert 0 < len(kept) < 40 and all(texts[0] for texts in kept["negative_captions"])
 
@@ -326,9 +326,9 @@ def test_captions_over_the_limits_get_no_negative_and_no_concept_and_are_reporte
     texts = ["a red dog", "a red dog " * 1000]
     path = tmp_path / "long.jsonl"
     path.write_text("\n".join(json.dumps({"image": f"{i}.png", "texts": text}) for i, text in enumerate(texts)))
-    dataset, told = rows(str(path), keyword_negatives=["color"])
+    dataset, logged = rows(str(path), keyword_negatives=["color"])
     assert [bool(one[0]) for one in dataset["negative_captions"]] == [True, False]
-    assert any("in 1 of these keywords are not looked for; the first is row 1: caption too" in one for one in told)
-    dataset, told = rows(str(path), concept_parser="rules")
+    assert any("in 1 of these keywords are not looked for; the first is row 1: caption too" in one for one in logged)
+    dataset, logged = rows(str(path), concept_parser="rules")
     assert dataset["concepts"][:] == [["a red dog"], []]
-    assert any("1 captions are too long or not valid Unicode" in one for one in told)
+    assert any("1 captions are too long or not valid Unicode" in one for one in logged)

@@ -1,4 +1,4 @@
-"""Evaluation on a set of the user's own: items by image, the first negative that exists, missing splits told early."""
+"""Evaluation on a set of the user's own: items by image, the first negative that exists, missing splits found early."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def source(tmp_path_factory) -> str:
 
 def evaluation(source: str, **changes):
     config = ExperimentConfig(objective="x:y", method="m", dataset=source, batch_size=2, evaluation="own", **changes)
-    told: list[str] = []
-    return prepare_evaluation(config, column_names=None, seed=0, log=told.append), told
+    logged: list[str] = []
+    return prepare_evaluation(config, column_names=None, seed=0, log=logged.append), logged
 
 
 def test_retrieval_and_choice_of_the_held_out_split(source, clip):
-    evaluate, told = evaluation(source)
+    evaluate, logged = evaluation(source)
     items = evaluate(Embedder(clip, device="cpu"))
     assert set(items["metric"]) == {"caption choice", "text-to-image recall@1", "image-to-text recall@1"}
     assert items.groupby("metric").size().tolist() == [9, 9, 9]
     assert set(items["image_id"]) == {"image-0", "image-1", "image-2"}
-    assert told == [f"evaluation: 9 rows of {source} (test), 9 with a negative"]
+    assert logged == [f"evaluation: 9 rows of {source} (test), 9 with a negative"]
 
 
 def test_benchmarks_are_scored_beside_the_sandbox(clip):
@@ -71,10 +71,10 @@ class Cutting(BlindEncoder):
 
 
 def test_cut_texts_are_told_once_for_all_models(source):
-    evaluate, told = evaluation(source)
+    evaluate, logged = evaluation(source)
     for _ in range(3):
         evaluate(Cutting(*[lambda _: np.ones(1, dtype=np.float32)] * 2))
-    assert [line for line in told if "were cut" in line] == [
+    assert [line for line in logged if "were cut" in line] == [
         "evaluation: 4 texts are longer than the text tower and were cut"
     ]
 
@@ -127,15 +127,15 @@ def test_a_main_benchmark_that_is_not_asked_for_is_named_before_anything_is_load
 
 def test_a_benchmark_that_is_unavailable_is_skipped_with_its_reason(coco, clip):
     settings = {"objective": "x:y", "method": "m", "dataset": "any", "batch_size": 2, "evaluation": "benchmarks"}
-    names, data, told = ["magic", "coco2017_retrieval"], [f"coco2017_retrieval={coco}"], []
+    names, data, logged = ["magic", "coco2017_retrieval"], [f"coco2017_retrieval={coco}"], []
     config = ExperimentConfig(**settings, evaluation_benchmarks=names, evaluation_data=data)
-    evaluate = prepare_evaluation(config, column_names=None, seed=0, log=told.append)
+    evaluate = prepare_evaluation(config, column_names=None, seed=0, log=logged.append)
     reason = "evaluation: magic is unavailable: MAGIC is not released."
-    assert [note for note in told if note.startswith(reason) and note.endswith("It is skipped.")]
+    assert [note for note in logged if note.startswith(reason) and note.endswith("It is skipped.")]
     assert set(evaluate(Embedder(clip, device="cpu"))["benchmark"]) == {"COCO 2017 retrieval"}
     with pytest.raises(ValueError, match="evaluation: none of magic is available"):
         alone = ExperimentConfig(**settings, evaluation_benchmarks=["magic"])
-        prepare_evaluation(alone, column_names=None, seed=0, log=told.append)
+        prepare_evaluation(alone, column_names=None, seed=0, log=logged.append)
 
 
 def test_a_main_benchmark_of_a_study_is_not_skipped(coco):

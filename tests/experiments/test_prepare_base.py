@@ -1,4 +1,4 @@
-"""Models without a download: complete or absent, in the Hub's layout, an error of the writer told to all."""
+"""Models without a download: complete or absent, in the Hub's layout, an error of the writer ends all."""
 
 from __future__ import annotations
 

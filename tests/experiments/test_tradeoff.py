@@ -137,11 +137,11 @@ def test_a_part_of_an_epoch_is_refused(tmp_path, epochs):
 
 
 def test_an_epoch_is_cut_into_equal_parts_and_the_rest_is_told():
-    told: list[str] = []
-    rows = whole_parts(Dataset.from_dict({"caption": ["a"] * 107}), 5, 10, told.append)
-    assert len(rows) == 100 and told == ["7 of 107 rows are left out, so that an epoch has 10 equal parts"]
+    logged: list[str] = []
+    rows = whole_parts(Dataset.from_dict({"caption": ["a"] * 107}), 5, 10, logged.append)
+    assert len(rows) == 100 and logged == ["7 of 107 rows are left out, so that an epoch has 10 equal parts"]
     with pytest.raises(ValueError, match="49 rows make 9 steps of 5, fewer than the 10 parts"):
-        whole_parts(Dataset.from_dict({"caption": ["a"] * 49}), 5, 10, told.append)
+        whole_parts(Dataset.from_dict({"caption": ["a"] * 49}), 5, 10, logged.append)
 
 
 def test_every_finding_of_the_paper_is_shown_by_numbers_like_the_papers():
