@@ -1,4 +1,4 @@
-"""Evaluation on a set of the user's own: items by image, the first negative that exists, missing splits found early."""
+"""Evaluation on a set of the user's own: items by image, the first existing negative, missing splits early."""
 
 from __future__ import annotations
 
