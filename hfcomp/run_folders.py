@@ -1,4 +1,4 @@
-"""The folder of a run: a new one or an unfinished one that goes on, held by a lock as long as the run lives."""
+"""The folder of a run: a new one or an unfinished one that resumes, held by a lock as long as the run lives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_folder(
 ) -> Iterator[Path]:
     """Holds the folder of a run, and writes `given` into its `config.yaml`; the main process decides for all.
 
-    An unfinished run that no living process holds goes on, in `wanted` or in one of its numbered neighbours
+    An unfinished run that no living process holds resumes, in `wanted` or in one of its numbered neighbours
     (`wanted-2`, ...), if it has the same values but for fields that `may_change`; so does a finished one that
     `wants_more`. Otherwise the first free one of these names is taken. Other runs are left alone. The lock is the
     kernel's: a killed run holds none. `output_dir` of `given` becomes the folder that is taken.
@@ -57,7 +57,7 @@ def run_folder(
 
 
 def finish(folder: Path) -> None:
-    """Marks a run as finished; written last of all, so that a run killed before goes on."""
+    """Marks a run as finished; written last of all, so that a run killed before resumes."""
     write_text(folder / FINISHED_FILE, f"hfcomp {__version__}\n")
 
 
@@ -96,7 +96,7 @@ def _unfinished(
 
 
 def _state(folder: Path, wants_more: WantsMore) -> str | None:
-    """Whether the run in a folder is unfinished or finished; `None` where none can go on."""
+    """Whether the run in a folder is unfinished or finished; `None` where none can resume."""
     if not (folder / CONFIG_FILE).exists():
         return None
     if not (folder / FINISHED_FILE).exists():

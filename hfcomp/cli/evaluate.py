@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     except OtherProcessFailed as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
-        print("interrupted; what was encoded is cached: the same command goes on from there", file=sys.stderr)
+        print("interrupted; what was encoded is cached: the same command resumes there", file=sys.stderr)
         raise SystemExit(130) from None
     if failed:
         raise SystemExit(1)

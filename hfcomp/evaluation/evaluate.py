@@ -204,7 +204,7 @@ def _facts(name: str, model: Any, encoder: Encoder) -> dict[str, Any]:
 def _blind_encoders(names: Sequence[str]) -> dict[str, Encoder]:
     unknown = [name for name in names if name not in BLIND]
     if unknown:
-        raise ValueError(f"blind: {unknown[0]!r} is none of {', '.join(BLIND)}.")
+        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}.")
     return {name: BLIND[name][1]() for name in names}
 
 
@@ -213,7 +213,7 @@ def _reference(given: str | None, models: Mapping[str, Any]) -> str:
     for name, model in models.items():
         if given in (None, name, place_of(model)):
             return name
-    raise ValueError(f"reference: {given!r} is none of the models {', '.join(models)}.")
+    raise ValueError(f"reference: found {given!r}, expected one of the models {', '.join(models)}.")
 
 
 def _embedding_cache(cache: str | Path | bool, limit: str | None) -> EmbeddingCache:

@@ -170,7 +170,7 @@ class EvaluationResults(metaclass=OwnHelp):
             if given in (name, facts.get("path")):
                 return name
         known = ", ".join(self.models)
-        raise ValueError(f"model: {given!r} is none of the models {known}.{nearest(given, self.models)}")
+        raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
     def save(self, folder: str | Path) -> None:
         """Writes `items.parquet`, `results.json`, `report.md` and where matplotlib is installed `figure.png`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,6 +46,16 @@ class Loaded:
         facts = {"title": self.title, "version": self.benchmark.version, "data": asdict(data.origin)}
         counts = {"unsolvable": data.unsolvable, "texts_alone": data.texts_alone}
         return {**facts, "items": len(data.rows), "left_out": dict(data.left_out), **counts}
+
+    @property
+    def digest(self) -> str:
+        """Identifies the items by their names and texts; an image by its name."""
+        rows = self.data.rows
+        told = [name for name in rows.column_names if name not in self.benchmark.protocol.images]
+        digest = hashlib.sha256(repr((self.benchmark.name, told)).encode())
+        for name in told:
+            digest.update(repr(rows[name][:]).encode())
+        return digest.hexdigest()[:16]
 
     def remarks(self) -> Iterator[str]:
         """What a reader of the scores has to know about the items: which are not scored, in part or at all."""

@@ -79,7 +79,7 @@ class Arm:
         return lacking
 
     def train(self, start: Path | str, folder: Path, pace: Pace | None = None) -> StageSummary:
-        """Trains in `folder` from the model `start`, or goes on where an earlier attempt stopped."""
+        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped."""
 
         def build() -> tuple[Any, Any, Any]:
             return str(start), AutoProcessor.from_pretrained(start, trust_remote_code=False), self.rows

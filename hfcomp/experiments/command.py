@@ -30,7 +30,7 @@ INTRODUCTION = """Every field is an override: --field value. Options beside the 
   --search [NAME_OR_PATH]  a search for values by a benchmark, with Optuna (pip install 'hfcomp[search]')
   --help-all               every field of hfcomp, with its help
   --traceback              the whole traceback of an error, as HFCOMP_TRACEBACK=1
-A run that was killed goes on when the same command is given again."""
+A run that was killed resumes when the same command is given again."""
 # What is changed most often, beside what the recipe sets and the objective's own fields.
 USUAL = (
     *("model", "dataset", "batch_size", "mini_batch_size", "num_negatives", "controls", "evaluation"),

@@ -79,7 +79,7 @@ def follow(arm: Arm, plan: EmbeddingPlan, rows: HeldOutRows, session: Session) -
     """An arm of a sweep with the checkpoints that are followed, where it is one of the plan's.
 
     Saving changes no weight; until the arm has ended its checkpoints are on disk, each as large as the model. An arm
-    that is killed while it trains begins anew, for they hold the model only; one that is killed later goes on: a
+    that is killed while it trains begins anew, for they hold the model only; one that is killed later resumes: a
     checkpoint that is scored is not scored again.
     """
     variant = arm.name.rpartition("/")[2]

@@ -54,7 +54,7 @@ Numbers = Annotated[list[PositiveInt], Field(min_length=1), AfterValidator(lambd
 def _check_names(place: str, names: list[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
-            raise ValueError(f"{place}: {name!r} is none of {', '.join(known)}.{nearest(name, known)}")
+            raise ValueError(f"{place}: found {name!r}, expected one of {', '.join(known)}.{nearest(name, known)}")
 
 
 class EmbeddingPlan(Strict):

@@ -142,7 +142,7 @@ def _check_main(main: Sequence[str], titles: Sequence[str], where: str) -> None:
     for name in main:
         if name not in titles:
             known = "; ".join(dict.fromkeys(titles))
-            raise ValueError(f"{name!r} is none of {where}: {known}.{nearest(name, titles)}")
+            raise ValueError(f"found {name!r}, expected one of {where}: {known}.{nearest(name, titles)}")
 
 
 def prepare(recipe: Recipe, session: Session, seed: int = 0) -> Evaluator:

@@ -1,4 +1,4 @@
-"""A search for the values of a recipe's fields, by the value of a benchmark, which goes on where it was killed."""
+"""A search for the values of a recipe's fields, by the value of a benchmark, which resumes where it was killed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def run_search(search: Search) -> Path:
     The folder holds `config.yaml`, `base/` (when it was made here), `search.db` (Optuna's), `trials/<number>/`, of
     which the best keeps its model, `evaluation/` with the outcomes of each, after every trial `best.yaml` (a recipe),
     `trials.csv`, `search.json` and `report.md`, and `finished`, written last. Started again with the same values it
-    goes on where it was killed: trials that have ended are kept, the unfinished one goes on from its last checkpoint.
-    A finished search goes on with the rest when more trials are asked for.
+    resumes where it was killed: trials that have ended are kept, the unfinished one resumes from its last checkpoint.
+    A finished search runs the rest when more trials are asked for.
 
     Raises:
         ValueError: for a measure that the evaluation does not give, or when the first trials all fail.
@@ -198,7 +198,7 @@ class SearchStore:
         values = own_values if number == 0 and own_values else {}
         if trials:
             values = values | trials[-1].params
-            log(f"trial {number} was not finished; it goes on")
+            log(f"trial {number} was not finished; it resumes")
         if values:
             self.study.enqueue_trial(values)
 

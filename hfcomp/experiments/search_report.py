@@ -77,7 +77,7 @@ class SearchResults:
 
 def read_trials(folder: Path) -> list[dict[str, Any]]:
     """The trials that have ended by a folder's `search.json`; without one none. ValueError where it is damaged."""
-    path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it goes on, and writes it anew."
+    path, how_to_fix = folder / RESULTS_FILE, "Remove it and start the search again: it resumes, and writes it anew."
     return read_checked(path, how_to_fix)["trials"] if path.is_file() else []
 
 

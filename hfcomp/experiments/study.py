@@ -8,10 +8,10 @@ defines its arms, its evaluation and its report:
         study.run(arms, number)
         on_main_process(lambda: write_report(study.outcomes()))
 
-Arms may come from a generator. It goes on once an arm is trained, and may look at what the arms before cost and scored
-(`costs`, `outcomes`) to make the next one.
+Arms may come from a generator. It continues once an arm is trained, and may look at what the arms before cost and
+scored (`costs`, `outcomes`) to make the next one.
 
-A killed study goes on when it is opened again with the same values: finished arms are kept, an unfinished one
+A killed study resumes when it is opened again with the same values: finished arms are kept, an unfinished one
 continues from its last whole checkpoint, stored outcomes are used while weights and evaluation are the same.
 
 All processes open it, run it and train; the main one alone scores and writes, inside `on_main_process`: there the
@@ -55,7 +55,7 @@ CAVEATS = {
     "vit_b32": "Plumbing, not quality: the model started from random weights.",
 }
 
-# Fields that do not change what is trained: a run may go on with other values of these. Stored outcomes know the
+# Fields that do not change what is trained: a run may resume with other values of these. Stored outcomes know the
 # evaluation that they are of.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
@@ -92,9 +92,9 @@ class Study:
         """Takes a folder and writes the base to it where it is made here; at the end marks it as finished.
 
         Everything that may be mistyped is loaded before: such a mistake takes no folder. Without `evaluate`
-        checkpoints alone are scored. A finished study in a folder goes on where it `wants_more`.
+        checkpoints alone are scored. A finished study in a folder resumes where it `wants_more`.
         """
-        scoring = None if evaluate is None else Scoring(evaluate, evaluation_settings(recipe))
+        scoring = None if evaluate is None else evaluation_scoring(recipe, evaluate)
         how = {"may_change": may_change, "wants_more": wants_more}
         with run_folder(recipe.folder, recipe.given, session.state.print, **how) as folder:
             session.state.print(f"-> {folder}")
@@ -192,6 +192,12 @@ class Study:
         return tqdm(of, disable=bool(self.recipe.trainer_arguments.get("disable_tqdm")), leave=False)
 
 
+def evaluation_scoring(recipe: Recipe, evaluate: Evaluator, **stamp: Any) -> Scoring:
+    """A scoring by loaded benchmarks: other items, as of a file that was edited since, score anew."""
+    items = {one.benchmark.name: one.digest for one in evaluate.loaded}
+    return Scoring(evaluate, {**stamp, **evaluation_settings(recipe), "items": items})
+
+
 def evaluation_settings(recipe: Recipe) -> dict[str, Any]:
     """What stored outcomes are of, beside the weights: another evaluation or version scores anew."""
     items = {"dataset", "dataset_config"}  # say which items are scored, beside the fields of the evaluation
@@ -230,5 +236,5 @@ def remove_checkpoint(checkpoint: Path) -> None:
 
 
 def may_change(name: str) -> bool:
-    """Whether a run may go on with another value of a field."""
+    """Whether a run may resume with another value of a field."""
     return name in FREE_FIELDS or (name.startswith(FREE_PREFIXES) and name not in BINDING_FIELDS)

@@ -35,7 +35,7 @@ def run_sweep(sweep: Sweep) -> Path:
 
     The folder holds `config.yaml`, `base/` (when it was made here), `<setting>/<seed>/<variant>/`, `evaluation/` with
     the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `report_paths` writes.
-    Started again with the same values it goes on where it was killed.
+    Started again with the same values it resumes where it was killed.
     """
     plan, recipe = sweep.plan, sweep.recipe
     session = open_session(recipe.trainer_arguments)

@@ -31,7 +31,7 @@ from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.prepare import prepare_base, prepare_concepts
 from hfcomp.experiments.report import FIGURE, evaluate_command
 from hfcomp.experiments.session import Session, open_session
-from hfcomp.experiments.study import Study, evaluation_settings
+from hfcomp.experiments.study import Study, evaluation_scoring
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
 from hfcomp.reporting.report import Report, Section, titled
@@ -93,8 +93,8 @@ def _arms(tradeoff: Tradeoff, concept: str, session: Session, evaluate: dict[str
 
 
 def _scoring(tradeoff: Tradeoff, concept: str, evaluate: dict[str, Evaluator], *, brief: bool) -> Scoring:
-    stamp = {"concept": concept, **evaluation_settings(tradeoff.recipe)}
-    return Scoring(evaluate[concept].of_titles(_main(tradeoff)) if brief else evaluate[concept], stamp)
+    scored = evaluate[concept].of_titles(_main(tradeoff)) if brief else evaluate[concept]
+    return evaluation_scoring(tradeoff.recipe, scored, concept=concept)
 
 
 def _main(tradeoff: Tradeoff) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from hfcomp.writing import write_json, write_text
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
 HASHES = "files"
-TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage goes on from its last checkpoint, or anew."
+TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")
 
@@ -167,7 +167,7 @@ def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None
         reason = damage(path)
         if reason is None:
             if reasons:
-                log(f"{folder}: {reasons[0]}: training goes on from {path.name}")
+                log(f"{folder}: {reasons[0]}: training resumes from {path.name}")
             return str(path)
         reasons.append(f"{path.name} cannot be continued ({reason})")
     if reasons:

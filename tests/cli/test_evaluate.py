@@ -199,8 +199,8 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
     [
         (["--benchmarks", "sugarcrep"], "unknown benchmark 'sugarcrep'. Did you mean 'sugarcrepe'"),
         (["--benchmarks", ""], "name the benchmarks: --suite"),
-        (["--reference", "third"], "reference: 'third' is none of the models clip, other"),
-        (["--blind", "deaf"], "blind: 'deaf' is none of constant, random, shorter"),
+        (["--reference", "third"], "reference: found 'third', expected one of the models clip, other"),
+        (["--blind", "deaf"], "blind: found 'deaf', expected one of constant, random, shorter"),
         (["--data", "sugarcrepe=nowhere"], "data: found 'sugarcrepe=nowhere', expected NAME=DIR"),
         (["--data", "sugarcrepe=."], "sugarcrepe: . does not contain its data. Expected the seven JSON files"),
         (["--data_dir", "nowhere"], "nowhere is not a folder"),

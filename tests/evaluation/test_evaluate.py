@@ -76,7 +76,7 @@ def test_two_models_are_compared_by_name_or_place_either_way(results, clip, othe
         for one in (results, change)
     )
     assert (there.to_numpy() == -back.to_numpy()).all() and (there != 0).any()
-    with pytest.raises(ValueError, match="'othr' is none of the models clip, other. Did you mean 'other'"):
+    with pytest.raises(ValueError, match="found 'othr', expected one of the models clip, other. Did you mean 'other'"):
         results.compare("othr", "clip")
     with pytest.raises(ValueError, match="'clip' is named twice"):
         results.compare("clip", str(clip))

@@ -13,6 +13,8 @@ from hfcomp.evaluation.blind import BlindEncoder
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.prepare import prepare_concepts, prepare_evaluation
+from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.study import evaluation_scoring
 from tests import tiny
 
 
@@ -38,6 +40,18 @@ def test_retrieval_and_choice_of_the_held_out_split(source, clip):
     assert items.groupby("metric").size().tolist() == [9, 9, 9]
     assert set(items["image_id"]) == {"image-0", "image-1", "image-2"}
     assert logged == [f"evaluation: 9 rows of {source} (test), 9 with a negative"]
+
+
+def test_stored_outcomes_know_the_items_that_they_are_of(tmp_path):
+    stamps = []
+    for caption in ("a red dog", "a red dog", "a red cat"):
+        folder = tmp_path / str(len(stamps)) / "own"
+        rows = tiny.pairs(2).remove_columns("caption").add_column("caption", [caption, "a horse"])
+        datasets.DatasetDict(test=rows).save_to_disk(folder)
+        evaluate, _ = evaluation(str(folder))
+        recipe = read_recipe("slipform", [])
+        stamps.append(evaluation_scoring(recipe, evaluate).stamp)
+    assert stamps[0] == stamps[1] != stamps[2]
 
 
 def test_benchmarks_are_scored_beside_the_sandbox(clip):
@@ -120,7 +134,7 @@ def test_a_concept_is_scored_on_its_own_items_and_a_brief_evaluation_on_the_main
 
 def test_a_main_benchmark_that_is_not_asked_for_is_named_before_anything_is_loaded(coco):
     with pytest.raises(
-        ValueError, match="'Keywords' is none of evaluation_benchmarks: Keywords, COCO; COCO 2017 retr"
+        ValueError, match="found 'Keywords', expected one of evaluation_benchmarks: Keywords, COCO; COCO 2017 retr"
     ):
         concepts(coco, "Keywords")
 

@@ -97,7 +97,7 @@ def test_an_unknown_sweep_names_those_that_exist():
         ({"settings": {"base": {}}}, "settings: 'base' is reserved"),
         ({"logged": "margin"}, "logged: found 'margin', expected a list of names"),
         ({"reference": ["none"]}, "reference: found ['none'], expected the name of a variant"),
-        ({"reference": "plain"}, "reference: 'plain' is none of none, high"),
+        ({"reference": "plain"}, "reference: found 'plain', expected one of none, high"),
     ],
 )
 def test_a_wrong_sweep_is_refused(tmp_path, changes, message):

@@ -93,7 +93,7 @@ def test_the_recipes_own_objective_is_no_other(tmp_path):
         ),
         (
             {"contrasts": {"part": {"with": ["plain"], "without": ["cemnt"]}}},
-            "contrasts: part: 'cemnt' is none of base, cement, plain. Did you mean 'cement'?",
+            "contrasts: part: found 'cemnt', expected one of base, cement, plain. Did you mean 'cement'?",
         ),
         (
             {"contrasts": {"part": {"with": [], "without": ["base"]}}},

@@ -65,7 +65,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path, name, spoil)
     assert last_checkpoint(tmp_path, lines.append) == str(last) and not lines
     spoil(last / name)
     assert last_checkpoint(tmp_path, lines.append) == str(whole)
-    assert re.fullmatch(rf"{tmp_path}: checkpoint-100 cannot be .*: training goes on from checkpoint-90", lines.pop())
+    assert re.fullmatch(rf"{tmp_path}: checkpoint-100 cannot be .*: training resumes from checkpoint-90", lines.pop())
     spoil(whole / name)
     assert last_checkpoint(tmp_path, lines.append) is None
     assert lines.pop().endswith("and no earlier one can be: training begins anew")
@@ -83,8 +83,8 @@ def test_a_run_whose_last_checkpoint_is_damaged_ends_with_the_same_weights(clip,
         train(CementTrainer, clip, tmp_path, tiny.pairs(16), 8, fields)
         weights.append(weights_hash(tmp_path))
     assert len(set(weights)) == 1
-    goes_on, anew = (line for line in capsys.readouterr().out.splitlines() if "cannot be continued" in line)
-    assert goes_on.endswith("(model.safetensors is damaged): training goes on from checkpoint-2")
+    resumed, anew = (line for line in capsys.readouterr().out.splitlines() if "cannot be continued" in line)
+    assert resumed.endswith("(model.safetensors is damaged): training resumes from checkpoint-2")
     assert anew.endswith("training begins anew")
 
 

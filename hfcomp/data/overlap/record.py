@@ -53,7 +53,7 @@ class OverlapRecord:
             columns: of images that training reads.
             key: what decides the rows, as values for JSON.
             images_key: what decides the images that they show.
-            log: receives what was found, once it is known that training goes on.
+            log: receives what was found, once it is known that training will start.
             progress: whether to show bars.
 
         Raises:
@@ -81,7 +81,7 @@ class OverlapRecord:
         return rows
 
     def check_and_write(self, folder: Path) -> None:
-        """Refuses to go on with a run on other rows than it began with, and writes `overlap.json`.
+        """Refuses to resume a run on other rows than it began with, and writes `overlap.json`.
 
         An evaluation that has changed may score other images, and so leave out other rows.
 
