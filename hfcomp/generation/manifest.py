@@ -16,6 +16,8 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,10 @@ from hfcomp.data.built_sets import (
     UNFINISHED,
     lost_manifest,
 )
-from hfcomp.writing import LOCK_FILE, remove_unfinished, write_json, write_text
+from hfcomp.writing import LOCK_FILE, remove_unfinished, replacing, write_json
 
 SCHEMA_VERSION = 2
+SET_ASIDE_ROWS = "set_aside_rows"
 
 Plan = dict[str, Any]
 Record = dict[str, Any]
@@ -45,7 +48,7 @@ def shard_file(index: int, shards: int) -> str:
 def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     """The records, by number, of the shards that an earlier process of the same build finished and that are intact.
 
-    What it left half-written is removed. The caller holds the folder's lock.
+    Their rows set aside stay on disk. What it left half-written is removed. The caller holds the folder's lock.
 
     Raises:
         ValueError: for a folder that holds a build of another plan or with a damaged or missing manifest or plan, or
@@ -71,11 +74,13 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
         remove_unfinished(place)
     write_json(folder / UNFINISHED / PLAN, plan, sort_keys=True)  # first, as it identifies the folder's owner
     (folder / DATA).mkdir(exist_ok=True)
-    records = _records_of_manifest(folder, manifest) if manifest else {}
-    records |= {index: one for index in range(shards) if (one := _read_record(record_file(folder, index)))}
-    whole = {index: one for index, one in sorted(records.items()) if _is_whole(folder, index, shards, one)}
-    for index, record in whole.items():
-        write_record(folder, index, record)
+    if manifest:
+        _restore_records(folder, manifest)
+    whole = {}
+    for index in range(shards):
+        record = _read_record(record_file(folder, index))
+        if record and _is_whole(folder, index, shards, record):
+            whole[index] = without_rows(record)
     if len(whole) < shards:
         (folder / MANIFEST).unlink(missing_ok=True)  # it marks the build as complete
     return whole
@@ -91,11 +96,24 @@ def write_record(folder: Path, index: int, record: Record) -> None:
     write_json(record_file(folder, index), record, sort_keys=True)
 
 
+def without_rows(record: Record) -> Record:
+    """A record without its rows set aside: of a large set they need not fit into memory."""
+    return {key: value for key, value in record.items() if key != SET_ASIDE_ROWS}
+
+
 def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
-    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards."""
-    lines = [line for record in records for line in record["set_aside_rows"]]
-    text = "".join(json.dumps(line, ensure_ascii=False, sort_keys=True) + "\n" for line in lines)
-    write_text(folder / SET_ASIDE_FILE, text)
+    """Writes the rows set aside and the manifest, which it returns, and removes the records of all shards.
+
+    Args:
+        folder: of the build; no worker writes into it any more.
+        plan: of the build.
+        records: of all shards in order, without their rows set aside, which are on disk.
+    """
+    remove_unfinished(folder / DATA)  # of workers that were lost
+    with replacing(folder / SET_ASIDE_FILE) as part, part.open("wb") as file:
+        for index in range(len(records)):
+            for line in _read(record_file(folder, index))[SET_ASIDE_ROWS]:
+                file.write(f"{json.dumps(line, ensure_ascii=False, sort_keys=True)}\n".encode())
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "plan": plan,
@@ -103,7 +121,7 @@ def close_build(folder: Path, plan: Plan, records: Sequence[Record]) -> Record:
         "rows": sum(record["rows"] for record in records),
         "counts": totals(record["counts"] for record in records),
         "set_aside": totals(record["set_aside"] for record in records),
-        "shards": [{key: value for key, value in one.items() if key != "set_aside_rows"} for one in records],
+        "shards": list(records),
     }
     write_json(folder / MANIFEST, manifest, sort_keys=True)
     shutil.rmtree(folder / UNFINISHED)
@@ -150,18 +168,17 @@ def _check_free(folder: Path) -> None:
         )
 
 
-def _records_of_manifest(folder: Path, manifest: Record) -> dict[int, Record]:
-    """A shard with missing entries of rows set aside loses its record: it is built again."""
+def _restore_records(folder: Path, manifest: Record) -> None:
+    """Puts the records of a finished build back; a shard with missing rows set aside has none: it is built again."""
     path = folder / SET_ASIDE_FILE
     whole = path.is_file() and file_hash(path) == manifest["set_aside_sha256"]
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line] if whole else []
-    found = {}
-    for index, record in enumerate(manifest["shards"]):
-        start, end = record["source_rows"]
-        own = [line for line in lines if start <= line["row"] < end]
-        if len(own) == sum(record["set_aside"].values()):
-            found[index] = record | {"set_aside_rows": own}
-    return found
+    with path.open(encoding="utf-8", newline="\n") if whole else nullcontext(()) as file:
+        lines = iter(file)
+        for index, record in enumerate(manifest["shards"]):
+            number = sum(record["set_aside"].values())
+            own = [json.loads(line) for line in islice(lines, number)]
+            if len(own) == number and not _read_record(record_file(folder, index)):
+                write_record(folder, index, record | {SET_ASIDE_ROWS: own})
 
 
 def _is_whole(folder: Path, index: int, shards: int, record: Record) -> bool:

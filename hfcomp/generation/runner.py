@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +16,14 @@ from datasets import Dataset, Features, Image
 from tqdm.auto import tqdm
 
 from hfcomp import __version__
-from hfcomp.generation.manifest import Plan, Record, close_build, open_build
-from hfcomp.generation.shards import COUNTS, RESERVED, ROW, SET_ASIDE, Batch, Job, ShardMaker, Stage, StageError
+from hfcomp.generation.executors import ExecutorName, Workers, make_shards
+from hfcomp.generation.manifest import Plan, close_build, open_build
+from hfcomp.generation.shards import COUNTS, RESERVED, ROW, SET_ASIDE, Batch, Job, Stage, StageError
 from hfcomp.writing import locked
 
 __all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
 
 ROWS_PER_SHARD = 1000
-START_METHOD = "spawn"  # torch and CUDA do not survive a fork
 _FINGERPRINT_ROWS = 1000
 
 
@@ -60,7 +52,9 @@ def run_stages(
     features: Features,
     reads: Sequence[str] = ("caption",),
     rows_per_shard: int = ROWS_PER_SHARD,
+    executor: ExecutorName = "local",
     num_workers: int = 1,
+    gpus_per_worker: float | None = None,
     progress: bool = False,
 ) -> Build:
     """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
@@ -82,8 +76,11 @@ def run_stages(
         reads: the source's columns that stages see. A changed source is found by their content and that of the columns
             that are written, see `fingerprint`.
         rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
-        num_workers: processes; they are spawned, so a script has to have its `if __name__ == "__main__":`. They change
-            nothing in the result.
+        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.generation.executors.ray`. Like the workers, it
+            changes nothing in the result.
+        num_workers: processes, or actors; local ones are spawned, so a script has to have its
+            `if __name__ == "__main__":`.
+        gpus_per_worker: of each actor on Ray; by default one where the cluster has any.
         progress: whether to show a bar.
 
     Raises:
@@ -95,7 +92,8 @@ def run_stages(
     from hfcomp.data.loading import undecoded
     from hfcomp.data.urls import current_access
 
-    _check(dataset, stages, features, reads, rows_per_shard, num_workers)
+    workers = Workers(executor, num_workers, gpus_per_worker)
+    _check(dataset, stages, features, reads, rows_per_shard)
     folder = Path(folder)
     dataset = undecoded(dataset)
     job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard, current_access())
@@ -106,7 +104,7 @@ def run_stages(
         missing = [index for index in range(job.shards) if index not in records]
         rows = sum(records[index]["rows"] for index in records)
         with tqdm(total=job.shards, initial=kept, unit="shard", desc="building", disable=not progress) as bar:
-            for index, record in _make_shards(job, missing, num_workers):
+            for index, record in make_shards(job, missing, workers):
                 records[index] = record
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
@@ -160,15 +158,13 @@ def _check(
     features: Features,
     reads: Sequence[str],
     rows_per_shard: int,
-    num_workers: int,
 ) -> None:
     if not isinstance(dataset, Dataset):
         raise TypeError(f"expected a datasets.Dataset, found {type(dataset).__name__}; a streaming set has no shards.")
     if not len(dataset):
         raise ValueError("the source has no rows. Check its split and filters.")
-    for name, value in (("rows_per_shard", rows_per_shard), ("num_workers", num_workers)):
-        if value < 1:
-            raise ValueError(f"{name} is {value}; expected 1 or more.")
+    if rows_per_shard < 1:
+        raise ValueError(f"rows_per_shard is {rows_per_shard}; expected 1 or more.")
     if not stages:
         raise ValueError("no stages are given; expected at least one.")
     taken = [name for name in (*dataset.column_names, *features) if name in RESERVED]
@@ -188,83 +184,3 @@ def _plan(job: Job) -> Plan:
         "columns": job.features.to_dict(),
     }
     return json.loads(json.dumps(plan))  # as it reads back
-
-
-def _make_shards(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
-    if num_workers == 1 or len(missing) <= 1:
-        maker = ShardMaker(job)
-        yield from ((index, maker.make(index)) for index in missing)
-    else:
-        yield from _make_in_workers(job, missing, min(num_workers, len(missing)))
-
-
-def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
-    _check_picklable(job.stages)
-    context = multiprocessing.get_context(START_METHOD)
-    stop, alive = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(job, stop))
-    try:
-        with _share_threads(num_workers):
-            futures = {pool.submit(_make_in_worker, index): index for index in missing}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-    except BrokenProcessPool as error:
-        raise StageError(
-            "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
-            "call with fewer workers or smaller shards to resume."
-        ) from error
-    except Exception:
-        pool.shutdown(cancel_futures=True)  # shards under way are finished and recorded
-        raise
-    except BaseException:
-        alive.close()  # an interrupt does not wait for them
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        alive.close()
-
-
-_maker: ShardMaker | None = None
-
-
-def _start_worker(job: Job, stop: Connection) -> None:
-    global _maker
-    _maker = ShardMaker(job)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
-    threading.Thread(target=_end_with, args=(stop,), daemon=True).start()
-
-
-def _end_with(stop: Connection) -> None:
-    """Ends this process as soon as the one that started it closes its side or is gone, killed ones included."""
-    multiprocessing.connection.wait([stop])
-    os._exit(1)
-
-
-def _make_in_worker(index: int) -> Record:
-    if _maker is None:
-        raise RuntimeError("the worker was not started by run_stages.")
-    return _maker.make(index)
-
-
-def _check_picklable(stages: Sequence[Stage]) -> None:
-    for stage in stages:
-        try:
-            ForkingPickler.dumps(stage)
-        except Exception as error:  # what pickling raises depends on the object
-            raise ValueError(
-                f"stage {stage.name!r} cannot be sent to other processes: {error}. `make` must be a top-level "
-                "function of a module and its settings plain values; or set num_workers=1."
-            ) from error
-
-
-@contextmanager
-def _share_threads(num_workers: int) -> Iterator[None]:
-    """Workers that each used all cores would wait for one another."""
-    if "OMP_NUM_THREADS" in os.environ:
-        yield
-        return
-    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // num_workers))
-    try:
-        yield
-    finally:
-        del os.environ["OMP_NUM_THREADS"]

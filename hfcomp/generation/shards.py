@@ -18,7 +18,7 @@ from datasets import Image as ImageFeature
 from hfcomp.checksums import file_hash
 from hfcomp.data.images import open_image
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
-from hfcomp.generation.manifest import Record, shard_file, write_record
+from hfcomp.generation.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
 from hfcomp.writing import write_parquet
 
 ROW = "_row"
@@ -135,11 +135,20 @@ class ShardMaker:
             self._functions = [stage.make(**stage.settings) for stage in self.job.stages]
 
     def make(self, index: int) -> Record:
-        """Writes one shard and its record.
+        """Writes one shard and its record, which it returns without the rows set aside.
 
         Raises:
-            StageError: when a stage fails.
+            StageError: when a stage fails, or the shard cannot be written, as on a full disk.
         """
+        record = self.write(index)
+        try:
+            write_record(self.job.folder, index, record)
+        except OSError as error:
+            raise self._unwritten(index, error) from error
+        return without_rows(record)
+
+    def write(self, index: int) -> Record:
+        """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
         self.prepare()
         rows = self.job.rows(index)
         source = self.job.dataset.select(rows).with_format("arrow")[:]
@@ -151,18 +160,25 @@ class ShardMaker:
         table = self._table(batch, source, numbers, index)
         path = self.job.folder / shard_file(index, self.job.shards)
         has_images = any(isinstance(one, ImageFeature) for one in self.job.features.values())
-        write_parquet(path, table, rows_per_group=ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP)
-        record = {
+        try:
+            write_parquet(path, table, rows_per_group=ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP)
+        except OSError as error:
+            raise self._unwritten(index, error) from error
+        return {
             "file": shard_file(index, self.job.shards),
             "sha256": file_hash(path),
             "rows": len(table),
             "source_rows": [rows.start, rows.stop],
             "counts": dict(sorted(tally.counts.items())),
             "set_aside": tally.by_reason(),
-            "set_aside_rows": sorted(tally.set_aside, key=lambda one: one["row"]),
+            SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
         }
-        write_record(self.job.folder, index, record)
-        return record
+
+    def _unwritten(self, index: int, error: OSError) -> StageError:
+        return StageError(
+            f"shard {index} of {self.job.shards} cannot be written: {error}. Finished shards are kept: once there is "
+            "room, repeat the call to resume."
+        )
 
     def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
         """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""

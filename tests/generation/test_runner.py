@@ -16,6 +16,7 @@ from datasets import Dataset, Features, Image, Value, load_dataset
 from filelock import FileLock
 
 from hfcomp.generation import runner, shards
+from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
 from hfcomp.generation.runner import ROW, Stage, StageError, run_stages
 from hfcomp.writing import LOCK_FILE
@@ -44,7 +45,7 @@ def context():
 @pytest.fixture
 def quick_workers(context, monkeypatch):
     """Workers that need not import everything anew."""
-    monkeypatch.setattr(runner, "START_METHOD", "forkserver")
+    monkeypatch.setattr(local, "START_METHOD", "forkserver")
 
 
 def die_at(folder: str, call: str, number: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset, Features, Value, load_dataset
 
 from hfcomp.data.features import CONCEPT_FEATURES
-from hfcomp.generation import runner
+from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST
 from hfcomp.generation.runner import Stage, run_stages
 from hfcomp.generation.shards import COUNTS, ShardMaker
@@ -55,7 +55,7 @@ def test_phrases_their_places_and_counts(whole):
 def test_processes_change_no_byte(whole, tmp_path, monkeypatch):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hfcomp.generation.text_concepts", "tests.generation.parsing_server"])
-    monkeypatch.setattr(runner, "START_METHOD", "forkserver")
+    monkeypatch.setattr(local, "START_METHOD", "forkserver")
     assert builds.hashes(build(tmp_path, num_workers=2).folder) == builds.hashes(whole)
 
 

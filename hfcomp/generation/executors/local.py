@@ -1,0 +1,106 @@
+"""The executor `local`: shards are made in this process, or in several that are spawned."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.sharedctypes import Synchronized
+
+from hfcomp.generation.manifest import Record
+from hfcomp.generation.shards import Job, ShardMaker, Stage, StageError
+from hfcomp.generation.workers import set_worker_number
+
+START_METHOD = "spawn"  # torch and CUDA do not survive a fork
+
+
+def make_locally(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
+    """Makes shards on this machine, see `hfcomp.generation.executors.make_shards`."""
+    if num_workers == 1 or len(missing) <= 1:
+        maker = ShardMaker(job)
+        yield from ((index, maker.make(index)) for index in missing)
+    else:
+        yield from _make_in_workers(job, missing, min(num_workers, len(missing)))
+
+
+def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iterator[tuple[int, Record]]:
+    _check_picklable(job.stages)
+    context = multiprocessing.get_context(START_METHOD)
+    stop, alive = context.Pipe(duplex=False)
+    started = context.Value("i", 0)
+    pool = ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(job, stop, started))
+    try:
+        with _share_threads(num_workers):
+            futures = {pool.submit(_make_in_worker, index): index for index in missing}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+    except BrokenProcessPool as error:
+        raise StageError(
+            "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
+            "call with fewer workers or smaller shards to resume."
+        ) from error
+    except Exception:
+        pool.shutdown(cancel_futures=True)  # shards under way are finished and recorded
+        raise
+    except BaseException:
+        alive.close()  # an interrupt does not wait for them
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        alive.close()
+
+
+_maker: ShardMaker | None = None
+
+
+def _start_worker(job: Job, stop: Connection, started: Synchronized[int]) -> None:
+    global _maker
+    with started.get_lock():
+        set_worker_number(started.value)
+        started.value += 1
+    _maker = ShardMaker(job)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it is interrupted too, and ends it
+    threading.Thread(target=_end_with, args=(stop,), daemon=True).start()
+
+
+def _end_with(stop: Connection) -> None:
+    """Ends this process as soon as the one that started it closes its side or is gone, killed ones included."""
+    multiprocessing.connection.wait([stop])
+    os._exit(1)
+
+
+def _make_in_worker(index: int) -> Record:
+    if _maker is None:
+        raise RuntimeError("the worker was not started by run_stages.")
+    return _maker.make(index)
+
+
+def _check_picklable(stages: Sequence[Stage]) -> None:
+    for stage in stages:
+        try:
+            ForkingPickler.dumps(stage)
+        except Exception as error:  # what pickling raises depends on the object
+            raise ValueError(
+                f"stage {stage.name!r} cannot be sent to other processes: {error}. `make` must be a top-level "
+                "function of a module and its settings plain values; or set num_workers=1."
+            ) from error
+
+
+@contextmanager
+def _share_threads(num_workers: int) -> Iterator[None]:
+    """Workers that each used all cores would wait for one another."""
+    if "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // num_workers))
+    try:
+        yield
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
