@@ -105,15 +105,61 @@ def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool 
     write_text(path, f"{text}\n")
 
 
-def write_parquet(path: str | Path, table: pa.Table | pd.DataFrame, *, rows_per_group: int | None = None) -> None:
-    """Writes a Parquet file, without the index of a data frame; see `replacing`."""
+def write_parquet(
+    path: str | Path,
+    table: pa.Table | pd.DataFrame,
+    *,
+    rows_per_group: int | None = None,
+    bytes_per_group: int | None = None,
+) -> None:
+    """Writes a Parquet file, without the index of a data frame; see `replacing`.
+
+    Args:
+        path: of the file.
+        table: with any number of rows.
+        rows_per_group: at most; readers fetch a group of rows at a time.
+        bytes_per_group: of texts and files, at most; a row that is larger is a group of its own.
+    """
     import pyarrow as pa  # a quarter of a second, which a command that writes no table does without
     import pyarrow.parquet as pq
 
     rows = table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
     with replacing(path) as part, pq.ParquetWriter(part, rows.schema) as writer:
-        if len(rows):  # `datasets` does not read a file whose first group is empty, but one without groups
-            writer.write_table(rows, row_group_size=rows_per_group)
+        # `datasets` does not read a file whose first group is empty, but one without groups
+        for start, end in _groups(rows, rows_per_group, bytes_per_group):
+            writer.write_table(rows.slice(start, end - start), row_group_size=rows_per_group)
+
+
+def _groups(rows: pa.Table, rows_per_group: int | None, bytes_per_group: int | None) -> Iterator[tuple[int, int]]:
+    """First and last + 1 of the rows of each group."""
+    sizes = sum(map(_content_sizes, rows.columns)) if bytes_per_group else None
+    start = 0
+    while start < len(rows):
+        end = min(len(rows), start + (rows_per_group or len(rows)))
+        if sizes is not None:
+            fitting = int((sizes[start:end].cumsum() <= bytes_per_group).sum())
+            end = start + max(1, fitting)
+        yield start, end
+        start = end
+
+
+def _content_sizes(column: pa.ChunkedArray) -> Any:
+    """Bytes of texts and files in each row, by content alone: how a table is laid out in memory changes nothing."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        fields = [pc.struct_field(column, number) for number in range(kind.num_fields)]
+        return sum(map(_content_sizes, fields), np.zeros(len(column), np.int64))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        ends = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64).cumsum()
+        totals = np.concatenate([[0], _content_sizes(pc.list_flatten(column)).cumsum()])
+        return np.diff(totals[np.concatenate([[0], ends])])
+    if kind in (pa.binary(), pa.string(), pa.large_binary(), pa.large_string()):
+        return pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    return np.zeros(len(column), np.int64)
 
 
 def remove_unfinished(folder: Path, names: str = "*", *, older_than: float = 0.0) -> None:

@@ -59,7 +59,9 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
         features=features,
         reads=reads,
         rows_per_shard=options.shard_size,
+        executor=options.executor,
         num_workers=options.num_workers,
+        gpus_per_worker=options.gpus_per_worker,
         progress=progress,
     )
     source = Source(options.source, source_license(options.source), "license" in dataset.column_names)

@@ -9,11 +9,12 @@ from typing import ClassVar, Literal
 
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
+from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.generation.runner import ROWS_PER_SHARD
 from hfcomp.parsing import DEFAULT_PARSER
 
 # Fields that say where and how a set is built, and not what is in it.
-OF_THIS_MACHINE = ("source", "output", "num_workers", "device", "url_timeout")
+OF_THIS_MACHINE = ("source", "output", "executor", "num_workers", "gpus_per_worker", "device", "url_timeout")
 ComparedBy = Literal["image", "caption"]
 NUMBERS = ("limit", "shard_size", "num_workers", "num_negatives", "max_concepts", "number")
 """Fields that are 1 or more."""
@@ -32,7 +33,9 @@ class BuildOptions:
         columns: of the source, to keep besides those needed, comma-separated; by default all.
         limit: read the first N rows only.
         shard_size: rows of the source per file.
-        num_workers: processes.
+        executor: local, or ray: on a Ray cluster whose machines share the output folder and the source's files.
+        num_workers: processes, or actors on Ray.
+        gpus_per_worker: on Ray; by default one where the cluster has any.
         allow_urls: fetch images that the data names by URL; only for data you trust.
         url_timeout: seconds for one image.
         allow_outside_files: also copy image files from outside the source's folder.
@@ -47,7 +50,9 @@ class BuildOptions:
     columns: str | None = None
     limit: int | None = None
     shard_size: int = ROWS_PER_SHARD
+    executor: ExecutorName = "local"
     num_workers: int = 1
+    gpus_per_worker: float | None = None
     allow_urls: bool = False
     url_timeout: float = DEFAULT_TIMEOUT
     allow_outside_files: bool = False
@@ -57,6 +62,7 @@ class BuildOptions:
             number = getattr(self, name, None)
             if number is not None and number < 1:
                 raise ValueError(f"{name}: found {number}, expected 1 or more.")
+        Workers(self.executor, self.num_workers, self.gpus_per_worker)
 
     def command(self) -> str:
         """The command that builds the set, without places on this machine and what changes nothing in the set."""

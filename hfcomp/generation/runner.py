@@ -76,8 +76,8 @@ def run_stages(
         reads: the source's columns that stages see. A changed source is found by their content and that of the columns
             that are written, see `fingerprint`.
         rows_per_shard: of the source; shards of fewer rows are safer, of more faster.
-        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.generation.executors.ray`. Like the workers, it
-            changes nothing in the result.
+        executor: `local`, or `ray`: actors of a Ray cluster, see `hfcomp.generation.executors.ray`. Neither this nor
+            the number of workers changes the result.
         num_workers: processes, or actors; local ones are spawned, so a script has to have its
             `if __name__ == "__main__":`.
         gpus_per_worker: of each actor on Ray; by default one where the cluster has any.

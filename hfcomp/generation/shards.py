@@ -31,6 +31,9 @@ NO_IMAGE = "image file cannot be read"
 # Readers fetch a group of rows at a time.
 ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
+BYTES_PER_GROUP = 90_000_000
+SOURCE_ROW = "source_row"
+"""A column that a build writes where its features name it: the number of the row in the source."""
 
 Batch = dict[str, list[Any]]
 StageFunction = Callable[[Batch], Batch]
@@ -140,12 +143,7 @@ class ShardMaker:
         Raises:
             StageError: when a stage fails, or the shard cannot be written, as on a full disk.
         """
-        record = self.write(index)
-        try:
-            write_record(self.job.folder, index, record)
-        except OSError as error:
-            raise self._unwritten(index, error) from error
-        return without_rows(record)
+        return note_shard(self.job, index, self.write(index))
 
     def write(self, index: int) -> Record:
         """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
@@ -160,10 +158,11 @@ class ShardMaker:
         table = self._table(batch, source, numbers, index)
         path = self.job.folder / shard_file(index, self.job.shards)
         has_images = any(isinstance(one, ImageFeature) for one in self.job.features.values())
+        rows_per_group = ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP
         try:
-            write_parquet(path, table, rows_per_group=ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP)
+            write_parquet(path, table, rows_per_group=rows_per_group, bytes_per_group=BYTES_PER_GROUP)
         except OSError as error:
-            raise self._unwritten(index, error) from error
+            raise _unwritten(self.job, index, error) from error
         return {
             "file": shard_file(index, self.job.shards),
             "sha256": file_hash(path),
@@ -173,12 +172,6 @@ class ShardMaker:
             "set_aside": tally.by_reason(),
             SET_ASIDE_ROWS: sorted(tally.set_aside, key=lambda one: one["row"]),
         }
-
-    def _unwritten(self, index: int, error: OSError) -> StageError:
-        return StageError(
-            f"shard {index} of {self.job.shards} cannot be written: {error}. Finished shards are kept: once there is "
-            "room, repeat the call to resume."
-        )
 
     def _with_images(self, source: pa.Table, rows: range, tally: _Tally) -> tuple[pa.Table, list[int]]:
         """The rows with the bytes of images that were files; rows whose file cannot be read are set aside."""
@@ -225,6 +218,9 @@ class ShardMaker:
         columns = []
         for name in self.job.features:
             kind = schema.field(name).type
+            if name == SOURCE_ROW and name not in batch and name not in source.column_names:
+                columns.append(pa.array(batch[ROW], type=kind))
+                continue
             if name not in batch and name not in source.column_names:
                 where = self._where(self.job.stages[-1], index)
                 raise StageError(f"{where}: no column {name!r} was returned; it has: {', '.join(batch)}.")
@@ -239,6 +235,26 @@ class ShardMaker:
                 where = self._where(self.job.stages[-1], index)
                 raise StageError(f"{where}: column {name!r} is not {kind}: {error}") from error
         return pa.Table.from_arrays(columns, schema=schema)
+
+
+def note_shard(job: Job, index: int, record: Record) -> Record:
+    """Writes the record of a shard that is on disk, and returns it without the rows set aside.
+
+    Raises:
+        StageError: where it cannot be written, as on a full disk.
+    """
+    try:
+        write_record(job.folder, index, record)
+    except OSError as error:
+        raise _unwritten(job, index, error) from error
+    return without_rows(record)
+
+
+def _unwritten(job: Job, index: int, error: OSError) -> StageError:
+    return StageError(
+        f"shard {index} of {job.shards} cannot be written: {error}. Finished shards are kept: once there is room, "
+        "repeat the call to resume."
+    )
 
 
 def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:

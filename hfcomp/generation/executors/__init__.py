@@ -33,7 +33,7 @@ class Workers:
         if self.number < 1:
             raise ValueError(f"num_workers is {self.number}; expected 1 or more.")
         if self.gpus is not None and self.executor != "ray":
-            raise ValueError("gpus_per_worker needs executor ray; local workers take the GPUs of this machine in turn.")
+            raise ValueError("gpus_per_worker needs executor ray; local workers take this machine's GPUs in turn.")
         if self.gpus is not None and self.gpus < 0:
             raise ValueError(f"gpus_per_worker is {self.gpus:g}; expected 0 or more.")
 
