@@ -194,9 +194,10 @@ def test_the_real_captions_with_the_photographs_that_are_there(tmp_path):
     rows = load_training_set(str(tmp_path), split="val2017")
     assert len(rows) == 5000 and sum(map(len, rows["caption"])) == 25_014
     assert set(rows["license"]) <= set(COCO_LICENSES.values())
-    stated = map(json.loads, (Path(REAL) / "coco_open_256.jsonl").read_text().splitlines())
     known = {row["image_id"]: row for row in rows.remove_columns("image")}
-    for row in stated:
-        found = known[str(row["image_id"])]
+    stated = [json.loads(line) for line in (Path(REAL) / "coco_open_256.jsonl").read_text().splitlines()]
+    both = [(known[str(row["image_id"])], row) for row in stated if str(row["image_id"]) in known]
+    assert len(both) == 410
+    for found, row in both:
         assert found["license"] == row["license"] and found["caption"] == row["captions"]
         assert allows_adaptation(found["license"])
