@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from hfcomp.evaluation.benchmarks.coco_labels import COCO_LABELS
 from hfcomp.evaluation.benchmarks.linear_probes import IMAGENET_PROBES
 from hfcomp.evaluation.benchmarks.retrieval import FLICKR30K
@@ -50,8 +48,3 @@ MEANS = {
     ),
 }
 """Averages over benchmarks, by where they are published."""
-
-
-def averages_of(benchmarks: Iterable[Benchmark]) -> dict[str, tuple[Average, ...]]:
-    """The averages in use: those of benchmarks, by title, and those over several, by where they are published."""
-    return {one.title: one.averages for one in benchmarks} | MEANS
