@@ -163,7 +163,7 @@ def _of_variant(steps: Tables, rows: HeldOutRows, examples: int) -> dict[str, An
     lines = summarize(
         pd.concat([_outcomes(table, rows).assign(step=step) for step, table in steps.items()]),
         by=("step",),
-        measures=[Measure(name, [(BENCHMARK, "all", name)], bounds=bounds) for name, bounds in BOUNDS.items()],
+        measures=[Measure(name, [((BENCHMARK, "all", name),)], bounds=bounds) for name, bounds in BOUNDS.items()],
         contrasts={"change": ([last], [BASE_STEP])},
         images="measure",
         test=False,

@@ -142,7 +142,7 @@ def _measures(outcomes: Outcomes, concept: str, lines: LineNames) -> list[Measur
     for name, (benchmark, metric) in lines.items():
         of_metric = [line for line in outcomes.aspects if (line[0], line[2]) == (benchmark, metric)]
         own = [line for line in of_metric if name == RETRIEVAL or line[1] == concept]
-        found += [Measure(name, own, pooled=True)] if own else []
+        found += [Measure(name, [tuple(own)])] if own else []
     return found
 
 

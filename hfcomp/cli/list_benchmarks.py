@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from hfcomp.cli.options import names_of
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
+from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.spec import SUITES, Benchmark
 
 WIDTH = 78
@@ -34,6 +35,9 @@ def _all(chosen: str) -> Iterator[str]:
         yield f"{suite}:"
         for title, parts in groupby(members, key=lambda one: one.title):
             yield from _short(title, list(parts))
+    if chosen == "all":
+        yield "means over benchmarks:"
+        yield from (f"  {source}: {one.name}" for source, own in MEANS.items() for one in own)
     yield "\n* gated on the Hub.  ~ in no suite: name it to run it."
     yield "hfcomp evaluate --list NAME shows all that is known of one."
 
@@ -59,6 +63,10 @@ def _whole(benchmark: Benchmark) -> Iterator[str]:
         yield f"  reads     {form.layout}"
     for average in benchmark.averages:
         yield f"  average   {average.name}"
+    for source, own in MEANS.items():
+        for one in own:
+            if benchmark.title in [title for title, _, _ in one.parts]:
+                yield f"  part of   {source}: {one.name}"
     folders = [benchmark.name, *([benchmark.folder] if benchmark.folder else [])]
     yield f"  folder    {' or '.join(f'--data {name}=DIR' for name in folders)}"
     if not benchmark.in_suites:

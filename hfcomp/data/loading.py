@@ -27,6 +27,8 @@ from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.archives import check_tail
 from hfcomp.data.built_sets import checked_shards
+from hfcomp.data.coco_folders import coco_splits, is_coco_folder, read_coco_folder
+from hfcomp.data.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
 from hfcomp.data.urls import add_repositories
 from hfcomp.reading import may_be_hub_id
 
@@ -39,10 +41,11 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
 
     Args:
         name: a folder written by `save_to_disk`, a folder or file that `load_dataset` reads (Parquet, an image folder
-            with `metadata.jsonl`, a data set repository in the Hub's layout), or a Hub id. In a JSON-lines or CSV
-            file, `image` may hold file names relative to it.
+            with `metadata.jsonl`, a data set repository in the Hub's layout), a folder of COCO (`coco_folders`) or of
+            images with texts beside them (`image_folders`), or a Hub id. In a JSON-lines or CSV file, `image` may
+            hold file names relative to it.
         split: which split to use, or parts of some, such as `train[:90%]` or `train+validation`.
-        config: the data set's configuration.
+        config: the data set's configuration; of a COCO folder, `captions` or `karpathy`.
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
     Raises:
@@ -70,7 +73,8 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         except (DatasetGenerationError, pa.ArrowInvalid) as error:
             raise ValueError(f"{name} cannot be read as {builder}: {error.__cause__ or error}") from error
     else:
-        return _load_split(name, split, config, kwargs)
+        captioned = None if kwargs.keys() & {"data_files", "streaming"} else _captioned_folder(path, split, config)
+        return _load_split(name, split, config, kwargs) if captioned is None else captioned
     loaded = _part(name, loaded, split)
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
 
@@ -87,10 +91,10 @@ def load_training_stream(name: str, *, split: str = "train", config: str | None 
         ValueError: for a file, a folder of `save_to_disk`, or a set that does not say its columns.
     """
     path = Path(name)
-    if (path / "state.json").exists() or (path / "dataset_dict.json").exists() or path.is_file():
+    if kind := _unstreamed(path):
         raise ValueError(
-            f"streaming: {name} is a {'file' if path.is_file() else 'folder of save_to_disk'}; expected a Hub id, or "
-            "a folder of WebDataset shards or Parquet files. Leave streaming out."
+            f"streaming: {name} is a {kind}; expected a Hub id, or a folder of WebDataset shards or Parquet files. "
+            "Leave streaming out."
         )
     dataset = load_training_set(name, split=split, config=config, streaming=True)
     if dataset.features is None:
@@ -98,9 +102,35 @@ def load_training_stream(name: str, *, split: str = "train", config: str | None 
     return undecoded(dataset)
 
 
+def _unstreamed(path: Path) -> str | None:
+    """What is at a path, if it is nothing that can be streamed."""
+    if path.is_file():
+        return "file"
+    if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
+        return "folder of save_to_disk"
+    return "folder of images and captions" if is_coco_folder(path) or is_captioned_folder(path) else None
+
+
+def _captioned_folder(path: Path, split: str, config: str | None) -> Dataset | None:
+    """The rows of a COCO folder, or of one with texts beside its images; None for any other."""
+    if is_coco_folder(path):
+        splits, known = read_coco_folder(path, _split_names(split), config), coco_splits(path)
+    elif is_captioned_folder(path):
+        splits, known = read_captioned_folder(path, _split_names(split)), list(captioned_splits(path))
+    else:
+        return None
+    if any(name not in splits for name in _split_names(split)):
+        raise ValueError(_no_split(str(path), split, known))
+    return _part(str(path), splits, split)
+
+
+def _split_names(split: str) -> list[str]:
+    return list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))
+
+
 def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
     """What a split such as `train[:90%]` or `train+test` names; rows without splits are those of any one name."""
-    names = list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))
+    names = _split_names(split)
     if isinstance(loaded, Dataset):
         if len(names) > 1:
             raise ValueError(f"{name} has one split, but {split!r} names {len(names)}. Name one.")

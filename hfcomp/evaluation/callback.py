@@ -284,7 +284,7 @@ def benchmark_values(benchmark: Benchmark, items: pd.DataFrame, *, details: bool
         for one in (one for one in own if one.labels["metric"] == metric):
             (averages if one.is_average else lines).append(one)
         if not averages:
-            averages = [Measure("mean over items", [line for one in lines for line in one.lines], pooled=True)]
+            averages = [Measure("mean over items", [tuple(line for one in lines for line in one.lines)])]
         measures[key] = averages[0]
         for one in (*averages[1:], *(lines if len(lines) > 1 else ())) if details else ():
             measures.setdefault(f"{key}/{_word(one.labels['subset'])}", one)

@@ -16,6 +16,7 @@ from accelerate import PartialState
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
 from hfcomp.distributed import check_world_size, fail_together, gather_objects, rank
 from hfcomp.evaluation import benchmarks as known
+from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
@@ -112,7 +113,7 @@ def evaluate(
         return EvaluationResults(
             pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS)),
             {name: _facts(name, named.get(name), one) for name, one in {**encoders, **scorers}.items()},
-            {one.title: one.benchmark.averages for one in evaluator.loaded},
+            {one.title: one.benchmark.averages for one in evaluator.loaded} | MEANS,
             compared_to,
             tie,
             benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},

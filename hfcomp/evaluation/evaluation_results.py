@@ -46,7 +46,7 @@ class EvaluationResults(metaclass=OwnHelp):
     Attributes:
         outcomes: one row per model, item and metric; a table is taken too.
         models: name to facts (`path`, `weights`, ...), in the order of columns.
-        averages: means over subsets, by title of the benchmark, as `summarize` takes them.
+        averages: means over subsets, by title of the benchmark, and over benchmarks, as `summarize` takes them.
         reference: the model that the others are compared to; by default the first, none where it is alone.
         tie: what a tie counts: `wrong`, `half` or `win`.
         subject: the models that are compared to the reference; by default all but blind scorers.
@@ -105,7 +105,7 @@ class EvaluationResults(metaclass=OwnHelp):
 
     @property
     def missing(self) -> list[dict[str, Any]]:
-        """Averages that are left out because a subset is missing: `benchmark`, `metric`, `average` and `absent`."""
+        """Averages left out because a part of them is missing: `benchmark`, `metric`, `average` and `absent`."""
         return missing_averages(self._shared, self.averages) if len(self._shared) else []
 
     @property
@@ -238,14 +238,15 @@ def _facts(evaluation: EvaluationResults, *, brief: bool) -> Iterator[Section]:
     yield Section("Cost", [Table("", ["model", "seconds"], totals) if brief else _seconds(evaluation.seconds)])
     skipped = [f"{one['benchmark']}: {one['reason']} {one.get('how_to_fix', '')}" for one in evaluation.skipped]
     missing = [
-        f"{one['benchmark']}, {one['metric']}: {one['average']}"
+        f"{one['benchmark']}, {one['metric']}"
+        + (f": {one['average']}" if one["average"] != one["metric"] else "")
         + ("" if brief else f", needs {', '.join(one['absent'])}")
         for one in evaluation.missing
     ]
     read = [] if brief else _data(evaluation.benchmarks)
     yield Section(
         "Data",
-        [*read, Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all subsets")],
+        [*read, Lines(skipped, "skipped benchmarks", whole=True), Lines(missing, "averages without all parts")],
     )
     if not brief:
         yield Section("Models", [tables.facts_table(evaluation.models)])

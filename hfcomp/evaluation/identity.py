@@ -9,8 +9,11 @@ from pathlib import Path
 from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils.hub import extract_commit_hash
 
+from hfcomp.checksums import file_hash
 from hfcomp.modeling import base_of_adapter
 
+PIPELINE_CONFIG = "model_index.json"
+"""Of a pipeline of diffusers: its class and its parts."""
 ORIGIN = ("_name_or_path", "transformers_version", "base_model_name_or_path", "peft_version")
 """Entries of configurations that change no embedding."""
 
@@ -27,6 +30,25 @@ def identity(place: str | Path) -> str:
     if base is None:
         return _own(place, CONFIG_NAME, None)
     return f"{_own(place, ADAPTER_CONFIG_NAME, None)} on {_own(base.place, CONFIG_NAME, base.revision)}"
+
+
+def pipeline_identity(place: str | Path) -> str:
+    """The hash of the weights and configurations of a pipeline's folder, or the revision of a pipeline of the Hub.
+
+    Args:
+        place: folder or Hub id.
+
+    Raises:
+        OSError: where there is no pipeline.
+    """
+    folder = Path(place)
+    if not folder.is_dir():
+        return f"revision {extract_commit_hash(cached_file(str(place), PIPELINE_CONFIG), None)}"
+    if not (folder / PIPELINE_CONFIG).is_file():
+        raise FileNotFoundError(f"{folder} has no {PIPELINE_CONFIG}.")
+    parts = sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt"))
+    lines = "".join(f"{path.relative_to(folder).as_posix()} {file_hash(path)}\n" for path in parts)
+    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()[:16]}"
 
 
 def weights_hash(place: str | Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.checksums import read_checked
+from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
@@ -133,8 +134,10 @@ def model_facts(results: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def averages_of_lines(
     lines: Iterable[Mapping[str, Any]], notes: list[str] | None = None
-) -> dict[tuple[str, str], list[Average]]:
+) -> dict[Any, Sequence[Average]]:
     """The averages among stored lines, by benchmark and metric, each of the subsets that it was made of there.
+
+    Those over benchmarks are not read from lines: they are `MEANS`, so that folders from before have them too.
 
     `notes` receives those that are left out, as they are of other subsets in one folder than in another.
     """
@@ -153,7 +156,7 @@ def averages_of_lines(
             chosen.setdefault(key[:2], []).append(average)
         elif notes is not None:
             notes.append(f"{' '.join(key)}: left out, as it is an average of other subsets in one folder")
-    return chosen
+    return {**chosen, **MEANS}
 
 
 def _parts(average: Average) -> tuple[bool, list[list[str]]]:

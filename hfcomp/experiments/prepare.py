@@ -12,6 +12,7 @@ from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.distributed import fail_together, rank
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.keywords import NoKeyword
+from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
@@ -78,10 +79,10 @@ def check_primary(config: ExperimentConfig, outcomes: Outcomes) -> Measure | Non
 
 
 def declared_averages(config: ExperimentConfig) -> dict[str, tuple[Average, ...]]:
-    """The averages in use of the benchmarks that an experiment is scored on, by title."""
+    """The averages in use of the benchmarks that an experiment is scored on, by title, and those over benchmarks."""
     if not config.evaluation.endswith("benchmarks"):
         return {}
-    return {one.title: one.averages for one in find_benchmarks(config.evaluation_benchmarks)}
+    return {one.title: one.averages for one in find_benchmarks(config.evaluation_benchmarks)} | MEANS
 
 
 def _keywords(config: ExperimentConfig, seed: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
+from hfcomp.statistics.measures import missing_averages
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
@@ -71,6 +72,8 @@ def _report(study: Study, method: Arm) -> None:
     outcomes, costs = study.outcomes(names), [study.costs[name] for name in names if name in study.costs]
     declared, planned = declared_averages(experiment), [(method.name, SAME_BATCH)]
     lines, general = summarize_run(outcomes, names, primary=experiment.primary, declared=declared, planned=planned)
+    for one in missing_averages(outcomes, declared):
+        study.session.log(f"{one['benchmark']}: no {one['average']}, which needs {', '.join(one['absent'])}")
     data = {
         "training": _training_facts(study.recipe, method.rows),
         "evaluation": {"name": experiment.evaluation, "dataset": experiment.evaluation_dataset},

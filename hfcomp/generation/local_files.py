@@ -13,6 +13,7 @@ from datasets import Dataset, Image
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
 
+from hfcomp.data.built_sets import SET_ASIDE_FILE
 from hfcomp.data.loading import undecoded
 from hfcomp.data.urls import is_url
 
@@ -23,7 +24,7 @@ _SHOWN = 3
 def check_local_files(
     dataset: Dataset, columns: Sequence[str], source: str, *, allow_outside: bool, log: Callable[[str], None]
 ) -> None:
-    """Reports the images that a build copies from files or fetches, and refuses files outside of the source's folder.
+    """Reports images that a build copies from files, misses or fetches, and refuses files outside the source's folder.
 
     Whoever wrote the source chose these names: in a set from somebody else, they may point to any picture that this
     user can read. Symbolic links are followed.
@@ -44,13 +45,15 @@ def check_local_files(
     everything = [root for root in roots if _holds_everything(root)]
     roots = [root for root in roots if root not in everything]
     known: dict[str, Path] = {}
-    number, urls, outside = 0, 0, []
+    number, urls, outside, missing = 0, 0, [], []
     for column, row, name in _named_files(undecoded(dataset), columns):
         if is_url(name):
             urls += 1
             continue
         number += 1
         place = _resolve(name, known)
+        if not os.path.exists(place):
+            missing.append(f"{place} (row {row})")
         if not any(place.is_relative_to(root) for root in roots):
             outside.append(f"{name} (column {column!r}, row {row})")
     if number:
@@ -58,6 +61,11 @@ def check_local_files(
         log(
             f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
             f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
+        )
+    if missing:
+        log(
+            f"{len(missing):,} of them are missing, such as {', '.join(missing[:_SHOWN])}: their rows are set aside, "
+            f"each with its file in {SET_ASIDE_FILE}"
         )
     if urls:
         log(f"{urls:,} images that {source} references by URL are copied into the set if fetching is allowed")

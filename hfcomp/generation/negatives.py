@@ -11,11 +11,11 @@ from datasets import Value
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.data.images import decode_image
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.generation.options import NegativeOptions
-from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
+from hfcomp.generation.shards import Batch, Stage
+from hfcomp.generation.source_images import make_image_check
 from hfcomp.generation.sources import BuildInputs, Log, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
@@ -24,8 +24,6 @@ from hfcomp.negatives.mask_filling import DEFAULT_MODEL
 from hfcomp.negatives.negative import COLUMN_NAMES
 from hfcomp.parsing import cached_parser
 
-NO_IMAGE = "no image"
-BAD_IMAGE = "image cannot be decoded"
 RECORDED_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop_same_words", "only_with_negative")
 SETTINGS = (
     *RECORDED_AS_GIVEN,
@@ -88,25 +86,6 @@ def make_checked_negatives(
         device = settings.get("device")
         checks.append(FalseNegatives(false_negative_model, margin=false_negative_margin, device=device))
     return TextNegatives(checks=checks, **settings)
-
-
-def make_image_check() -> Callable[[Batch], Batch]:
-    """The stage that sets rows aside whose image cannot be decoded."""
-
-    def images(batch: Batch) -> Batch:
-        return batch | {SET_ASIDE: [_objection(image) for image in batch["image"]]}
-
-    return images
-
-
-def _objection(image: Any) -> str | None:
-    if image is None or (image["bytes"] is None and not image["path"]):
-        return NO_IMAGE
-    try:
-        decode_image(image)
-    except (ValueError, OSError) as error:
-        return f"{BAD_IMAGE}: {without_local_paths(str(error))}"
-    return None
 
 
 class FalseNegatives:

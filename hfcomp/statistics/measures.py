@@ -15,7 +15,9 @@ from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Line, Outcomes
 
 Averages = Mapping[Any, Sequence[Average]]
-"""By benchmark, or by benchmark and metric."""
+"""By benchmark, or by benchmark and metric; those over several benchmarks by where they are published."""
+Pool = tuple[Line, ...]
+"""Lines whose items are averaged as those of one."""
 COMPOSITION, GENERAL = "composition", "general"
 MEAN = "mean"
 """The name of the mean of the lines of composition."""
@@ -24,23 +26,26 @@ OVER_SUBSETS = Average("average")
 
 @dataclass(frozen=True)
 class Measure:
-    """A mean over items of one or several lines.
+    """A mean of means over items, each of a line or of several as one.
 
     Attributes:
         name: `benchmark: subset metric`, or of a mean of several lines what a recipe calls it.
-        lines: that it is of.
-        weights: what each line's mean counts; by default all the same.
-        pooled: whether it is the mean over the items of all lines instead.
+        pools: that it is of.
+        weights: what each pool's mean counts; by default all the same.
         labels: further entries of its lines in `summarize`.
         bounds: of an item's value; by default as `summarize` finds them.
     """
 
     name: str
-    lines: list[Line]
+    pools: list[Pool]
     weights: list[float] | None = None
-    pooled: bool = False
     labels: Mapping[str, Any] = field(default_factory=dict)
     bounds: tuple[float, float] | None = None
+
+    @property
+    def lines(self) -> list[Line]:
+        """Of all pools."""
+        return list(dict.fromkeys(line for pool in self.pools for line in pool))
 
     @property
     def is_average(self) -> bool:
@@ -58,12 +63,12 @@ def line_measure(line: Line, aspect: str = COMPOSITION) -> Measure:
     """The mean of a line."""
     benchmark, subset, metric = line
     labels = {"benchmark": benchmark, "subset": subset, "metric": metric, "aspect": aspect, "average": False}
-    return Measure(line_name(line), [line], labels=labels)
+    return Measure(line_name(line), [(line,)], labels=labels)
 
 
 def mean_of_lines(name: str, lines: Sequence[Line]) -> Measure:
     """The mean of the means of lines, each with the same weight, of whatever benchmarks."""
-    return Measure(name, list(lines), labels={"average": True})
+    return Measure(name, [(line,) for line in dict.fromkeys(lines)], labels={"average": True})
 
 
 def average_measure(
@@ -71,29 +76,41 @@ def average_measure(
 ) -> Measure:
     """An average over the subsets of a benchmark's metric."""
     groups = average.groups or tuple((subset,) for subset in subsets)
-    weights: dict[Line, float] = {}
-    for group in groups:
-        for subset in group:
-            line = benchmark, subset, metric
-            weights[line] = weights.get(line, 0.0) + 1 / (len(groups) * len(group))
     label = benchmark, average.name, metric
     labels = {**line_measure(label, aspect).labels, "average": True, "pooled": average.pooled, "groups": groups}
-    return Measure(line_name(label), list(weights), list(weights.values()), average.pooled, labels)
+    parts = [[line_measure((benchmark, subset, metric)) for subset in group] for group in groups]
+    return _mean_of_groups(line_name(label), parts, labels, pooled=average.pooled)
+
+
+def _mean_of_groups(
+    name: str, groups: Sequence[Sequence[Measure]], labels: Mapping[str, Any], *, pooled: bool = False
+) -> Measure:
+    """The mean of groups, each the mean of measures; or that over all their items."""
+    weights: dict[Pool, float] = {}
+    for group in groups:
+        for part in group:
+            own = part.weights or [1.0] * len(part.pools)
+            for pool, weight in zip(part.pools, own, strict=True):
+                share = weight / sum(own)
+                weights[pool] = weights.get(pool, 0.0) + share / (len(groups) * len(group))
+    if pooled:
+        return Measure(name, [tuple(dict.fromkeys(line for pool in weights for line in pool))], labels=labels)
+    return Measure(name, list(weights), list(weights.values()), labels)
 
 
 def absent_subsets(average: Average, subsets: Sequence[str]) -> list[str]:
     """The subsets that an average names and that are not there."""
-    named = [subset for group in average.groups or () for subset in group]
-    return [subset for subset in dict.fromkeys(named) if subset not in subsets]
+    return [subset for subset in average.parts if subset not in subsets]
 
 
 def all_measures(outcomes: Outcomes, averages: Averages | None = None) -> list[Measure]:
-    """The measures of a report: lines in order of appearance, each benchmark's averages before its lines.
+    """The measures of a report: averages over benchmarks, then each benchmark's averages and lines as they appear.
 
     Args:
         outcomes: the outcomes.
-        averages: each is one of every metric of its benchmark, or of that metric. One that names a subset that the
-            metric lacks is left out, see `missing_averages`; so is a mean over all subsets where there is but one.
+        averages: each is one of every metric of its benchmark, or of that metric, or over several benchmarks. One that
+            names a part that is not there is left out, see `missing_averages`; so is a mean over all subsets where
+            there is but one.
     """
     aspects, found = outcomes.aspects, []
     of_benchmark: dict[str, list[Measure]] = {}
@@ -106,25 +123,63 @@ def all_measures(outcomes: Outcomes, averages: Averages | None = None) -> list[M
         )
     for line, aspect in aspects.items():
         found += [*of_benchmark.pop(line[0], ()), line_measure(line, aspect)]
-    return found
+    known = _by_label(found)
+    over_benchmarks = [
+        _mean_of_parts(one, source, known)
+        for source, one in _over_benchmarks(averages)
+        if all(part in known for part in one.parts)
+    ]
+    return [*over_benchmarks, *found]
+
+
+def _by_label(measures: Sequence[Measure]) -> dict[Line, Measure]:
+    """By benchmark, subset or average's name, and metric; an average goes before a subset that is called the same."""
+    known: dict[Line, Measure] = {}
+    for one in measures:
+        known.setdefault((one.labels["benchmark"], one.labels["subset"], one.labels["metric"]), one)
+    return known
+
+
+def _over_benchmarks(averages: Averages | None) -> list[tuple[str, Average]]:
+    return [(source, one) for source, own in (averages or {}).items() for one in own if one.spans_benchmarks]
+
+
+def _mean_of_parts(average: Average, source: str, known: Mapping[Line, Measure]) -> Measure:
+    """An average over benchmarks, from the measures of its parts."""
+    parts = [[known[part] for part in group] for group in average.groups or ()]
+    label = source, "all", average.name
+    labels = {**line_measure(label, parts[0][0].labels["aspect"]).labels, "average": True}
+    return _mean_of_groups(line_name(label), parts, labels)
 
 
 def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> list[dict[str, Any]]:
-    """The averages that `summarize` leaves out, because items of a subset that they name are not there.
+    """The averages that `summarize` leaves out, because items of a part that they name are not there.
 
     Args:
         outcomes: as in `summarize`.
-        averages: as in `summarize`.
+        averages: as in `summarize`. One over benchmarks counts where parts of several are there: who scores a single
+            benchmark does not ask for it.
 
     Returns:
-        One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets.
+        One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets; of
+        an average over benchmarks, `benchmark` is where it is published, `metric` its name, and `absent` has lines.
     """
-    return [
+    known = _by_label(all_measures(Outcomes.of(outcomes), averages))
+    over_benchmarks = [
+        {"benchmark": source, "metric": one.name, "average": one.name, "absent": absent}
+        for source, one in _over_benchmarks(averages)
+        if (absent := _absent_parts(one, known)) and len({part[0] for part in one.parts if part in known}) > 1
+    ]
+    return over_benchmarks + [
         {"benchmark": benchmark, "metric": metric, "average": average.name, "absent": absent}
         for (benchmark, metric), subsets in _subsets(Outcomes.of(outcomes).aspects).items()
         for average in _averages_of(averages, benchmark, metric)
         if (absent := absent_subsets(average, subsets))
     ]
+
+
+def _absent_parts(average: Average, known: Mapping[Line, Measure]) -> list[str]:
+    return [line_name(part) for part in average.parts if part not in known]
 
 
 def usable_averages(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]]) -> dict[Any, list[Average]]:
@@ -135,9 +190,10 @@ def usable_averages(outcomes: Outcomes, declared: Mapping[str, Sequence[Average]
         declared: those in use, by title of the benchmark.
 
     Returns:
-        By benchmark and metric, for each metric of several subsets.
+        By benchmark and metric, for each metric of several subsets; and those over several benchmarks as they are.
     """
-    return {
+    over_benchmarks = {one[0]: declared[one[0]] for one in _over_benchmarks(declared)}
+    return over_benchmarks | {
         (benchmark, metric): [one for one in declared.get(benchmark, ()) if not absent_subsets(one, subsets)]
         or [OVER_SUBSETS]
         for (benchmark, metric), subsets in _subsets(outcomes.aspects).items()
@@ -191,7 +247,8 @@ def primary_measure(
     Args:
         outcomes: of the base at least.
         name: `benchmark: metric`, the first average over its subsets, `benchmark: subset metric`, where the subset may
-            be an average's name, or a pattern of lines. Unset: the strictest metric of the first benchmark of
+            be an average's name, a pattern of lines, or an average over benchmarks after where it is published, as in
+            `Im et al. 2026, Table 2: compositional mean`. Unset: the strictest metric of the first benchmark of
             composition that has one, over its subsets.
         declared: averages in use, by title of the benchmark.
 
@@ -215,8 +272,12 @@ def primary_measure(
         short = f"{one.labels['benchmark']}: {one.labels['metric']}"
         for key in (short, one.name) if one.is_average else (one.name, short):
             known.setdefault(key, one)
+    for source, one in _over_benchmarks(declared):
+        if name == f"{source}: {one.name}" and name not in known:
+            absent = "; ".join(_absent_parts(one, _by_label(measures)))
+            raise ValueError(f"primary: {name!r} needs what is not scored by this evaluation: {absent}.")
     measure = find_measure(name, known, where="primary")
-    if len({unit_of(line[2]) for line in measure.lines}) > 1:
+    if name not in known and len({unit_of(line[2]) for line in measure.lines}) > 1:
         names = "; ".join(dict.fromkeys(named_with_unit(line[2]) for line in measure.lines))
         raise ValueError(
             f"primary: {name!r} fits metrics of different units, whose mean says nothing: {names}. Name one of them."

@@ -141,10 +141,9 @@ class Samples:
         there = np.unique(np.concatenate([table["column"] for table in tables.values()]))
         chosen = list(range(len(self._columns))) if self._every else there.tolist()
         columns = [self._columns[number] for number in chosen]
-        items = [_items(table, chosen, columns, " / ".join(line)) for line, table in tables.items()]
+        of_line = {line: _items(table, chosen, columns, " / ".join(line)) for line, table in tables.items()}
+        items = [_pool([of_line[line] for line in pool]) for pool in measure.pools]
         weights = measure.weights or [1.0] * len(items)
-        if measure.pooled:
-            items, weights = [_pool(items)], [1.0]
         strata = [one.parts() for one in items]
         shared = [weight / len(own) for weight, own in zip(weights, strata, strict=True) for _ in own]
         parts = [part for own in strata for part in own]
@@ -164,6 +163,8 @@ class Samples:
 
 
 def _pool(items: Sequence[Items]) -> Items:
+    if len(items) == 1:
+        return items[0]
     names = ["values", "ties", "images", "chance", *(["strata"] if items[0].strata is not None else [])]
     return Items(*(np.concatenate([getattr(one, name) for one in items]) for name in names))
 

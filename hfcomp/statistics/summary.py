@@ -52,7 +52,8 @@ def summarize(
         contrasts: further differences, by name: of the mean of some models and that of others, paired by seed. One of
             a model without items of a measure is left out there.
         measures: by default `all_measures` with `averages`; only then p are corrected for their number.
-        averages: means over subsets, by benchmark, or by benchmark and metric.
+        averages: means over subsets, by benchmark, or by benchmark and metric; those over benchmarks by where they
+            are published, which is then the `benchmark` of their lines, and their name the `metric`.
         tie: what a tie counts, see `TIE_RULES`. It counts so only for an item whose value is 0, of a metric of this
             benchmark whose values are all 0 or 1: what a tie could add to a fraction is not known, so there it is
             shown and counts nothing.

@@ -20,6 +20,7 @@ def test_the_list_names_every_benchmark(capsys):
     for name in benchmarks():
         prefix, _, own = name.partition("_")
         assert name in shown or (f"{prefix}_..." in shown and own in shown), name
+    assert "  Im et al. 2026, Table 3: general mean\n" in shown
     assert "winoground* " in shown and "imagenet1k_probe_lbfgs~" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -33,6 +34,8 @@ def test_a_named_benchmark_shows_where_it_comes_from(capsys):
         "hf auth login",
         "--data wds_vtab-dtd=DIR",
         "mean of 19 tasks",
+        "part of   Im et al. 2026, Table 2: compositional mean",
+        "part of   Im et al. 2026, Table 3: general mean",
     ):
         assert text in shown, text
     with pytest.raises(SystemExit, match="unknown benchmark 'nothing'"):

@@ -39,7 +39,7 @@ def test_a_set_of_the_hub_may_name_files_of_its_own_folder_alone(caches):
             check("her/set", [own[0], str(caches / name)])
     with pytest.raises(ValueError, match="references 1 image files outside its own folder"):
         check(str(caches), ["/elsewhere/a.png"])
-    (logged,) = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
+    logged, _ = check("her/set", [*own, f"zip://a.png::{own[0]}", str(caches / "datasets/her___set/a.png")])
     assert logged.startswith("4 image files that her/set names are copied into the set: 4 from ")
 
 
@@ -57,7 +57,7 @@ def test_a_file_in_a_home_directory_may_name_no_files_there(tmp_path, monkeypatc
         ValueError, match="references 1 image files, such as .*passport.jpg.*Move the file and its images"
     ):
         check(source, names)
-    (logged,) = check(source, names, allow_outside=True)
+    logged, _ = check(source, names, allow_outside=True)
     assert logged.endswith("0 from no folder of its own and its sub-folders, 1 from elsewhere")
     assert check(source, ["http://host/a.png"]) == [
         f"1 images that {source} references by URL are copied into the set if fetching is allowed"
@@ -68,5 +68,14 @@ def test_a_file_below_a_home_directory_may_name_those_beside_it(tmp_path, monkey
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     (tmp_path / "set/images").mkdir(parents=True)
     (tmp_path / "set/rows.jsonl").write_text("")
+    (tmp_path / "set/images/a.png").write_bytes(b"")
     (logged,) = check(str(tmp_path / "set/rows.jsonl"), [str(tmp_path / "set/images/a.png")])
     assert logged.endswith(f": 1 from {tmp_path / 'set'} and its sub-folders, 0 from elsewhere")
+
+
+def test_missing_files_are_counted_before_the_build_begins(tmp_path):
+    names = [str(tmp_path / f"{row}.png") for row in range(6)]
+    Path(names[2]).write_bytes(b"")
+    _, logged = check(str(tmp_path), names)
+    assert logged.startswith(f"5 of them are missing, such as {names[0]} (row 0), {names[1]} (row 1), {names[3]} (row")
+    assert "set_aside.jsonl" in logged

@@ -10,6 +10,7 @@ import yaml
 from transformers import AutoModel
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.data import training_rows
 from hfcomp.experiments.program import run
@@ -84,6 +85,8 @@ def test_every_recipe_names_a_primary_endpoint_that_it_evaluates(path: Path, mon
     titles = (
         [one.title for one in find_benchmarks(config.evaluation_benchmarks)] if config.evaluation_benchmarks else []
     )
+    for source, means in MEANS.items():
+        titles += [source] * all(title in titles for mean in means for title, _, _ in mean.parts)
     known = {"own": [None], "benchmarks": titles}.get(config.evaluation, [*titles, *SANDBOX_SETS])
     assert (config.primary and config.primary.partition(": ")[0]) in known
     assert read_recipe(str(path), ["--evaluation", "own"]).experiment.primary is None

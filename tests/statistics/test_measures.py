@@ -7,8 +7,14 @@ import pandas as pd
 import pytest
 
 from hfcomp.statistics import Outcomes
-from hfcomp.statistics.measures import primary_measure, search_measure
+from hfcomp.statistics.average import Average
+from hfcomp.statistics.measures import missing_averages, primary_measure, search_measure
+from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.score import score
+from hfcomp.statistics.summary import summarize
+
+TWO_SETS = Average("mean", ((("one", "all items", "caption choice"),), (("two", "all", "caption choice"),)))
+DECLARED = {"one": [Average("all items", pooled=True)], "two": [], "a paper": [TWO_SETS]}
 
 
 def outcomes(values: list[float], *, benchmark: str = "drawn", subset: str = "all", **other: str) -> pd.DataFrame:
@@ -43,3 +49,62 @@ def test_a_pattern_over_metrics_of_different_units_is_no_primary_endpoint():
     with pytest.raises(ValueError, match=r"different units.*: choice; kendall tau \(-1 to 1\)\. Name one"):
         primary_measure(items, "drawn: *", {})
     assert primary_measure(items, "drawn: ken*", {}).lines == [("drawn", "all", "kendall tau")]
+
+
+def two_sets(arm: str, one: list[list[float]], two: list[float], images: str = "other") -> pd.DataFrame:
+    """Two subsets of `one`, and `two`, whose images are those of the first subset or others."""
+    tables = [outcomes(values, benchmark="one", subset=name) for name, values in zip("ab", one, strict=True)]
+    last = outcomes(two, benchmark="two")
+    last = last.assign(image_id=tables[0]["image_id"].array if images == "shared" else last["image_id"])
+    return pd.concat([*tables, last]).assign(arm=arm)
+
+
+def test_a_mean_over_benchmarks_counts_each_as_its_own_average_does():
+    """`one` is pooled over its subsets: 1 of 1 and 1 of 3 are 2 of 4."""
+    lines = summarize(two_sets("m", [[1], [1, 0, 0]], [1, 1, 1, 0]), averages=DECLARED)
+    assert [line["benchmark"] for line in lines] == ["a paper", "one", "one", "one", "two"]
+    assert lines[0]["models"]["m"]["value"] == pytest.approx((2 / 4 + 3 / 4) / 2)
+    assert lines[0]["chance"] == 0.5 and lines[0]["items"] == 8
+    assert lines[0]["average"] and [line[0] for line in lines[0]["lines"]] == ["one", "one", "two"]
+
+
+def test_an_image_of_two_benchmarks_is_drawn_for_both():
+    """Where both have the same images and outcomes, their mean is as uncertain as one of them, else less."""
+    values = [1.0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 1] * 5
+    single = Average("mean", ((("one", "a", "caption choice"),), (("two", "all", "caption choice"),)))
+    found = {}
+    for images in ("shared", "other"):
+        items = two_sets("m", [values, [1.0]], values, images)
+        mean, line = summarize(items[items["subset"] != "b"], averages={"a paper": [single]}, images="all")[:2]
+        assert mean["models"]["m"]["value"] == pytest.approx(line["models"]["m"]["value"])
+        found[images] = [one["models"]["m"]["high"] - one["models"]["m"]["low"] for one in (mean, line)]
+    assert found["shared"][0] == pytest.approx(found["shared"][1])
+    assert found["other"][0] == pytest.approx(found["other"][1] / 2**0.5, rel=0.1)
+
+
+def test_a_mean_over_benchmarks_is_a_primary_endpoint_or_says_what_it_lacks():
+    base, tuned = two_sets("base", [[1], [0, 0, 0]], [0] * 4), two_sets("tuned", [[1], [1, 0, 0]], [1, 1, 0, 0])
+    both = Outcomes(pd.concat([base, tuned]))
+    how = {"primary": "a paper: mean", "declared": DECLARED, "planned": [("tuned", "base")]}
+    lines, _ = summarize_run(both, ["base", "tuned"], **how)
+    (line,) = [line for line in lines if line.get("primary")]
+    assert line["primary"] == "a paper: mean" and line["benchmark"] == "a paper"
+    change = line["differences"]["tuned"]["base"]
+    assert change["value"] == pytest.approx((1 / 4 + 1 / 2) / 2) and "p_holm" in change
+    with pytest.raises(ValueError, match=r"'a paper: mean' needs .* not scored by this evaluation: two: caption ch"):
+        primary_measure(both.select(benchmark="one"), "a paper: mean", DECLARED)
+
+
+def test_a_mean_over_benchmarks_may_be_of_several_units_as_its_authors_have_it():
+    items = pd.concat([outcomes([0, 1]), outcomes([0, 1], metric="mAP")])
+    mean = Average("mean", tuple((("drawn", "all", metric),) for metric in ("caption choice", "mAP")))
+    assert len(primary_measure(items, "a paper: mean", {"a paper": [mean]}).lines) == 2
+
+
+def test_a_mean_of_three_benchmarks_is_missed_where_two_are_there():
+    three = Average("mean", (*TWO_SETS.groups, (("three", "all", "group"), ("three", "all", "text"))))
+    declared = {**DECLARED, "a paper": [three]}
+    items = two_sets("m", [[1], [0]], [1])
+    (entry,) = missing_averages(items, declared)
+    assert entry["benchmark"] == "a paper" and entry["absent"] == ["three: group", "three: text"]
+    assert missing_averages(items[items["benchmark"] == "one"], declared) == []

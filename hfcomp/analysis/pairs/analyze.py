@@ -1,0 +1,178 @@
+"""`hfcomp analyze`: sets of hard negative pairs side by side, in the paper's numbers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from hfcomp.analysis.pairs.bertscore import BertScore
+from hfcomp.analysis.pairs.image_model import ImageEmbedder
+from hfcomp.analysis.pairs.images import PairImages
+from hfcomp.analysis.pairs.items import PairSet, named_sets, read_pairs
+from hfcomp.analysis.pairs.options import NONE, AnalyzeOptions
+from hfcomp.analysis.pairs.similarity import dual_encoder_scores, image_similarity, word_scores
+from hfcomp.analysis.pairs.summary import ScoredSet, Summary
+from hfcomp.data.urls import UrlAccess, url_access
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import default_folder
+from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.models import named_models, open_embedder
+from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.statistics.outcomes import write_table
+from hfcomp.statistics.results import RESULTS_FILE, versions
+
+PAIRS_FILE = "pairs.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class PairResults:
+    """What was found.
+
+    Attributes:
+        sets: with the numbers of every pair, by name.
+        summary: of them.
+        models: name to `path`, `weights` and what it was used for.
+        options: that it was made with.
+        notes: what a reader of the numbers has to know.
+    """
+
+    sets: Mapping[str, ScoredSet]
+    summary: Summary
+    models: Mapping[str, Mapping[str, Any]]
+    options: AnalyzeOptions
+    notes: Sequence[str]
+
+    def table(self) -> pd.DataFrame:
+        """A row for each pair, with its words, rating and all numbers; those of a dual encoder behind its name."""
+        parts = []
+        for name, one in self.sets.items():
+            columns = {
+                f"{model}: {quantity}" if model else quantity: values
+                for model, scores in one.scores.items()
+                for quantity, values in scores.values.items()
+            }
+            own = one.pairs.items.drop(columns="concreteness").assign(**columns)
+            own.insert(0, "set", name)
+            parts.append(own)
+        return pd.concat(parts, ignore_index=True)
+
+    def save(self, folder: Path, *, shown: bool = True, command: str = "") -> None:
+        """Writes `results.json`, `report.md`, figures and `pairs.parquet`; the caller holds the folder's lock.
+
+        Args:
+            folder: that receives them.
+            shown: whether the report is printed too.
+            command: that made it.
+        """
+        from hfcomp.analysis.pairs.report import contents, pair_report
+        from hfcomp.reporting.saving import publish
+
+        config = {"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        write_table(folder / PAIRS_FILE, self.table())
+        found = contents(self) | {"config": config, "versions": versions()}
+        report = pair_report(self, found, folder)
+        publish(report, found, folder / RESULTS_FILE, shown=shown)
+
+
+def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) -> PairResults:
+    """Reads sets of pairs and has every model say what it can of them; nothing is loaded that is not needed.
+
+    Args:
+        sets: built folders, folders of `save_to_disk`, files or Hub ids, also as `NAME=PLACE`, or by name.
+        options: what is computed, and how.
+
+    Raises:
+        ValueError: for a set without pairs, a set none of whose images can be read, or a model that does not load.
+        FileNotFoundError: for a path where nothing is.
+    """
+    places = dict(sets) if isinstance(sets, Mapping) else named_sets(sets)
+    models = {} if NONE in options.models else named_models(options.models)
+    path = options.concreteness_ratings
+    ratings = None if path is None else ConcretenessRatings.from_file(path)
+    bars = sys.stderr.isatty()
+    with _url_access(options):
+        read = {name: read_pairs(name, place, options, ratings) for name, place in places.items()}
+        found = {name: ScoredSet(pairs, {"": word_scores(pairs.items)}) for name, pairs in read.items()}
+        images = {name: PairImages(pairs, progress=bars) for name, pairs in read.items()}
+        facts = _score(found, images, models, options, progress=bars)
+        summary = Summary(found, seed=options.seed, progress=bars)
+    notes = [note for one in read.values() for note in one.notes]
+    return PairResults(found, summary, facts, options, list(dict.fromkeys(notes)))
+
+
+def _url_access(options: AnalyzeOptions) -> AbstractContextManager[None]:
+    return url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
+
+
+def _score(
+    found: Mapping[str, ScoredSet],
+    images: Mapping[str, PairImages],
+    models: Mapping[str, str],
+    options: AnalyzeOptions,
+    *,
+    progress: bool,
+) -> dict[str, dict[str, Any]]:
+    """Adds what each model says of each set, one model in memory at a time; facts about the models."""
+    cache = EmbeddingCache(None if options.no_cache else default_folder())
+    settings: dict[str, Any] = {"batch_size": options.batch_size, "device": options.device}
+    _note_absent(found, images, options, bool(models))
+    facts: dict[str, dict[str, Any]] = {}
+    for model, place in models.items():
+        embedder = open_embedder(place, cache=cache, **settings)
+        facts[model] = {"use": "dual encoder", "path": place, "weights": identity(place)}
+        for name, one in found.items():
+            one.scores[model] = dual_encoder_scores(one.pairs, images[name], embedder, progress=progress)
+        embedder.release()
+    paired = [name for name, one in images.items() if len(one.columns) == 2]
+    if paired and options.image_model != NONE:
+        encoder = ImageEmbedder(options.image_model, cache=cache, **settings)
+        facts["DINOScore"] = {"use": "image model", "path": options.image_model, "weights": encoder.weights}
+        for name in paired:
+            found[name].scores[""].values["DINOScore"] = image_similarity(found[name].pairs, images[name], encoder)
+        del encoder
+    if options.text_model != NONE:
+        facts["BERTScore"] = _text_scores(found, options, settings, progress=progress)
+    cache.trim()
+    return facts
+
+
+def _text_scores(
+    found: Mapping[str, ScoredSet], options: AnalyzeOptions, settings: Mapping[str, Any], *, progress: bool
+) -> dict[str, Any]:
+    """Adds BERTScore; facts about its model."""
+    score = BertScore(options.text_model, layer=options.text_layer, baseline=options.text_baseline, **settings)
+    for one in found.values():
+        items = one.pairs.items
+        values = score(items["caption"].tolist(), items["negative_caption"].tolist(), progress=progress)
+        one.scores[""].values["BERTScore"] = values
+        if score.baseline is None:
+            one.pairs.notes.append(
+                f"BERTScore is not rescaled, unlike the paper's: no baseline of layer {score.layer} of "
+                f"{options.text_model} is known; --text_baseline FILE gives one"
+            )
+    baseline = "none" if score.baseline is None else f"{score.baseline:g}"
+    facts = {"use": f"text model, layer {score.layer}, baseline {baseline}", "path": options.text_model}
+    return facts | {"weights": identity(options.text_model)}
+
+
+def _note_absent(
+    found: Mapping[str, ScoredSet], images: Mapping[str, PairImages], options: AnalyzeOptions, judged: bool
+) -> None:
+    """Notes what a set lacks, and what is therefore not computed of it."""
+    for name, one in found.items():
+        pairs: PairSet = one.pairs
+        if "image" not in images[name].columns:
+            pairs.note("there are no images: of a dual encoder only the similarity of texts is computed")
+        elif "negative_image" not in images[name].columns:
+            pairs.note(
+                "there are no negative images: T2I accuracy, CLIP-V, DINOScore and what needs them are left out"
+            )
+        if not one.pairs.items["keyword"].fillna("").any():
+            pairs.note("there is no column negative_keywords: unique keywords and their words are left out")

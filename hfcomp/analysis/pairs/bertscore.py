@@ -1,0 +1,169 @@
+"""BERTScore (Zhang et al., "BERTScore: Evaluating Text Generation with BERT", ICLR 2020) without idf weights.
+
+Own code, since `bert-score` 0.3.13, the last release, no longer gives its own numbers with transformers 5: the blank
+that it puts before a text for RoBERTa is dropped there without a word, so that the first word is another token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from tqdm.auto import tqdm
+from transformers import AutoTokenizer, GPT2Tokenizer, RobertaTokenizer
+
+from hfcomp.analysis.pairs.pretrained import find_device, load_model
+from hfcomp.negatives.language_models import length_sorted_batches, position_limit
+from hfcomp.reading import csv_rows
+
+USE = "text_model"
+KNOWN = {
+    "roberta-large": (17, 0.83122575),
+    "roberta-base": (10, 0.814463),
+}
+"""By the last part of a model's id: the layer that the authors chose, and the baseline of its F1 for English texts.
+
+Source: `model2layers` and `rescale_baseline/en` of github.com/Tiiiger/bert_score (MIT), version 0.3.13.
+"""
+
+
+class BertScore:
+    """F1 of greedily matched tokens of two texts, rescaled where a baseline is known.
+
+    Args:
+        place: Hub id or folder of a model with a tokenizer.
+        layer: whose outputs are compared; 0 is that of the embeddings.
+        baseline: a file `LAYER,P,R,F`, as bert-score has them.
+        batch_size: pairs at a time.
+        device: by default a GPU where there is one.
+
+    Attributes:
+        layer: that is used.
+        baseline: of F1; `None` where none is known, then scores are not rescaled.
+
+    Raises:
+        ValueError: for a place without a model, a layer that it does not have, or a baseline file without that layer.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        layer: int | None = None,
+        baseline: str | Path | None = None,
+        batch_size: int = 128,
+        device: str | None = None,
+    ) -> None:
+        self.place, self.batch_size, self.device = place, batch_size, find_device(device)
+        self.model = load_model(place, needed_by=USE).to(self.device)
+        self.tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+        own_layer, own_baseline = KNOWN.get(place.rstrip("/").rpartition("/")[2], (None, None))
+        layers = self.model.config.num_hidden_layers
+        self.layer = next(one for one in (layer, own_layer, layers) if one is not None)
+        if self.layer > layers:
+            raise ValueError(f"text_layer: found {self.layer}, but {place} has the layers 0 to {layers}.")
+        self.baseline = own_baseline if self.layer == own_layer else None
+        if baseline is not None:
+            self.baseline = read_baseline(baseline, self.layer)
+        self._limit = position_limit(self.model, self.tokenizer)
+        # as the published scores have it: a text begins with a blank, so that its first word is as any other
+        self._prefix = " " if isinstance(self.tokenizer, RobertaTokenizer | GPT2Tokenizer) else ""
+
+    def __call__(self, first: Sequence[str], second: Sequence[str], *, progress: bool = False) -> NDArray[np.float64]:
+        """`[n]`: F1 of each pair; symmetric, since no idf weights distinguish a reference.
+
+        Args:
+            first: n texts.
+            second: n texts.
+            progress: whether to show a bar.
+        """
+        ids = [self._ids(text) for text in (*first, *second)]
+        number = len(first)
+        scores = np.full(number, np.nan)
+        longest = [max(len(ids[row]), len(ids[number + row])) for row in range(number)]
+        with tqdm(total=number, desc=USE, disable=not progress, leave=False) as bar:
+            for rows in length_sorted_batches(longest, self.batch_size):
+                pair = [self._embed([ids[start + row] for row in rows]) for start in (0, number)]
+                scores[rows] = greedy_f1(*pair).cpu().numpy()
+                bar.update(len(rows))
+        return scores if self.baseline is None else (scores - self.baseline) / (1 - self.baseline)
+
+    def _ids(self, text: str) -> list[int]:
+        text = text.strip()
+        found = self.tokenizer(self._prefix * bool(text) + text, truncation=True, max_length=self._limit)["input_ids"]
+        return list(found)
+
+    @torch.inference_mode()
+    def _embed(self, ids: list[list[int]]) -> Tokens:
+        padded = self.tokenizer.pad({"input_ids": ids}, return_tensors="pt").to(self.device)
+        output = self.model(**padded, output_hidden_states=True).hidden_states[self.layer].float()
+        there = padded["attention_mask"].bool()
+        ends = (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id)
+        special = torch.tensor([one for one in ends if one is not None], device=self.device, dtype=torch.long)
+        return Tokens(
+            nn.functional.normalize(output, dim=-1), there, there & ~torch.isin(padded["input_ids"], special)
+        )
+
+
+class Tokens(NamedTuple):
+    """Tokens of B texts.
+
+    Attributes:
+        vectors: `[B, T, D]`, of length 1.
+        there: `[B, T]` bool, which are no padding.
+        words: `[B, T]` bool, which count: all but those that begin and end a text.
+    """
+
+    vectors: torch.Tensor
+    there: torch.Tensor
+    words: torch.Tensor
+
+
+def greedy_f1(first: Tokens, second: Tokens) -> torch.Tensor:
+    """`[B]`: the harmonic mean of two means, of each side's highest cosines with the other side (Eqs. 1 to 3).
+
+    As in the authors' code a word may be matched to the other text's first or last token, which itself does not count.
+
+    Returns:
+        0 for a pair of which one side has no words.
+    """
+    cosines = first.vectors @ second.vectors.transpose(1, 2)
+    cosines = cosines.masked_fill(~(first.there[:, :, None] & second.there[:, None, :]), -torch.inf)
+    means = [
+        torch.where(side.words, cosines.amax(axis), 0.0).sum(1) / side.words.sum(1).clamp(min=1)
+        for side, axis in ((first, 2), (second, 1))
+    ]
+    total = means[0] + means[1]
+    empty = ~(first.words.any(1) & second.words.any(1)) | (total == 0)
+    return torch.where(empty, 0.0, 2 * means[0] * means[1] / torch.where(empty, 1.0, total))
+
+
+def read_baseline(path: str | Path, layer: int) -> float:
+    """The baseline of F1 of a layer, from a file of bert-score.
+
+    Raises:
+        ValueError: for a file without the layer, or with a number that is not below 1.
+        FileNotFoundError: where there is no such file.
+    """
+    lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    rows = [row for _, row in csv_rows(lines, str(path))]
+    header = [name.strip() for name in rows[0]] if rows else []
+    if not {"LAYER", "F"} <= set(header):
+        raise ValueError(f"{path}: found the columns {header}, expected LAYER,P,R,F.")
+    found = next((row for row in rows[1:] if row[header.index("LAYER")].strip() == str(layer)), None)
+    if found is None:
+        raise ValueError(f"{path}: found no row of LAYER {layer}.")
+    text = found[header.index("F")]
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value < 1:
+        raise ValueError(f"{path}, LAYER {layer}: found the F {text!r}, expected a number below 1.")
+    return value

@@ -1,0 +1,226 @@
+"""Sets of pairs: a row for each negative caption of a data set in the column contract, with its rating."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from datasets import Dataset, Image
+from datasets.arrow_writer import SchemaInferenceError
+from datasets.exceptions import DatasetGenerationError
+
+from hfcomp.analysis.pairs.options import DataOptions
+from hfcomp.analysis.pairs.paper import config_of
+from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.generation.sources import column_names
+from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
+
+LISTS = {
+    "negative_kinds": "kind",
+    "negative_keywords": "keyword",
+    "negative_categories": "category",
+    "negative_rated_words": "rated_word",
+    "negative_concreteness": "concreteness",
+}
+"""Columns that have an entry for each negative caption, and what it is called here."""
+IMAGES = ("image", "negative_image")
+MOST_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class PairSet:
+    """A set of pairs.
+
+    Attributes:
+        name: in tables.
+        source: where it is.
+        config: of the paper that it corresponds to; `None` where its name is none of them.
+        dataset: the rows, images undecoded.
+        items: a row for each negative: `row` of the data set, `place` in its list, `image_id` that intervals resample,
+            `caption`, `negative_caption`, `kind`, `keyword`, `category`, `rated_word` (`None` where the set does not
+            say) and `concreteness` (NaN without a rating).
+        notes: what a reader of its numbers has to know.
+    """
+
+    name: str
+    source: str
+    config: str | None
+    dataset: Dataset
+    items: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+    def has(self, column: str) -> bool:
+        """Whether the data set has a column."""
+        return column in self.dataset.column_names
+
+    def note(self, text: str) -> None:
+        """Adds a note, with the set's name before it."""
+        self.notes.append(f"{self.name}: {text}")
+
+
+def named_sets(given: Sequence[str]) -> dict[str, str]:
+    """Sets by name, of `NAME=PLACE` or places, which are called by their configuration or last part.
+
+    Raises:
+        ValueError: for a name that is there twice.
+    """
+    found: dict[str, str] = {}
+    for one in given:
+        name, sign, place = one.partition("=")
+        if not sign or Path(one).exists():
+            name, place = "", one
+        path, _, config = place.partition("::")
+        name = name or config or Path(path).absolute().name
+        if name in found:
+            raise ValueError(f"two sets are called {name!r}. Name them, as in second={place}.")
+        found[name] = place
+    return found
+
+
+def read_pairs(name: str, place: str, options: DataOptions, ratings: ConcretenessRatings | None) -> PairSet:
+    """Reads a set.
+
+    Args:
+        name: in tables.
+        place: folder, file or Hub id, with `::CONFIG` behind it for one of its configurations.
+        options: how it is read.
+        ratings: that concreteness is looked up in; without it `negative_concreteness` is used where it is there.
+
+    Raises:
+        ValueError: for a set without rows, captions or negatives, or a value that is not in the column contract.
+        FileNotFoundError: for a path where nothing is.
+    """
+    path, _, own_config = place.partition("::")
+    config = own_config or options.config
+    try:
+        dataset = load_training_set(path, split=options.split, config=config)
+    except (StopIteration, DatasetGenerationError) as error:  # what `datasets` raises for a file without a line
+        if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
+            raise ValueError(f"{place} has no rows.") from error
+        raise
+    dataset = rename_columns(dataset, column_names(options.column_names))
+    require_columns(dataset, ("caption", "negative_captions"), needed_by=f"the analysis of {place}")
+    if options.limit is not None:
+        dataset = dataset.select(range(min(options.limit, len(dataset))))
+    config = config_of(name, config, Path(path).name)
+    found = PairSet(name, place, config, undecoded(dataset), _items(dataset, name, place))
+    _count_left_out(found)
+    _rate(found, ratings)
+    return found
+
+
+def _items(dataset: Dataset, name: str, place: str) -> pd.DataFrame:
+    there = ["caption", "negative_captions", *(column for column in LISTS if column in dataset.column_names)]
+    columns = {column: dataset[column][:] for column in there}
+    ids = dataset["image_id"][:] if "image_id" in dataset.column_names else [None] * len(dataset)
+    items = []
+    for row, (caption, negatives) in enumerate(zip(columns["caption"], columns["negative_captions"], strict=True)):
+        _check_texts(caption, negatives, row, place)
+        entries = {
+            new: _entries(columns[old][row] if old in columns else None, old, len(negatives or ()), row, place)
+            for old, new in LISTS.items()
+        }
+        image_id = f"{name}: row {row}" if ids[row] in (None, "") else str(ids[row])  # alike in sets that share images
+        for number, negative in enumerate(negatives or ()):
+            if negative and caption:
+                own = {new: values[number] for new, values in entries.items()}
+                items.append({"row": row, "place": number, "image_id": image_id, "caption": caption}
+                             | {"negative_caption": negative} | own)  # fmt: skip
+    if not items:
+        raise ValueError(
+            f"{place}: none of its {len(dataset):,} rows has a caption with a negative caption. Pass a set that "
+            "`hfcomp build` made, or name the columns: --column_names negative_captions=..."
+        )
+    return pd.DataFrame(items)
+
+
+def _check_texts(caption: Any, negatives: Any, row: int, place: str) -> None:
+    if caption is not None and not isinstance(caption, str):
+        raise ValueError(
+            f"{place}, column 'caption', row {row}: found {caption!r}, expected a text: negatives are of one caption. "
+            "Choose it with `hfcomp build negatives`, or name its column: --column_names caption=..."
+        )
+    if negatives is not None and (
+        isinstance(negatives, str) or not all(one is None or isinstance(one, str) for one in negatives)
+    ):
+        raise ValueError(f"{place}, column 'negative_captions', row {row}: found {negatives!r}, expected texts.")
+
+
+def _entries(values: Any, column: str, number: int, row: int, place: str) -> list[Any]:
+    """A value for each negative; `None` where the row or the set has none."""
+    if values is None:
+        return [None] * number
+    if isinstance(values, str) or len(values) != number:
+        raise ValueError(
+            f"{place}, column {column!r}, row {row}: found {values!r}, expected a list of {number}, an entry for each "
+            "of negative_captions. Correct the row, or remove the column."
+        )
+    return list(values)
+
+
+def _count_left_out(pairs: PairSet) -> None:
+    rows = len(pairs.dataset)
+    without = rows - pairs.items["row"].nunique()
+    if without:
+        pairs.note(f"{without:,} of {rows:,} rows have no caption or no negative caption and are left out")
+    if not pairs.has("image_id") and pairs.has("image"):
+        pairs.note("without image_id every row counts as an image of its own")
+
+
+def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
+    """Fills `concreteness` by the ratings, or keeps the set's own."""
+    items = pairs.items
+    if ratings is None:
+        own = items["concreteness"].tolist()
+        for row, value in zip(items["row"], own, strict=True):
+            if value is not None and not math.isnan(value) and not MINIMUM <= value <= MAXIMUM:
+                raise ValueError(
+                    f"{pairs.source}, column 'negative_concreteness', row {row}: found {value:g}, expected "
+                    f"{MINIMUM:g} to {MAXIMUM:g}, or null."
+                )
+        items["concreteness"] = pd.Series(own, dtype="float64")
+        missing, source = Counter({"": int(items["concreteness"].isna().sum())}), "negative_concreteness"
+    else:
+        source = "negative_rated_words" if pairs.has("negative_rated_words") else "negative_keywords"
+        words = items[LISTS[source]].fillna("")
+        found = {word: ratings.lookup(word) if word else None for word in words.unique()}
+        items["concreteness"] = words.map(found).astype("float64")
+        missing = Counter(words[items["concreteness"].isna()])
+    if items["concreteness"].isna().all():
+        needed = f"{source} has no rating" if pairs.has(source) else f"there is no column {source}"
+        hint = "" if ratings else "; --concreteness_ratings joins them by keyword"
+        pairs.note(f"concreteness is left out: {needed}{hint}")
+    elif missing.total():
+        pairs.note(f"{missing.total():,} of {len(items):,} negatives have no rating{_most(missing)}")
+
+
+def _most(missing: Mapping[str, int]) -> str:
+    """The words that are missing most often."""
+    named = sorted(((word, count) for word, count in missing.items() if word), key=lambda one: (-one[1], one[0]))
+    most = ", ".join(f"{word!r} {count:,}" for word, count in named[:MOST_SHOWN])
+    return f" (most often {most})" if most else ""
+
+
+def image_features(pairs: PairSet) -> list[str]:
+    """The columns of images that the set has, with an image in some row.
+
+    Raises:
+        ValueError: for a column of texts, which names files that are not found by it.
+    """
+    found = []
+    for column in IMAGES:
+        if not pairs.has(column):
+            continue
+        if not isinstance(pairs.dataset.features[column], Image):
+            kind = pairs.dataset.features[column]
+            if str(getattr(kind, "dtype", "")) == "null":
+                continue
+            raise ValueError(f"{pairs.source}, column {column!r}: found {kind}, expected images.")
+        found.append(column)
+    return found

@@ -1,0 +1,334 @@
+"""The report of sets of pairs: the paper's Table 1, what it leaves out, differences, correlations and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.analysis.pairs.curves import loess
+from hfcomp.analysis.pairs.figures import Panel, draw_panels
+from hfcomp.analysis.pairs.gallery import gallery_png
+from hfcomp.analysis.pairs.similarity import CAPTION_IMAGE, CAPTION_WRONG_IMAGE, NEGATIVE_IMAGE
+from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, KEYWORD_WORDS, ScoredSet
+from hfcomp.metrics.units import Unit
+from hfcomp.reporting.format import decimal, interval, with_interval
+from hfcomp.reporting.report import Part, Picture, Report, Section, Table
+from hfcomp.reporting.tables import facts_table, made_table
+from hfcomp.statistics.results import package_versions
+
+if TYPE_CHECKING:
+    from hfcomp.analysis.pairs.analyze import PairResults
+
+CURVES = (CAPTION_IMAGE, NEGATIVE_IMAGE, CAPTION_WRONG_IMAGE)
+GAPS = ("I2T logit gap", "T2I logit gap")
+CORRELATION = Unit(1, 3)
+CENTRAL = CORRELATED[:4]
+"""Correlations that the terminal shows: those of the paper's figures."""
+HOW = (
+    "Brackets are image-clustered bootstrap intervals (95 %): studentised of means, percentiles of medians and "
+    "correlations. I2T: the image scores its caption strictly higher than the negative caption; T2I: the caption "
+    "scores its image strictly higher than the negative image; ties are wrong. Logit gaps are in the model's logits. "
+    "Pair accuracy: the mean of the four comparisons of a pair; both images, both captions: both comparisons of the "
+    "direction hold; group: all four hold."
+)
+PAPER = (
+    'Columns "paper" are the paper\'s own numbers (Concrete Jungle, Table 1), of its own pairs and of '
+    "PE-Core-L-14-336, DINOv2 and RoBERTa-large: for reference, not computed here."
+)
+SHARED = "A difference is paired as far as two sets share images, and independent as far as they do not."
+
+
+def contents(results: PairResults) -> dict[str, Any]:
+    """What `results.json` says."""
+    summary = results.summary
+    lines = [{**line, "unit": asdict(line["unit"])} for line in summary.lines()]
+    options = {name: value for name, value in asdict(results.options).items() if name != "overwrite"}
+    return {
+        "models": results.models,
+        "sets": {name: _facts(one) for name, one in results.sets.items()},
+        "notes": list(results.notes),
+        "options": options,
+        "results": lines,
+        "correlations": summary.correlations(),
+        "keywords": summary.by_keyword(),
+        "categories": summary.categories(),
+        "hardness": _classes(results, GAPS, "DINOScore"),
+        "gaps": _classes(results, GAPS, "concreteness"),
+    }
+
+
+def _facts(one: ScoredSet) -> dict[str, Any]:
+    """What a set is."""
+    pairs = one.pairs
+    return {
+        "path": pairs.source,
+        "paper": pairs.config,
+        "rows": len(pairs.dataset),
+        "pairs": len(pairs.items),
+        "images": int(pairs.items["image_id"].nunique()),
+    }
+
+
+def _classes(results: PairResults, quantities: Sequence[str], by: str) -> list[dict[str, Any]]:
+    """Means in classes of another number, of every set and model."""
+    return [
+        {"set": name, "model": model, "of": quantity, "by": by, "classes": classes}
+        for name, one in results.sets.items()
+        for model in one.models
+        for quantity in quantities
+        if (classes := results.summary.by_class(name, model, quantity, by))
+    ]
+
+
+def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) -> Callable[..., Report]:
+    """The report, in brief for the terminal or whole; figures are drawn once, and missing libraries noted.
+
+    Args:
+        results: that it is of.
+        found: their `contents`.
+        folder: where the files are.
+    """
+    notes = list(results.notes)
+    pictures = {name: Picture(name, title, content) for name, title, content in _pictures(results, found, notes)}
+    names = list(results.sets)
+
+    def report(*, brief: bool) -> Report:
+        legend = [HOW, *([PAPER] if any(line["paper"] for line in found["results"]) else [])]
+        legend += [SHARED] if len(names) > 1 else []
+        closing = {"written to": str(folder)}
+        title = f"Hard negative pairs: {', '.join(names)}"
+        sections = list(_sections(results, found, pictures, brief=brief))
+        return Report(title, "", (), sections, legend, notes, closing)
+
+    return report
+
+
+def _sections(
+    results: PairResults, found: Mapping[str, Any], pictures: Mapping[str, Picture], *, brief: bool
+) -> Iterator[Section]:
+    names, lines = list(results.sets), found["results"]
+
+    def drawn(*wanted: str) -> list[Part]:
+        return [pictures[name] for name in wanted if name in pictures and not brief]
+
+    first = [line for line in lines if line["in_table_1"]]
+    yield Section("Table 1", [value_table(first, names), *drawn("concreteness.png")])
+    yield Section("Hardness and words", [value_table([line for line in lines if line not in first], names)])
+    shown = first if brief else lines
+    yield Section("Differences of sets", list(difference_tables(shown)))
+    yield Section("Ties", [tie_table(lines, names)])
+    yield Section("Hardness by similarity of the images", drawn("hardness.png"))
+    yield Section("Similarity against concreteness", drawn("gap.png"))
+    central = [one for one in found["correlations"] if not brief or (one["first"], one["second"]) in CENTRAL]
+    yield Section("Correlations", [correlation_table(central), *drawn("correlations.png")])
+    yield Section("Words of the keyword", [keyword_table(found["keywords"]), *drawn("keywords.png")])
+    yield Section("Categories", [category_table(found["categories"], names)])
+    yield Section("Pairs", drawn("gallery.png"))
+    yield Section("Sets", [set_table(found["sets"])])
+    if not brief:
+        yield Section("Models", [facts_table(found["models"])])
+        yield Section("How it was made", [made_table(found["config"], found["options"], package_versions())])
+
+
+def value_table(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """A row for each number, a column for each set, and one for the paper's own of each set that is one of its."""
+    papers = [name for name in names if any(name in line["paper"] for line in lines)]
+    several = len({line["model"] for line in lines} - {""}) > 1
+    rows = []
+    for line in lines:
+        unit = _unit(line)
+        own = [with_interval(line["sets"].get(name), unit) for name in names]
+        paper = [decimal(line["paper"].get(name), unit) for name in papers]
+        rows.append([_label(line), *([line["model"]] if several else []), *own, *paper])
+    header = ["", *(["model"] if several else []), *names, *(f"paper: {name}" for name in papers)]
+    return Table("", header, rows, labels=2 if several else 1)
+
+
+def difference_tables(lines: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
+    """A table for each two sets: the difference of each number, its interval, and how many images they share."""
+    pairs = list(dict.fromkeys((one["first"], one["second"]) for line in lines for one in line["differences"]))
+    several = len({line["model"] for line in lines} - {""}) > 1
+    for pair in pairs:
+        rows = []
+        for line in lines:
+            for one in line["differences"]:
+                if (one["first"], one["second"]) == pair:
+                    unit = _unit(line)
+                    label = [_label(line), *([line["model"]] if several else [])]
+                    numbers = decimal(one["value"], unit, "+"), interval(one, unit, "+"), f"{one['shared_images']:,}"
+                    rows.append([*label, *numbers])
+        header = ["", *(["model"] if several else []), "difference", "95 % interval", "shared images"]
+        yield Table(f"{pair[0]} minus {pair[1]}", header, rows, labels=2 if several else 1)
+
+
+def tie_table(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """The comparisons in which pairs tied: percent, and their number."""
+    rows = []
+    for line in lines:
+        if any(one.get("ties") for one in line["sets"].values()):
+            cells = [line["sets"].get(name, {}) for name in names]
+            shown = [f"{decimal(one.get('tie_rate'), _unit(line))} ({one.get('ties', 0):,})" for one in cells]
+            rows.append([" ".join(filter(None, (_label(line), line["model"]))), *shown])
+    return Table("counted as wrong, percent of pairs (number)", ["", *names], rows)
+
+
+def correlation_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each correlation of each set and model."""
+    several = len({one["model"] for one in found} - {""}) > 1
+    rows = []
+    for one in found:
+        of_model = f" ({one['model']})" if several and one["model"] else ""
+        kinds = [with_interval(one[kind], CORRELATION) for kind in ("pearson", "spearman")]
+        rows.append([f"{one['first']} and {one['second']}{of_model}", one["set"], *kinds, f"{one['items']:,}"])
+    return Table("", ["", "set", "Pearson", "Spearman", "pairs"], rows, labels=2)
+
+
+def keyword_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each set and number of words: share, mean BERTScore and mean word edit distance."""
+    rows = [
+        [
+            *(one["set"], one["words"], decimal(one["share"])),
+            with_interval(one.get("BERTScore"), COSINE),
+            with_interval(one.get("word edit distance"), COUNT),
+        ]
+        for one in found
+    ]
+    return Table("", ["set", "words", "% of keywords", "BERTScore", "word edit distance"], rows, labels=2)
+
+
+def category_table(found: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """A row for each category or kind: percent of pairs, a column for each set."""
+    labels = list(dict.fromkeys(one.get("category") or one["kind"] for one in found))
+    share = {(one.get("category") or one["kind"], one["set"]): one["share"] for one in found}
+    rows = [[label, *(decimal(share.get((label, name))) for name in names)] for label in labels]
+    return Table("percent of pairs", ["", *names], rows)
+
+
+def set_table(sets: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What the sets are."""
+    rows = [
+        [name, str(one["path"]), *(f"{one[key]:,}" for key in ("rows", "pairs", "images"))]
+        for name, one in sets.items()
+    ]
+    return Table("", ["set", "read from", "rows", "pairs", "images"], rows, labels=2)
+
+
+def _label(line: Mapping[str, Any]) -> str:
+    note = _unit(line).note
+    return f"{line['row']} ({note})" if note else str(line["row"])
+
+
+def _unit(line: Mapping[str, Any]) -> Unit:
+    return Unit(**line["unit"])
+
+
+def _pictures(results: PairResults, found: Mapping[str, Any], notes: list[str]) -> Iterator[tuple[str, str, bytes]]:
+    """Name, title and PNG of each figure; what is not drawn for want of a library is noted."""
+    sets = results.sets
+    model = next((one for name in sets for one in sets[name].models), "")
+    if len({one for name in sets for one in sets[name].models}) > 1:
+        notes.append(f"figures show the dual encoder {model}; tables have all")
+    try:
+        curves = _curves(results, model)
+    except ImportError as error:
+        notes.append(str(error))
+        curves = {}
+    panels = {
+        "concreteness.png": ("Concreteness of keywords (Fig. 5a)", [_density(sets, "concreteness", "concreteness")]),
+        "hardness.png": ("Similarity of images and hardness (Figs. 5b, 5c)", _hardness(sets, found, model)),
+        "keywords.png": ("BERTScore and edits by words of the keyword (Fig. 5d)", _keywords(sets, found)),
+        "correlations.png": ("Similarities of texts and of images (Figs. 5e, 5f)", _correlations(sets, found, model)),
+        "gap.png": ("Similarities against concreteness, LOESS (Fig. 4)", _gap(sets, found, model, curves)),
+    }
+    for name, (title, parts) in panels.items():
+        try:
+            content = draw_panels(name, parts, list(sets))
+        except ImportError as error:
+            notes.append(str(error))
+            break
+        yield name, title, content
+    if results.options.gallery:
+        yield (
+            "gallery.png",
+            "pairs drawn at random (Fig. 7)",
+            gallery_png(sets, results.options.gallery, results.options.seed),
+        )
+
+
+def _values(one: ScoredSet, model: str, *names: str) -> list[NDArray[np.float64]] | None:
+    """Numbers of the pairs that have all of them; `None` where there are none."""
+    found = [one.find(model, name) for name in names]
+    if any(values is None for values in found):
+        return None
+    there = np.logical_and.reduce([np.isfinite(values) for values in found])
+    return [values[there] for values in found] if there.any() else None
+
+
+def _density(sets: Mapping[str, ScoredSet], quantity: str, axis: str, model: str = "") -> Panel:
+    values = {name: _values(one, model, quantity) for name, one in sets.items()}
+    return Panel(axis, (axis, "density"), densities={name: own[0] for name, own in values.items() if own})
+
+
+def _hardness(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str) -> list[Panel]:
+    classes = _of(found["hardness"], model, "T2I logit gap")
+    gap = Panel("T2I logit gap by DINOScore", ("DINOScore", "T2I logit gap"), means=classes)
+    return [_density(sets, "DINOScore", "DINOScore"), _density(sets, "T2I logit gap", "T2I logit gap", model), gap]
+
+
+def _of(found: Sequence[Mapping[str, Any]], model: str, quantity: str) -> dict[str, Any]:
+    return {one["set"]: one["classes"] for one in found if (one["model"], one["of"]) == (model, quantity)}
+
+
+def _keywords(sets: Mapping[str, ScoredSet], found: Mapping[str, Any]) -> list[Panel]:
+    panels = []
+    for quantity in ("BERTScore", "word edit distance"):
+        means: dict[str, list[dict[str, Any]]] = {}
+        for one in (one for one in found["keywords"] if quantity in one):
+            means.setdefault(one["set"], []).append({"middle": int(one["words"][0]), **one[quantity]})
+        ticks = dict(enumerate(KEYWORD_WORDS, start=1))
+        panels.append(Panel(quantity, ("words of the keyword", quantity), means=means, ticks=ticks))
+    return panels
+
+
+def _correlations(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str) -> list[Panel]:
+    """Points of pairs, with Pearson's correlation of each set above them."""
+    panels = []
+    for axes in CENTRAL[:2]:
+        dots = {name: own for name, one in sets.items() if (own := _values(one, model, *axes))}
+        known = {
+            one["set"]: decimal(one["pearson"]["value"], Unit(1, 2))
+            for one in found["correlations"]
+            if (one["model"], one["first"], one["second"]) == (model, *axes)
+        }
+        title = "r = " + ", ".join(f"{value} ({name})" for name, value in known.items())
+        panels.append(Panel(title if known else "", axes, dots=dots))
+    return panels
+
+
+def _curves(results: PairResults, model: str) -> dict[tuple[str, str], Any]:
+    """By set and number, its LOESS curve against concreteness."""
+    found = {}
+    for name, one in results.sets.items():
+        for quantity in (*CURVES, *GAPS):
+            pair = _values(one, model, "concreteness", quantity)
+            if pair is not None:
+                found[name, quantity] = loess(*pair, results.options.loess_share)
+    return found
+
+
+def _gap(
+    sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str, curves: Mapping[tuple[str, str], Any]
+) -> list[Panel]:
+    def of(*names: str) -> dict[tuple[str, str], Any]:
+        return {key: curve for key, curve in curves.items() if key[1] in names}
+
+    panels = [Panel("cosines", ("concreteness", "cosine"), curves=of(*CURVES))]
+    for gap in GAPS:
+        means = _of(found["gaps"], model, gap)
+        panels.append(Panel(gap, ("concreteness", gap), means=means, curves=of(gap)))
+    return panels

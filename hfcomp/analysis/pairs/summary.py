@@ -1,0 +1,341 @@
+"""The numbers of sets of pairs: means, medians, correlations, each with its interval, and how sets differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from hfcomp.analysis.pairs.items import PairSet
+from hfcomp.analysis.pairs.paper import published
+from hfcomp.analysis.pairs.similarity import Numbers, Scores
+from hfcomp.metrics.group import CHANCE
+from hfcomp.metrics.units import Unit
+from hfcomp.statistics import ImageBootstrap
+from hfcomp.statistics.resampling import Correlation, Median, draw_statistics, percentile_interval
+
+PERCENT, RATING, LOGIT, COSINE, COUNT = Unit(100, 2, "%"), Unit(1, 2), Unit(1, 2), Unit(1, 4), Unit(1, 2)
+SHARE, COSINES = (0.0, 1.0), (-1.0, 1.0)
+KEYWORD_WORDS = {"1": (1, 1), "2": (2, 2), "3 or more": (3, np.inf)}
+CORRELATED = (
+    ("CLIP-L", "BERTScore"),
+    ("CLIP-V", "DINOScore"),
+    ("I2T logit gap", "concreteness"),
+    ("T2I logit gap", "concreteness"),
+    ("T2I logit gap", "DINOScore"),
+    ("BERTScore", "concreteness"),
+    ("DINOScore", "concreteness"),
+    ("BERTScore", "words of the keyword"),
+    ("word edit distance", "words of the keyword"),
+)
+BINS = {"concreteness": np.arange(1, 5.01, 0.5), "DINOScore": np.arange(-0.2, 1.01, 0.1)}
+"""Edges of the classes that means are shown of in figures."""
+FEWEST = 3
+"""Pairs that a correlation needs."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number of every pair, whose mean is reported.
+
+    Attributes:
+        name: as in `Scores`.
+        unit: how it is shown.
+        bounds: of a pair's value.
+        chance: of a random scorer.
+        title: of the row, where that is not the name.
+    """
+
+    name: str
+    unit: Unit
+    bounds: tuple[float, float] | None = None
+    chance: float | None = None
+    title: str = ""
+
+    @property
+    def row(self) -> str:
+        """What the row is called in tables and in the paper's Table 1."""
+        return self.title or self.name
+
+
+PAPER_ROWS = (
+    Quantity("concreteness", RATING, (1.0, 5.0), title="mean concreteness"),
+    Quantity("I2T accuracy", PERCENT, SHARE, 1 / 2),
+    Quantity("T2I accuracy", PERCENT, SHARE, 1 / 2),
+    Quantity("BERTScore", COSINE),
+    Quantity("CLIP-L", COSINE, COSINES),
+    Quantity("DINOScore", COSINE, COSINES),
+    Quantity("CLIP-V", COSINE, COSINES),
+)
+FURTHER_ROWS = (
+    Quantity("I2T logit gap", LOGIT),
+    Quantity("T2I logit gap", LOGIT),
+    Quantity("pair accuracy", PERCENT, SHARE, 1 / 2),
+    Quantity("both images", PERCENT, SHARE, CHANCE["text"]),
+    Quantity("both captions", PERCENT, SHARE, CHANCE["image"]),
+    Quantity("group", PERCENT, SHARE, CHANCE["group"]),
+    Quantity("word edit distance", COUNT),
+    Quantity("bi-gram keywords", PERCENT, SHARE),
+    Quantity("longer keywords", PERCENT, SHARE),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredSet:
+    """A set with the numbers of its pairs.
+
+    Attributes:
+        pairs: the set.
+        scores: by dual encoder; under "" what no dual encoder says.
+    """
+
+    pairs: PairSet
+    scores: dict[str, Scores] = field(default_factory=dict)
+
+    def find(self, model: str, name: str) -> Numbers | None:
+        """`[n]`: a number that the model says of every pair, or that is known without one."""
+        found = self.scores.get(model, Scores()).values.get(name)
+        return self.scores[""].values.get(name) if found is None else found
+
+    @property
+    def models(self) -> list[str]:
+        """The dual encoders."""
+        return [model for model in self.scores if model]
+
+
+class Summary:
+    """The numbers of sets that are compared, from draws of images that all of them share.
+
+    Images of one `image_id` are one image, whatever set they are in: a draw takes it with its pairs of all sets. What
+    two sets share is thereby paired, and what they do not share is independent.
+
+    Args:
+        sets: by name.
+        seed: of the draws.
+        progress: whether to show bars.
+    """
+
+    def __init__(self, sets: Mapping[str, ScoredSet], *, seed: int = 0, progress: bool = False) -> None:
+        self.sets, self._seed, self._progress = sets, seed, progress
+        ids = [one.pairs.items["image_id"].to_numpy(dtype=str) for one in sets.values()]
+        known, index = np.unique(np.concatenate(ids), return_inverse=True)
+        ends = np.cumsum([len(one) for one in ids])[:-1]
+        self._number = len(known)
+        self.images: dict[str, NDArray[np.intp]] = dict(zip(sets, np.split(index, ends), strict=True))
+        self._bootstrap = ImageBootstrap(np.arange(self._number), seed=seed)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """A line for each number: `row`, `model`, `unit`, `chance`, `sets`, `differences`, `paper`, `in_table_1`.
+
+        `sets` has the estimate of each set that has the number: `value`, `low`, `high`, `items`, `images`, and where
+        it is a comparison `ties` and `tie_rate`. `differences` has those of two sets, `first` minus `second`.
+        """
+        models = list(dict.fromkeys(model for one in self.sets.values() for model in one.models))
+        asked = [
+            (place, quantity, model)
+            for place, quantities in enumerate((PAPER_ROWS, FURTHER_ROWS))
+            for quantity in quantities
+            for model in ("", *models)
+            if any(quantity.name in one.scores.get(model, Scores()).values for one in self.sets.values())
+        ]
+        bar = tqdm(asked, desc="intervals", disable=not self._progress, leave=False)
+        found = [self._mean_line(quantity, model) | {"in_table_1": place == 0} for place, quantity, model in bar]
+        medians = self._median_line()
+        after = next((at for at, line in enumerate(found) if line["row"] == "mean concreteness"), -1) + 1
+        return [*found[:after], *medians, *found[after:], *self._unique_line()]
+
+    def _mean_line(self, quantity: Quantity, model: str) -> dict[str, Any]:
+        sets: dict[str, dict[str, Any]] = {}
+        parts: dict[str, tuple[Numbers, NDArray[np.intp]]] = {}
+        for name, one in self.sets.items():
+            scores = one.scores.get(model, Scores())
+            values = scores.values.get(quantity.name)
+            if values is None or not np.isfinite(values).any():
+                continue
+            there = np.isfinite(values)
+            parts[name] = values[there], self.images[name][there]
+            sets[name] = self.mean(*parts[name], quantity.bounds)
+            if quantity.name in scores.ties:
+                ties = scores.ties[quantity.name][there]
+                sets[name] |= {"ties": int(ties.sum()), "tie_rate": float(ties.mean())}
+        differences = [self._difference(*pair, parts) for pair in combinations(parts, 2)]
+        return self._line(quantity, model, sets, differences)
+
+    def _line(
+        self, quantity: Quantity, model: str, sets: Mapping[str, Any], differences: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        paper = {name: published(quantity.row, one.pairs.config) for name, one in self.sets.items()}
+        return {
+            "row": quantity.row,
+            "model": model,
+            "unit": quantity.unit,
+            "chance": quantity.chance,
+            "sets": dict(sets),
+            "differences": list(differences),
+            "paper": {name: value for name, value in paper.items() if value is not None},
+        }
+
+    def mean(
+        self, values: Numbers, images: NDArray[np.intp], bounds: tuple[float, float] | None = None
+    ) -> dict[str, Any]:
+        """The mean with its interval.
+
+        Args:
+            values: `[n]`, finite.
+            images: `[n]`, numbers of the items' images.
+            bounds: of a value.
+        """
+        low, high = self._bootstrap.interval(values, images, bounds=bounds)
+        counts = {"items": len(values), "images": len(np.unique(images))}
+        return {"value": float(values.mean()), "low": low, "high": high, **counts}
+
+    def _difference(
+        self, first: str, second: str, parts: Mapping[str, tuple[Numbers, NDArray[np.intp]]]
+    ) -> dict[str, Any]:
+        """Of the means of two sets: twice the mean of one set's values and the other's with the sign changed."""
+        (values, images), (others, other_images) = parts[first], parts[second]
+        halves = [(values, images), (-others, other_images)]
+        low, high = self._bootstrap.macro_interval(halves, bounds=None, difference=True)
+        shared = len(np.intersect1d(images, other_images))
+        change = float(values.mean() - others.mean())
+        return {
+            **{"first": first, "second": second, "value": change, "low": 2 * low, "high": 2 * high},
+            "shared_images": shared,
+        }
+
+    def _median_line(self) -> Iterator[dict[str, Any]]:
+        statistics, sets = {}, {}
+        for name, one in self.sets.items():
+            values = one.find("", "concreteness")
+            there = np.isfinite(values) if values is not None else np.zeros(0, dtype=bool)
+            if values is not None and there.any():
+                statistics[name] = Median(values[there]), self.images[name][there]
+                counts = {"items": int(there.sum()), "images": len(np.unique(self.images[name][there]))}
+                sets[name] = {"value": float(np.median(values[there])), **counts}
+        if not sets:
+            return
+        draws = self._draw(statistics)
+        for name, own in sets.items():
+            own["low"], own["high"] = self._interval(draws[name], own["images"])
+        differences = []
+        for first, second in combinations(sets, 2):
+            shared = len(np.intersect1d(statistics[first][1], statistics[second][1]))
+            low, high = percentile_interval(draws[first] - draws[second])
+            change = {"first": first, "second": second, "value": sets[first]["value"] - sets[second]["value"]}
+            differences.append(change | {"low": low, "high": high, "shared_images": shared})
+        quantity = Quantity("concreteness", RATING, title="median concreteness")
+        yield self._line(quantity, "", sets, differences) | {"in_table_1": True}
+
+    def _unique_line(self) -> Iterator[dict[str, Any]]:
+        """The number of different keywords, which is no mean and depends on the size of a set."""
+        sets = {}
+        for name, one in self.sets.items():
+            keywords = one.pairs.items["keyword"].dropna().map(lambda text: " ".join(text.lower().split()))
+            different = int(keywords[keywords != ""].nunique())
+            if different:
+                sets[name] = {"value": different, "items": int((keywords != "").sum())}
+        if sets:
+            quantity = Quantity("unique keywords", Unit(1, 0))
+            yield self._line(quantity, "", sets, []) | {"in_table_1": True}
+
+    def _draw(self, statistics: Mapping[Any, Any]) -> dict[Any, Numbers]:
+        return draw_statistics(statistics, self._number, seed=self._seed, progress=self._progress)
+
+    def _interval(self, draws: Numbers, images: int) -> tuple[float, float]:
+        return percentile_interval(draws) if images > 1 else (np.nan, np.nan)
+
+    def correlations(self) -> list[dict[str, Any]]:
+        """Of each set, model and pair of numbers: `pearson` and `spearman` with intervals, `items` and `images`."""
+        found, statistics = [], {}
+        for name, one in self.sets.items():
+            for model in one.models or [""]:
+                for first, second in CORRELATED:
+                    pair = [one.find(model, first), one.find(model, second)]
+                    if any(values is None for values in pair) or _again(one, model, first, second):
+                        continue
+                    there = np.isfinite(pair[0]) & np.isfinite(pair[1])
+                    if there.sum() < FEWEST:
+                        continue
+                    images = self.images[name][there]
+                    counts = {"items": int(there.sum()), "images": len(np.unique(images))}
+                    of_model = model if _says(one, model, first, second) else ""
+                    found.append({"set": name, "model": of_model, "first": first, "second": second, **counts})
+                    for kind, ranks in (("pearson", False), ("spearman", True)):
+                        whole = Correlation(*(values[there] for values in pair), ranks=ranks)
+                        found[-1][kind] = {"value": whole(np.ones(len(images)))}
+                        statistics[len(found) - 1, kind] = whole, images
+        draws = self._draw(statistics) if statistics else {}
+        for (number, kind), values in draws.items():
+            low, high = self._interval(values, found[number]["images"])
+            found[number][kind] |= {"low": low, "high": high}
+        return found
+
+    def by_keyword(self) -> list[dict[str, Any]]:
+        """By set and number of words of the keyword: share of pairs, and the means of BERTScore and edit distance."""
+        found = []
+        for name, one in self.sets.items():
+            words = one.find("", "words of the keyword")
+            if words is None:
+                continue
+            for label, (least, most) in KEYWORD_WORDS.items():
+                chosen = (words >= least) & (words <= most)
+                if chosen.any():
+                    share = float(chosen.sum() / np.isfinite(words).sum())
+                    found.append({"set": name, "words": label, "share": share, **self._means(name, chosen)})
+        return found
+
+    def _means(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+        means = {}
+        for quantity in ("BERTScore", "word edit distance"):
+            values = self.sets[name].find("", quantity)
+            if values is not None and (there := chosen & np.isfinite(values)).any():
+                means[quantity] = self.mean(values[there], self.images[name][there])
+        return means
+
+    def by_class(self, name: str, model: str, quantity: str, by: str) -> list[dict[str, Any]]:
+        """Means of a number in classes of another one, each with `from`, `to` and the mean `middle` of the other.
+
+        Args:
+            name: of the set.
+            model: whose numbers they are.
+            quantity: whose means are taken.
+            by: one of `BINS`.
+        """
+        values, others = (self.sets[name].find(model, one) for one in (quantity, by))
+        if values is None or others is None:
+            return []
+        there, found = np.isfinite(values) & np.isfinite(others), []
+        for low, high in zip(BINS[by][:-1], BINS[by][1:], strict=True):
+            last = high == BINS[by][-1]
+            chosen = there & (others >= low) & ((others <= high) if last else (others < high))
+            if chosen.any():
+                edges = {"from": float(low), "to": float(high), "middle": float(others[chosen].mean())}
+                found.append(edges | self.mean(values[chosen], self.images[name][chosen]))
+        return found
+
+    def categories(self) -> list[dict[str, Any]]:
+        """By set, the share of each category of negatives, or of each kind where a set names no categories."""
+        found = []
+        for name, one in self.sets.items():
+            column = next((kind for kind in ("category", "kind") if one.pairs.items[kind].fillna("").any()), None)
+            if column is None:
+                continue
+            labels = one.pairs.items[column].fillna("").replace("", "none")
+            for label, count in sorted(labels.value_counts().items(), key=lambda part: (-part[1], part[0])):
+                found.append({"set": name, column: label, "items": int(count), "share": float(count / len(labels))})
+        return found
+
+
+def _says(one: ScoredSet, model: str, *names: str) -> bool:
+    """Whether one of the numbers is the model's."""
+    return bool(model) and any(name in one.scores[model].values for name in names)
+
+
+def _again(one: ScoredSet, model: str, first: str, second: str) -> bool:
+    """Whether the same correlation stands with another model, as neither number is a model's."""
+    return bool(one.models) and model != one.models[0] and not _says(one, model, first, second)

@@ -1,0 +1,46 @@
+"""`hfcomp analyze`: what hard negative pairs are like, one set or several side by side."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+
+from hfcomp.cli.options import add_fields, check_free
+
+USAGE = "SET [SET ...], as in high=DIR low=DIR"
+SUMMARY = "concreteness, hardness and similarity of hard negative pairs; sets side by side"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Analyses sets of pairs, prints the tables and writes the report.
+
+    Raises:
+        ValueError: for options that do not fit, a set without pairs, or an output folder that has results.
+        OSError: for a file that cannot be read or written.
+    """
+    from hfcomp.analysis.pairs.analyze import analyze
+    from hfcomp.analysis.pairs.options import AnalyzeOptions
+    from hfcomp.writing import locked
+
+    given = vars(parser().parse_args(arguments))
+    sets = given.pop("sets")
+    options = AnalyzeOptions(**given)
+    check_free(options.output_dir, options.overwrite)
+    with locked(options.output_dir):
+        analyze(sets, options).save(options.output_dir, command=shlex.join(["hfcomp", "analyze", *arguments]))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; what is not given is left to the fields of `AnalyzeOptions`."""
+    from hfcomp.analysis.pairs.options import AnalyzeOptions
+
+    found = argparse.ArgumentParser(
+        prog="hfcomp analyze",
+        description="Analyses sets of hard negative pairs: the numbers and figures of Concrete Jungle, section 3.1.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    found.add_argument("sets", nargs="+", metavar="SET", help="folder, file or Hub id, or NAME=SET; SET::CONFIG")
+    add_fields(found, AnalyzeOptions)
+    return found

@@ -1,0 +1,3 @@
+"""The stand-in Hub for every test of this folder; another folder's conftest takes it likewise."""
+
+from tests.hub.running import hub as hub
