@@ -16,7 +16,7 @@ from hfcomp.data.built_sets import (
 )
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
-from hfcomp.generation.cards import Source, count_tables, source_license, write_card
+from hfcomp.generation.cards import DEFAULT, Source, count_tables, source_license, write_card
 from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.negatives import negative_inputs
@@ -65,7 +65,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
         progress=progress,
     )
     source = Source(options.source, source_license(options.source), "license" in dataset.column_names)
-    write_card(build.folder, build.manifest, source, what=options.what, command=options.command())
+    write_card(build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=options.command())
     return build
 
 

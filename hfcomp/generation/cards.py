@@ -15,7 +15,8 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import fenced, is_on_hub
-from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE
+from hfcomp.generation.images.options import IMAGE_COUNT
+from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
 from hfcomp.reporting.report import Table
@@ -23,6 +24,8 @@ from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
 
 CARD = "README.md"
+DEFAULT = "default"
+"""The name of the only configuration of a set."""
 UNKNOWN = "unknown"
 EXAMPLES = 8
 LONGEST_EXAMPLE = 200
@@ -88,6 +91,27 @@ KINDS = {
         ("caption", "concepts"),
         lambda caption, concepts: [(caption, "; ".join(concepts))],
     ),
+    "concretebatch": _Kind(
+        "ConcreteBatch",
+        "Pairs of a caption and an image, each with a hard negative caption and image: one word of the caption is "
+        "replaced, chosen by how concrete it is, and the image is edited to match (Slipform, arXiv:2604.13313). The "
+        "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
+        "caption says.",
+        {
+            "`image`, `caption`": "the image, and its longest caption",
+            "`negative_image`": "the image edited by its negative caption",
+            "`negative_captions`": "a list of one: the caption with a word replaced",
+            "`negative_kinds`, `negative_categories`": "`replace_att`, `replace_obj` or `replace_rel`; `attribute`, "
+            "`object` or `relation`",
+            "`negative_keywords`, `negative_spans`": "what was replaced, and where, as `[start, end)` in characters "
+            "of `caption`",
+            "`negative_rated_words`": "the entry of the concreteness ratings that the keyword was found as, by which "
+            "ratings are joined",
+        },
+        ("caption", "negative caption", "category"),
+        ("caption", "negative_captions", "negative_categories"),
+        lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
+    ),
     "neighbours": _Kind(
         "Nearest images",
         "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
@@ -134,6 +158,7 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
         ("negatives flagged, not dropped", "reason", _strip_prefix(counts, FLAGGED)),
         ("concepts", "concepts", _strip_prefix(counts, CONCEPTS)),
         ("captions", "captions", _strip_prefix(counts, CAPTION_COUNT)),
+        ("images", "images", _strip_prefix(counts, IMAGE_COUNT)),
         ("phrases left out", "reason", _strip_prefix(counts, LEFT_OUT)),
         ("texts dropped", "reason", _strip_prefix(counts, DROPPED)),
         ("fills of masks refused, counted each time", "reason", _strip_prefix(counts, FILLS)),
@@ -146,57 +171,113 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     ]
 
 
-def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, what: str, command: str) -> None:
-    """Writes `README.md`, the same bytes for the same build.
+def write_card(
+    folder: Path,
+    sets: Mapping[str, Sequence[Mapping[str, Any]]],
+    source: Source,
+    *,
+    what: str,
+    command: str,
+    facts: Sequence[Table] = (),
+) -> None:
+    """Writes `README.md`, the same bytes for the same builds.
 
     Args:
         folder: of the data set.
-        manifest: of the build.
-        source: what it was made of.
+        sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
+            the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
+        source: what they were made of.
         what: was built, one of `KINDS`.
         command: that made it, without what is of this machine.
+        facts: tables about what is in it.
     """
-    kind = KINDS[what]
-    stated = source.license or UNKNOWN
+    kind, stated = KINDS[what], source.license or UNKNOWN
+    made = {name: _Made.of(_place(folder, name), chain) for name, chain in sets.items()}
+    rows = sum(one.manifest["rows"] for one in made.values())
     data = DatasetCardData(
         license=stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other",
         tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
-        size_categories=[next((name for limit, name in SIZES if manifest["rows"] < limit), "n>100M")],
+        size_categories=[next((name for limit, name in SIZES if rows < limit), "n>100M")],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
-        configs=[_config(file_hash(folder / MANIFEST))],
+        configs=[
+            _config(name, file_hash(one.folder / MANIFEST), is_default=number == 0 and len(made) > 1)
+            for number, (name, one) in enumerate(made.items())
+        ],
     )
     name = source.name if is_on_hub(source.name) else Path(source.name).name
-    stages = yaml.safe_dump(manifest["plan"]["stages"], allow_unicode=True, sort_keys=False).strip()
-    tables = [_markdown(table) for table in count_tables(manifest)]
+    first = next(iter(made.values())).first
     text = [
         f"---\n{data.to_yaml()}\n---",
         f"# {kind.title} of {_plain(name)}",
-        f"{manifest['rows']:,} rows, made from {manifest['plan']['source']['rows']:,} rows of {_plain(name)} by "
-        f"hfcomp {manifest['plan']['hfcomp_version']}. {kind.about}",
-        "```python\nfrom datasets import load_dataset\n\n"
-        'rows = load_dataset("<this data set\'s id or folder>", split="train")\n```',
+        f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
+        f"{first['hfcomp_version']}. {kind.about}",
+        _loading(list(made)),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
         "Other columns are the source's. Images are the source's own bytes. Concreteness ratings are not "
         "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
         _license_text(source),
-        *(["## What is in it", *tables] if tables else []),
-        *_examples(folder, kind),
+        *(["## What is in it"] if facts or any(one.tables for one in made.values()) else []),
+        *map(_markdown, facts),
+        *(part for name, one in made.items() for part in one.text(name, kind)),
         "## How it was made",
         fenced(command, "bash"),
         f"The stages with their settings; the hashes of all files are in `{MANIFEST}`:",
-        fenced(stages, "yaml"),
+        *(part for name, one in made.items() for part in one.settings(name)),
     ]
     write_text(folder / CARD, "\n\n".join(text) + "\n")
 
 
-def _config(content: str) -> dict[str, Any]:
+def _place(folder: Path, name: str) -> Path:
+    return folder if name == DEFAULT else folder / name
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One configuration: its folder, the plan of its first build, its stages, and the counts of all its builds."""
+
+    folder: Path
+    first: Mapping[str, Any]
+    stages: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path, chain: Sequence[Mapping[str, Any]]) -> _Made:
+        stages = [stage for one in chain for stage in one["plan"]["stages"].values()]
+        counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
+        named = {f"{number} {stage['name']}": stage for number, stage in enumerate(stages)}
+        return cls(folder, chain[0]["plan"], named, {**chain[-1], "counts": counts, "set_aside": aside})
+
+    @property
+    def tables(self) -> list[Table]:
+        return list(count_tables(self.manifest))
+
+    def text(self, name: str, kind: _Kind) -> list[str]:
+        found = [*map(_markdown, self.tables), *_examples(self.folder, kind)]
+        return found if name == DEFAULT or not found else [f"### {name}: {self.manifest['rows']:,} rows", *found]
+
+    def settings(self, name: str) -> list[str]:
+        text = fenced(yaml.safe_dump(dict(self.stages), allow_unicode=True, sort_keys=False).strip(), "yaml")
+        return [text] if name == DEFAULT else [f"`{name}`:", text]
+
+
+def _loading(names: Sequence[str]) -> str:
+    """How the set is loaded."""
+    config = "" if names == [DEFAULT] else f'"{names[0]}", '
+    others = [f"The other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
+    code = f'rows = load_dataset("<this data set\'s id or folder>", {config}split="train")'
+    return "\n\n".join([f"```python\nfrom datasets import load_dataset\n\n{code}\n```", *others])
+
+
+def _config(name: str, content: str, *, is_default: bool) -> dict[str, Any]:
     """What `load_dataset` reads of the card.
 
     It caches the rows of a folder by the folder's last name and this entry, whatever the files hold. Without the
     description it would return those of another folder, or of an earlier build in this one.
     """
-    files = [{"split": "train", "path": f"{DATA}/train-*.parquet"}]
-    return {"config_name": "default", "data_files": files, "description": f"sha256:{content}"}
+    folder = DATA if name == DEFAULT else f"{name}/{DATA}"
+    files = [{"split": "train", "path": f"{folder}/train-*.parquet"}]
+    default = {"default": True} if is_default else {}
+    return {"config_name": name, "data_files": files, **default, "description": f"sha256:{content}"}
 
 
 def _strip_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:

@@ -21,7 +21,7 @@ from hfcomp.generation.images.checks import (
     is_unchanged,
 )
 from hfcomp.generation.images.editor import Edit, ImageEditor, pipeline_facts, resolve_dtype, versions
-from hfcomp.generation.images.options import ImageOptions
+from hfcomp.generation.images.options import IMAGE_COUNT, ImageOptions
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
 from hfcomp.generation.source_images import make_image_check
 from hfcomp.generation.sources import model_facts
@@ -29,8 +29,6 @@ from hfcomp.generation.sources import model_facts
 READS = ("image", "caption", "negative_captions")
 """Columns that the stages read."""
 NO_NEGATIVE_CAPTION = "no negative caption"
-# Names of counts begin so.
-IMAGE_COUNT = "images: "
 
 
 def image_stages(options: ImageOptions) -> list[Stage]:
