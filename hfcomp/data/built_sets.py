@@ -67,6 +67,24 @@ def lost_manifest(folder: Path) -> str:
     )
 
 
+def configuration(folder: Path, config: str | None) -> Path:
+    """The folder of a built set: that of one of its configurations, if it has such.
+
+    Args:
+        folder: of any data set.
+        config: the configuration.
+
+    Raises:
+        ValueError: where a set has several and none of them is named.
+    """
+    if not folder.is_dir() or _is_build(folder):
+        return folder
+    known = sorted(one.name for one in folder.iterdir() if _is_build(one))
+    if known and config not in known:
+        raise ValueError(f"{folder} has the configurations {', '.join(known)}; found {config!r}. Name one of them.")
+    return folder / config if known and config else folder
+
+
 def checked_shards(path: Path) -> list[Path] | None:
     """The files of a built set, in order, each verified against the manifest.
 

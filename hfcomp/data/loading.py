@@ -26,7 +26,7 @@ from datasets import (
 from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.archives import check_tail
-from hfcomp.data.built_sets import checked_shards
+from hfcomp.data.built_sets import checked_shards, configuration
 from hfcomp.data.coco_folders import coco_splits, is_coco_folder, read_coco_folder
 from hfcomp.data.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
 from hfcomp.data.urls import add_repositories
@@ -45,7 +45,8 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
             images with texts beside them (`image_folders`), or a Hub id. In a JSON-lines or CSV file, `image` may
             hold file names relative to it.
         split: which split to use, or parts of some, such as `train[:90%]` or `train+validation`.
-        config: the data set's configuration; of a COCO folder, `captions` or `karpathy`.
+        config: the data set's configuration; of a COCO folder, `captions` or `karpathy`. A built set of several needs
+            one.
         kwargs: handed to `load_dataset` (`revision`, `data_files`, ...).
 
     Raises:
@@ -53,7 +54,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
             file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` by its end.
     """
-    path = Path(name)
+    path = configuration(Path(name), config)
     shards = checked_shards(path)
     for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
         check_tail(archive)

@@ -153,3 +153,15 @@ def test_an_archive_that_was_cut_is_not_loaded_as_fewer_rows(tmp_path):
         (tmp_path / "0.tar").write_bytes(content[:cut])
         with pytest.raises(ValueError, match="0.tar is not a whole tar archive"):
             load_training_set(str(tmp_path))
+
+
+def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, tmp_path):
+    for name in ("high", "low"):
+        shutil.copytree(whole, tmp_path / name)
+    assert load_training_set(str(tmp_path), config="low").to_list() == load_training_set(str(whole)).to_list()
+    with pytest.raises(ValueError, match="has the configurations high, low; found None. Name one of them"):
+        load_training_set(str(tmp_path))
+    path = tmp_path / "low" / SHARD
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=str(path)):
+        load_training_set(str(tmp_path), config="low")
