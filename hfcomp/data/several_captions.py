@@ -16,7 +16,7 @@ Log = Callable[[str], None]
 def longest_caption(dataset: Dataset, log: Log) -> Dataset:
     """Slipform, section 2.2: the longest caption where there are several (most tokens, see `longest_text`).
 
-    Captions with a `caption_problem` are passed over in rows that have others; of a row without others the first stays.
+    Captions with a `caption_problem` are passed over in rows that have others; where all have one, the first stays.
 
     Args:
         dataset: with or without a column `caption`.

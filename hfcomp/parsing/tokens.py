@@ -73,7 +73,7 @@ def pieces(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def english() -> Language:
-    """spaCy's English tokenizer, alone, once per process.
+    """The English tokenizer of spaCy, alone, once per process.
 
     Raises:
         ModuleNotFoundError: spaCy is not installed.
