@@ -9,6 +9,7 @@ NEGATIVE_FEATURES = {
     "negative_kinds": List(Value("string")),
     "negative_keywords": List(Value("string")),
     "negative_categories": List(Value("string")),
+    "negative_rated_words": List(Value("string")),
     "negative_concreteness": List(Value("float64")),
     "negative_spans": List(List(List(Value("int32")))),
 }

@@ -8,8 +8,7 @@ from typing import Any
 from datasets import Dataset, LargeList, List, Value, concatenate_datasets
 
 from hfcomp.data.image_ids import IMAGE_ID, image_key
-from hfcomp.parsing.captions import caption_problem
-from hfcomp.parsing.words import longest_text
+from hfcomp.parsing import tokens
 
 Log = Callable[[str], None]
 
@@ -17,7 +16,7 @@ Log = Callable[[str], None]
 def longest_caption(dataset: Dataset, log: Log) -> Dataset:
     """Slipform, section 2.2: the longest caption where there are several (most tokens, see `longest_text`).
 
-    Captions with a `caption_problem` are passed over in rows that have others.
+    Captions with a `caption_problem` are passed over in rows that have others; where all have one, the first stays.
 
     Args:
         dataset: with or without a column `caption`.
@@ -25,16 +24,15 @@ def longest_caption(dataset: Dataset, log: Log) -> Dataset:
 
     Raises:
         ValueError: for a row with a list of captions that holds no text.
+        ModuleNotFoundError: where a row has several and spaCy, whose tokens are counted, is not installed.
     """
     if "caption" not in dataset.column_names or not isinstance(dataset.features["caption"], List | LargeList):
         return dataset
     chosen, problems = [], []
     for row, captions in enumerate(dataset["caption"]):
-        texts = _texts(captions, row)
-        found = [caption_problem(text) for text in texts]
-        if usable := [text for text, problem in zip(texts, found, strict=True) if problem is None]:
-            problems += [f"row {row}: {problem}" for problem in found if problem]
-        chosen.append(longest_text(usable or texts))
+        longest, passed_over = tokens.longest_caption(_texts(captions, row))
+        problems += [f"row {row}: {problem}" for problem in passed_over]
+        chosen.append(longest)
     log("several captions per image: the longest is used")
     if problems:
         log(f"{len(problems):,} captions are skipped; the first is in {problems[0]}")

@@ -18,7 +18,7 @@ from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, KeywordTable, keyw
 from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.captions import caption_problem
-from hfcomp.parsing.words import longest_text
+from hfcomp.parsing.tokens import longest_caption
 from hfcomp.reading import nearest
 
 GENERATORS = ("keyword", "swap", "mask")
@@ -56,11 +56,9 @@ def make_captions(*, which: str) -> Callable[[Batch], Batch]:
             found = [one for one in ([value] if isinstance(value, str) else value or []) if one and one.strip()]
             passed_over: Counter[str] = Counter()
             if which == "longest" and found:
-                problems = [caption_problem(one) for one in found]
-                if None in problems:  # one bad caption takes none of the others along
-                    passed_over.update(problem.partition(":")[0] for problem in problems if problem)
-                    found = [one for one, problem in zip(found, problems, strict=True) if problem is None]
-                found = [longest_text(found)]
+                longest, problems = longest_caption(found)  # one bad caption takes none of the others along
+                passed_over.update(problem.partition(":")[0] for problem in problems)
+                found = [longest]
             for text in found or [""]:
                 counts.append({f"{PASSED_OVER}{problem}": number for problem, number in passed_over.items()})
                 places.append(place)

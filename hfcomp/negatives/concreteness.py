@@ -39,7 +39,8 @@ class RatingMatch:
     Attributes:
         rating: 1 (abstract) to 5 (concrete).
         entry: The entry of the table, lower-cased.
-        source: `surface`, `lemma`, `head` or `head_lemma`; see `ConcretenessRatings.match`.
+        source: `surface`, `lemma`, `head` or `head_lemma`, see `ConcretenessRatings.match`; `expression` where a parse
+            says which words belong together.
     """
 
     rating: float
@@ -160,7 +161,18 @@ class ConcretenessRatings:
         candidates = [("surface", folded), *(("lemma", form) for form in _singulars(folded))]
         if head != folded and head not in self._not_heads:
             candidates += [("head", head), *(("head_lemma", form) for form in _singulars(head))]
-        for source, entry in candidates:
+        return self.first(candidates)
+
+    def first(self, forms: Iterable[tuple[str, str]]) -> RatingMatch | None:
+        """The rating of the first form that is in the table as it stands.
+
+        Args:
+            forms: What each is, for `RatingMatch.source`, and the form: lower-cased, with single spaces.
+
+        Returns:
+            The match, or None if none is there.
+        """
+        for source, entry in forms:
             if entry in self._ratings:
                 return RatingMatch(rating=self._ratings[entry], entry=entry, source=source)
         return None
@@ -179,30 +191,31 @@ class ConcretenessRatings:
 
 
 def concreteness_column(
-    keywords: Iterable[Sequence[str]], ratings: ConcretenessRatings
+    keywords: Iterable[Sequence[str]], ratings: ConcretenessRatings, *, column: str = "negative_keywords"
 ) -> tuple[list[list[float | None]], Coverage]:
-    """Builds `negative_concreteness` from `negative_keywords`, entry by entry.
+    """Builds `negative_concreteness` from `negative_keywords` or `negative_rated_words`, entry by entry.
 
     Join it at load and do not push it: see the licence in the module's docstring.
 
     Args:
-        keywords: `negative_keywords`; an empty string belongs to a masked negative.
+        keywords: An empty string belongs to a masked negative, or to a keyword without an entry.
         ratings: From `ConcretenessRatings.from_file`.
+        column: Which of the two, for errors.
 
     Returns:
-        The column, aligned with `negative_keywords` and so with `negative_captions`, None where the keyword is empty
+        The column, aligned with the keywords and so with `negative_captions`, None where the keyword is empty
         or has no rating; and what was found and missing, for the log.
 
     Raises:
         TypeError: A row is not a list of strings; names the row.
     """
-    column: list[list[float | None]] = []
+    values: list[list[float | None]] = []
     sources: Counter[str] = Counter()
     missing: Counter[str] = Counter()
     empty = 0
     for row, words in enumerate(keywords):
         if isinstance(words, str) or words is None or not all(isinstance(word, str) for word in words):
-            raise TypeError(f"column 'negative_keywords' has {words!r} in row {row}; expected a list of strings.")
+            raise TypeError(f"column {column!r} has {words!r} in row {row}; expected a list of strings.")
         found = [ratings.match(word) if word else None for word in words]
         for word, match in zip(words, found, strict=True):
             if match is not None:
@@ -211,8 +224,8 @@ def concreteness_column(
                 missing[word] += 1
             else:
                 empty += 1
-        column.append([None if match is None else match.rating for match in found])
-    return column, Coverage(sources=dict(sources), missing=dict(missing), empty=empty)
+        values.append([None if match is None else match.rating for match in found])
+    return values, Coverage(sources=dict(sources), missing=dict(missing), empty=empty)
 
 
 def _fold(expression: str) -> str:

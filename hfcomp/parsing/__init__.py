@@ -3,7 +3,7 @@
 * `load_parser`: the face of the package; a parser is anything with the methods of `Parser`.
 * `rules`: the parser without a model, the tagger of textblob and a grammar for captions.
 * `noun_phrases`, `phrases`: what the generators of negatives and the columns of concepts read off a `Doc`.
-* `words`, `captions`: small lists of words, and how long a caption may be.
+* `words`, `captions`, `tokens`: small lists of words, how long a caption may be, and its length in tokens.
 """
 
 from hfcomp.parsing.parsers import DEFAULT_PARSER, Parser, SpacyParser, cached_parser, load_parser

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+from hfcomp.parsing.installed import with_extra
 from hfcomp.parsing.parallel import check_request, parse_in_processes
 from hfcomp.parsing.rules.parser import RuleParser
 from hfcomp.parsing.words import word_set
@@ -25,7 +26,6 @@ _NEEDED = {
     "token.dep": "a dependency parser",
     "token.lemma": "a lemmatizer",
 }
-_INSTALL_EXTRA = 'pip install "hfcomp[text]"'
 
 
 class Parser(Protocol):
@@ -69,9 +69,9 @@ def load_parser(spec: str = DEFAULT_PARSER) -> Parser:
     """
     kind, _, name = spec.partition(":")
     if kind == "spacy" and name:
-        return _with_extra(SpacyParser, name)
+        return with_extra(SpacyParser, name)
     if spec == "rules":
-        return _with_extra(RuleParser)
+        return with_extra(RuleParser)
     guess = f" Did you mean spacy:{spec}?" if spec.startswith("en_") else ""
     raise ValueError(
         f"parser {spec!r} is not known.{guess} Expected spacy:NAME, an installed spaCy pipeline or a folder with one, "
@@ -83,17 +83,6 @@ def load_parser(spec: str = DEFAULT_PARSER) -> Parser:
 def cached_parser(spec: str | None = None) -> Parser:
     """`load_parser`, once per process; by default of `DEFAULT_PARSER`."""
     return load_parser(spec or DEFAULT_PARSER)
-
-
-def _with_extra(make: Callable[..., Parser], *arguments: str) -> Parser:
-    try:
-        return make(*arguments)
-    except ModuleNotFoundError as error:
-        if error.name not in ("spacy", "textblob", "simplemma"):
-            raise
-        raise ModuleNotFoundError(
-            f"parsing needs {error.name}, which is not installed: {_INSTALL_EXTRA}", name=error.name
-        ) from error
 
 
 class SpacyParser:

@@ -85,7 +85,7 @@ def base_form(token: Token) -> str:
     return (token.lemma_ or token.text).lower()
 
 
-def _is_whole(doc: Doc, start: int, end: int) -> bool:
+def is_whole(doc: Doc, start: int, end: int) -> bool:
     """Whether the tokens stand apart from what is before and behind: no "shirt" of "t-shirt", no "dog" of "dog's"."""
     if any(_RUN_TOGETHER.search(token.text) for token in doc[start:end]):
         return False
@@ -126,7 +126,7 @@ def noun_phrases(doc: Doc) -> list[Part]:
         while index < len(chunks) and end == chunks[index].start - 1 and doc[end].lower_ == "of":
             end, index = chunks[index].end, index + 1
         owned = any(token.tag_ in ("PRP", "PRP$", "WP", "WDT", "EX") for token in doc[first.start : end])
-        if not owned and _is_whole(doc, first.start, end):
+        if not owned and is_whole(doc, first.start, end):
             phrases.append(Part(doc, first.start, end, head.i))
     return phrases
 
@@ -149,7 +149,7 @@ def nouns(doc: Doc) -> list[Part]:
         if first and (doc[first - 1].lower_, base_form(doc[first])) in FIXED_PAIRS:
             first -= 1
         before_of = end < len(doc) and doc[end].lower_ in ("of", "'s", "’s")
-        if not before_of and _is_thing(head) and _is_whole(doc, first, end):
+        if not before_of and _is_thing(head) and is_whole(doc, first, end):
             found.append(Part(doc, first, end, head.i))
         start = end
     return found
@@ -185,7 +185,7 @@ def adjectives(doc: Doc) -> list[Part]:
         start = token.i
         if token.lower_ in COLORS and start and doc[start - 1].lower_ in SHADES:
             start -= 1
-        if _is_whole(doc, start, token.i + 1):
+        if is_whole(doc, start, token.i + 1):
             found.append(Part(doc, start, token.i + 1, token.i))
     return found
 
@@ -210,17 +210,17 @@ def verbs(doc: Doc) -> list[Part]:
     """
     found = []
     for token in doc:
-        if token.pos_ != "VERB" or base_form(token) in _NOT_MAIN_VERBS or _describes_a_noun(token):
+        if token.pos_ != "VERB" or base_form(token) in _NOT_MAIN_VERBS or describes_a_noun(token):
             continue
         end = token.i + 1
         if end < len(doc) and (doc[end].tag_ == "RP" or doc[end].dep_ == "prt"):
             end += 1
-        if _is_whole(doc, token.i, end):
+        if is_whole(doc, token.i, end):
             found.append(Part(doc, token.i, end, token.i))
     return found
 
 
-def _describes_a_noun(verb: Token) -> bool:
+def describes_a_noun(verb: Token) -> bool:
     """Whether a participle stands before a noun as an adjective would: "a parked car", "in running water"."""
     if verb.tag_ not in ("VBN", "VBG"):
         return False

@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
-# A word, the end of a contraction ("'s") or a run of punctuation marks.
-_TOKEN = re.compile(r"\w+|'\w+|[^\w\s]+")
-
-
-def longest_text(texts: Sequence[str]) -> str:
-    """The text with the most tokens, the first of equal ones.
-
-    Concrete Jungle (arXiv 2604.13313), Appendix A.1, counts tokens; which is not said, and it parses with spaCy. The
-    tokens here are words, contracted endings and runs of punctuation: of the captions of COCO val2017 they choose the
-    one that spaCy's English tokenizer chooses for 4,981 of 5,000 images; words between white space do for 4,396.
-
-    Args:
-        texts: at least one.
-    """
-    return max(texts, key=lambda text: len(_TOKEN.findall(text)))
-
 
 def word_set(text: str) -> frozenset[str]:
     """The words of a text, once each."""

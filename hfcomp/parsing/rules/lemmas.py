@@ -20,6 +20,7 @@ _IRREGULAR = {
     ("found", "VBD"): "find",
     ("found", "VBN"): "find",
     ("glasses", "NNS"): "glass",
+    ("playing", "VBG"): "play",
     ("me", "PRP"): "I",
     ("him", "PRP"): "he",
     ("them", "PRP"): "they",

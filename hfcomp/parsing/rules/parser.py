@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,14 @@ from hfcomp.parsing.parallel import check_request, parse_in_processes
 from hfcomp.parsing.rules.heads import attach
 from hfcomp.parsing.rules.lemmas import lemma
 from hfcomp.parsing.rules.tags import BE, UNIVERSAL, penn_tags
+from hfcomp.parsing.tokens import pieces
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-# A word of a sentence can attach to any word before it, and a run of signs without a space is peeled sign by sign:
-# both cost the square of the length. Longer ones are cut, which no caption of prose reaches.
+# A word of a sentence can attach to any word before it, which costs the square of its length. Longer ones are cut,
+# which no caption of prose reaches.
 _LONGEST_SENTENCE = 128
-_LONG_RUN = re.compile(r"\S{200}(?=\S)")
 _PRONOUNS = frozenset({"something", "someone", "anything", "nothing", "everyone", "everything"})
 
 
@@ -41,7 +40,7 @@ class RuleParser:
         """Parses one caption."""
         from spacy.tokens import Doc
 
-        tokens = [token for piece in _pieces(caption) for token in self._tokenizer.make_doc(piece)]
+        tokens = [token for piece in pieces(caption) for token in self._tokenizer.make_doc(piece)]
         words = [token.text for token in tokens]
         spaces = [bool(token.whitespace_) for token in tokens]
         annotations: dict[str, Any] = _parse_words(words)
@@ -55,16 +54,6 @@ class RuleParser:
                 self, self._tokenizer.vocab, captions, num_processes=num_processes, batch_size=batch_size
             )
         return (self.parse_one(caption) for caption in captions)
-
-
-def _pieces(caption: str) -> Iterator[str]:
-    """The caption itself, or pieces of it without longer runs that lack a space."""
-    start = end = 0
-    for found in _LONG_RUN.finditer(caption):
-        start, end = end, found.end()
-        yield caption[start:end]
-    if end < len(caption) or not caption:
-        yield caption[end:]
 
 
 def _sentences(words: list[str]) -> Iterator[list[int]]:

@@ -1,0 +1,87 @@
+"""The parser's tokens without a parse: spaCy's English tokenizer, which needs no model, and lengths in its tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from hfcomp.parsing.captions import caption_problem
+from hfcomp.parsing.installed import with_extra
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+# The tokenizer peels a run of signs without a space sign by sign, which costs the square of its length. Longer runs
+# are cut, which no caption of prose reaches.
+_LONG_RUN = re.compile(r"\S{200}(?=\S)")
+
+
+def longest_text(texts: Sequence[str]) -> str:
+    """The text with the most tokens, the first of equal ones.
+
+    Concrete Jungle (arXiv 2604.13313), Appendix A.1, takes the caption "with the largest token count" and parses with
+    spaCy; tokenizer and ties are not specified. The unit here is the token of spaCy's English tokenizer, which is that
+    of every English pipeline and of the parser `rules`: punctuation marks and contracted endings count, surplus white
+    space does not. Of the captions of COCO val2017 words between white space choose another one for 604 of 5,000
+    images.
+
+    Args:
+        texts: At least one. A single one is returned as it is, without spaCy.
+
+    Raises:
+        ModuleNotFoundError: spaCy is not installed.
+    """
+    return max(texts, key=token_count) if len(texts) > 1 else texts[0]
+
+
+def longest_caption(captions: Sequence[str]) -> tuple[str, list[str]]:
+    """The longest of an image's captions, see `longest_text`; those with a `caption_problem` take no part.
+
+    Args:
+        captions: At least one.
+
+    Returns:
+        The caption, and the problems of those that were passed over; where all have one, the first and no problems.
+
+    Raises:
+        ModuleNotFoundError: spaCy is not installed.
+    """
+    problems = [caption_problem(one) for one in captions]
+    usable = [one for one, problem in zip(captions, problems, strict=True) if problem is None]
+    if not usable:
+        return captions[0], []
+    return longest_text(usable), [problem for problem in problems if problem]
+
+
+def token_count(text: str) -> int:
+    """The number of a text's tokens, white space not counted; in time proportional to its length."""
+    tokenizer = english().tokenizer
+    return sum(not token.is_space for piece in pieces(text) for token in tokenizer(piece))
+
+
+def pieces(text: str) -> Iterator[str]:
+    """The text itself, or its pieces where it has a longer run without a space."""
+    start = end = 0
+    for found in _LONG_RUN.finditer(text):
+        start, end = end, found.end()
+        yield text[start:end]
+    if end < len(text) or not text:
+        yield text[end:]
+
+
+@lru_cache(maxsize=1)
+def english() -> Language:
+    """The English tokenizer of spaCy, alone, once per process.
+
+    Raises:
+        ModuleNotFoundError: spaCy is not installed.
+    """
+    return with_extra(_blank, needed_by="counting a caption's tokens")
+
+
+def _blank() -> Language:
+    import spacy
+
+    return spacy.blank("en")
