@@ -18,7 +18,7 @@ from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.images.options import IMAGE_COUNT
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
-from hfcomp.generation.text_negatives import CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
+from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
 from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
@@ -162,6 +162,7 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
         ("phrases left out", "reason", _strip_prefix(counts, LEFT_OUT)),
         ("texts dropped", "reason", _strip_prefix(counts, DROPPED)),
         ("fills of masks refused, counted each time", "reason", _strip_prefix(counts, FILLS)),
+        ("answers of a language model refused, counted each time", "reason", _strip_prefix(counts, ANSWERS)),
         (f"rows set aside, in {SET_ASIDE_FILE}", "reason", manifest["set_aside"]),
     ]
     return [

@@ -18,6 +18,8 @@ from hfcomp.generation.shards import Batch, Stage
 from hfcomp.generation.source_images import make_image_check
 from hfcomp.generation.sources import BuildInputs, Log, model_facts, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import TextNegatives, check_kinds, make_captions, needs_parser
+from hfcomp.generation.writers.making import writer_facts
+from hfcomp.generation.writers.prompts import NEGATIVES_FILE
 from hfcomp.negatives.filters import FALSE_NEGATIVE, is_false_negative
 from hfcomp.negatives.keywords import PAPER_TABLE, read_keyword_table
 from hfcomp.negatives.mask_filling import DEFAULT_MODEL
@@ -28,7 +30,7 @@ RECORDED_AS_GIVEN = ("kinds", "num_negatives", "seed", "keyword_matching", "drop
 SETTINGS = (
     *RECORDED_AS_GIVEN,
     *("parser", "fill_model", "keyword_table", "grammar_model", "grammar_tolerance", "device"),
-    *("false_negative_model", "false_negative_margin"),
+    *("false_negative_model", "false_negative_margin", "attempts"),
 )
 
 
@@ -41,6 +43,8 @@ def negative_inputs(options: NegativeOptions, log: Log) -> BuildInputs:
     """
     check_kinds(options.kinds, read_keyword_table(options.keyword_table) if options.keyword_table else PAPER_TABLE)
     settings = {name: getattr(options, name) for name in SETTINGS}
+    if options.has_kind("llm"):
+        settings["writer"] = options.writer_settings()
     facts = {name: settings[name] for name in RECORDED_AS_GIVEN} | _model_facts(options)
     stages = [Stage("captions", make_captions, {"which": options.captions})]
     needed: list[str] = []
@@ -68,6 +72,8 @@ def _model_facts(options: NegativeOptions) -> dict[str, Any]:
         facts["parser"] = without_local_paths(cached_parser(options.parser).name)
     if options.has_kind("mask"):
         facts["fill_model"] = model_facts(options.fill_model or DEFAULT_MODEL)
+    if options.has_kind("llm"):
+        facts |= writer_facts(options.writer_settings(), NEGATIVES_FILE) | {"attempts": options.attempts}
     if options.grammar_model:
         facts["grammar_model"] = model_facts(options.grammar_model)
         facts["grammar_tolerance"] = options.grammar_tolerance

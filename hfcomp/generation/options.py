@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import DEFAULT_TIMEOUT
@@ -14,9 +14,15 @@ from hfcomp.generation.runner import ROWS_PER_SHARD
 from hfcomp.parsing import DEFAULT_PARSER
 
 # Fields that say where and how a set is built, and not what is in it.
-OF_THIS_MACHINE = ("source", "output", "executor", "num_workers", "gpus_per_worker", "device", "url_timeout")
+OF_THIS_MACHINE = (
+    *("source", "output", "executor", "num_workers", "gpus_per_worker", "device", "url_timeout"),
+    *("base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size", "answer_cache"),
+)
 ComparedBy = Literal["image", "caption"]
-NUMBERS = ("limit", "shard_size", "num_workers", "num_negatives", "max_concepts", "number")
+NUMBERS = (
+    *("limit", "shard_size", "num_workers", "num_negatives", "max_concepts", "number"),
+    *("attempts", "concurrency", "llm_batch_size"),
+)
 """Fields that are 1 or more."""
 
 
@@ -99,11 +105,72 @@ class CaptionOptions(BuildOptions):
 
 
 @dataclass(kw_only=True)
-class NegativeOptions(CaptionOptions):
-    """Hard negative captions: keywords, swaps and mask filling.
+class WriterOptions:
+    """Language model that writes captions.
 
     Attributes:
-        kinds: in turn, of keyword, swap and mask, or a part of one as keyword:color, swap:nouns, mask:verb.
+        writer: endpoint asks the server at base_url; transformers runs a small model in process; substitute takes
+            another word of the keyword's group and needs no model.
+        base_url: of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; a key is read from
+            HFCOMP_LLM_API_KEY only.
+        llm: the server's name of the model, or for transformers a Hub id or folder.
+        temperature: of the first attempt; each further one is 0.2 warmer.
+        attempts: at a caption whose answer is refused, before the row goes without.
+        thinking: off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.
+        plain_answers: for servers without structured output, ask for text instead of JSON.
+        concurrency: requests at a time.
+        retries: of a request that failed, with growing pauses.
+        llm_timeout: seconds for one answer.
+        answer_cache: folder of answers by request; by default HF_HOME/hfcomp/answers.
+        llm_batch_size: of transformers.
+    """
+
+    writer: Literal["endpoint", "transformers", "substitute"] = "endpoint"
+    base_url: str | None = None
+    llm: str = "Qwen/Qwen3-32B"
+    temperature: float = 0.7
+    attempts: int = 3
+    thinking: Literal["off", "as_served"] = "off"
+    plain_answers: bool = False
+    concurrency: int = 64
+    retries: int = 5
+    llm_timeout: float = 120.0
+    answer_cache: str | None = None
+    llm_batch_size: int = 16
+
+    def check_writer(self) -> None:
+        """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range."""
+        from hfcomp.generation.writers.endpoint import check_base_url
+
+        if self.writer == "endpoint":
+            if not self.base_url:
+                raise ValueError(
+                    "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose --writer "
+                    "transformers with a small --llm."
+                )
+            check_base_url(self.base_url)
+        elif self.base_url:
+            raise ValueError(f"--base_url is of --writer endpoint; found --writer {self.writer}.")
+        for name in ("temperature", "retries"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}: found {getattr(self, name)}, expected 0 or more.")
+        if not self.llm_timeout > 0:
+            raise ValueError(f"llm_timeout: found {self.llm_timeout}, expected more than 0 seconds.")
+
+    def writer_settings(self) -> dict[str, Any]:
+        """The settings of `hfcomp.generation.writers.making.make_asker`."""
+        from hfcomp.generation.writers.making import SETTINGS
+
+        return {name: getattr(self, name) for name in SETTINGS}
+
+
+@dataclass(kw_only=True)
+class NegativeOptions(WriterOptions, CaptionOptions):
+    """Hard negative captions: keywords, swaps, mask filling and language models.
+
+    Attributes:
+        kinds: in turn, of keyword, swap, mask and llm, or a part of one as keyword:color, swap:nouns, mask:verb,
+            llm:replace_obj.
         num_negatives: for each caption.
         seed: of all draws.
         parser: of swap and mask, spacy:NAME or rules.
@@ -144,7 +211,14 @@ class NegativeOptions(CaptionOptions):
             raise ValueError(
                 "--false_negative_margin needs --false_negative_model, such as openai/clip-vit-base-patch32."
             )
-        for name, generator in (("fill_model", "mask"), ("keyword_table", "keyword")):
+        if self.has_kind("llm"):
+            self.check_writer()
+            if self.writer == "substitute":
+                raise ValueError(
+                    "--writer substitute needs a keyword, which the kind llm has not. Use --kinds keyword."
+                )
+        needed = (("fill_model", "mask"), ("keyword_table", "keyword"), ("base_url", "llm"), ("answer_cache", "llm"))
+        for name, generator in needed:
             if getattr(self, name) and not self.has_kind(generator):
                 raise ValueError(f"--{name} needs the kind {generator}.")
 

@@ -21,7 +21,7 @@ from hfcomp.parsing.captions import caption_problem
 from hfcomp.parsing.tokens import longest_caption
 from hfcomp.reading import nearest
 
-GENERATORS = ("keyword", "swap", "mask")
+GENERATORS = ("keyword", "swap", "mask", "llm")
 CAPTIONS = ("longest", "all")
 NO_CAPTION = "no caption"
 NO_NEGATIVE = "no negative"
@@ -29,6 +29,8 @@ NO_NEGATIVE = "no negative"
 MADE, DROPPED, CAPTION_COUNT = "negatives: ", "dropped: ", "captions: "
 # What a language model proposed for masks and was refused; it proposes the same again for a larger number.
 FILLS = "fills refused: "
+# The same of what a language model answered.
+ANSWERS = "answers refused: "
 PASSED_OVER = f"{CAPTION_COUNT}passed over, "
 WITHOUT, FEWER = f"{CAPTION_COUNT}without a negative", f"{CAPTION_COUNT}with fewer than requested"
 # Of negatives that are kept.
@@ -74,7 +76,7 @@ def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None
     """Checks the names of generators.
 
     Args:
-        kinds: `keyword`, `swap` or `mask`, or a part of one, as `keyword:color`.
+        kinds: `keyword`, `swap`, `mask` or `llm`, or a part of one, as `keyword:color`.
         table: its concepts are the parts of `keyword`.
 
     Raises:
@@ -97,7 +99,7 @@ def check_kinds(kinds: Sequence[str], table: KeywordTable = PAPER_TABLE) -> None
 
 def needs_parser(kinds: Iterable[str]) -> bool:
     """Whether a kind works on parsed captions."""
-    return any(kind.partition(":")[0] != "keyword" for kind in kinds)
+    return any(kind.partition(":")[0] in ("swap", "mask") for kind in kinds)
 
 
 class TextNegatives:
@@ -108,7 +110,7 @@ class TextNegatives:
     drops is replaced by the next one.
 
     Args:
-        kinds: `keyword`, `swap` and `mask`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
+        kinds: `keyword`, `swap`, `mask` and `llm`, or a part of one: `keyword:color`, `swap:nouns`, `mask:verb`.
         num_negatives: entries per row.
         seed: any integer.
         parser: of `swap` and `mask`: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
@@ -121,6 +123,8 @@ class TextNegatives:
             caption are dropped. By default nothing is.
         grammar_tolerance: in nats per token; by default that of `GrammarFilter`.
         device: of these models; by default a GPU where there is one.
+        writer: of the kinds `llm`, settings of `hfcomp.generation.writers.making.make_asker`.
+        attempts: see `hfcomp.generation.writers.proposals.LlmNegatives`.
         checks: further filters, for texts that passed these.
         only_with_negative: set aside captions that get no negative.
 
@@ -142,6 +146,8 @@ class TextNegatives:
         grammar_model: str | None = None,
         grammar_tolerance: float | None = None,
         device: str | None = None,
+        writer: Mapping[str, Any] | None = None,
+        attempts: int = 3,
         checks: Sequence[Check] = (),
         only_with_negative: bool = False,
     ) -> None:
@@ -157,6 +163,7 @@ class TextNegatives:
         self._fillers = {
             kind: _filler(kind, fill_model, self._parser, device) for kind in kinds if kind.startswith("mask")
         }
+        self._llm = _language_models(kinds, writer, attempts, device)
         self._checks = [_check(is_same_sentence, SAME_SENTENCE)]
         if drop_same_words:
             self._checks.append(_check(has_same_words, SAME_WORDS))
@@ -179,7 +186,7 @@ class TextNegatives:
             open_rows = self._advance(batch, rows, open_rows, shared, docs)
         counts = [self._counts(row) for row in rows]
         if counts:  # a generator reports only totals of what it dropped
-            counts[0].update({f"{FILLS}{name}": n for name, n in (self._rejections() - before).items()})
+            counts[0].update(self._rejections() - before)
         found = batch | as_columns((row.chosen for row in rows), self._number) | {COUNTS: counts}
         if self._only_with_negative:
             found[SET_ASIDE] = [None if row.chosen else NO_NEGATIVE for row in rows]
@@ -251,6 +258,8 @@ class TextNegatives:
         generator, _, part = kind.partition(":")
         if generator == "mask":
             return self._fillers[kind].fill(docs, num_negatives=number, seed=self._seed)
+        if generator == "llm":
+            return self._llm[kind].propose(captions, number=number, seed=self._seed)
         if generator == "swap":
             from hfcomp.negatives.swaps import SWAPS, swap_negatives
 
@@ -261,7 +270,11 @@ class TextNegatives:
         return [keyword_negatives(text, **options) for text in captions]
 
     def _rejections(self) -> Counter[str]:
-        return sum((filler.rejected for filler in self._fillers.values()), Counter())
+        found: Counter[str] = Counter()
+        for prefix, generators in ((FILLS, self._fillers), (ANSWERS, self._llm)):
+            for one in generators.values():
+                found.update({f"{prefix}{name}": number for name, number in one.rejected.items()})
+        return found
 
     def _counts(self, row: Row) -> Counter[str]:
         found = Counter(f"{MADE}{one.kind}" for one in row.chosen)
@@ -284,9 +297,29 @@ def _parts(generator: str, table: KeywordTable) -> Sequence[str]:
         from hfcomp.negatives.swaps import SWAPS
 
         return SWAPS
+    if generator == "llm":
+        from hfcomp.generation.writers.prompts import PARTS as LLM_PARTS
+
+        return LLM_PARTS
     from hfcomp.negatives.mask_filling import PARTS
 
     return PARTS
+
+
+def _language_models(
+    kinds: Sequence[str], writer: Mapping[str, Any] | None, attempts: int, device: str | None
+) -> dict[str, Any]:
+    """A generator for each of the kinds `llm`; they share a client or model."""
+    wanted = [kind for kind in kinds if kind.partition(":")[0] == "llm"]
+    if not wanted:
+        return {}
+    if writer is None:
+        raise ValueError("the kind llm needs a writer: pass --base_url, or --writer transformers.")
+    from hfcomp.generation.writers.making import make_asker
+    from hfcomp.generation.writers.proposals import LlmNegatives, chosen_parts
+
+    asker = make_asker(**writer, device=device)
+    return {kind: LlmNegatives(chosen_parts(kind.partition(":")[2]), asker, attempts=attempts) for kind in wanted}
 
 
 def _filler(kind: str, model: str | None, parser: Any, device: str | None) -> Any:

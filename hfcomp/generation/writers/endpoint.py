@@ -1,0 +1,214 @@
+"""A client of any OpenAI-compatible endpoint, by the official package: vLLM, `transformers serve`, a paid service.
+
+What the server sends is not trusted: a body is read up to a limit and a deadline, and is a chat completion by its
+fields or nothing. Connections that fail, time-outs and the codes 408, 409, 429 and 5xx are tried again with growing
+pauses, or after what `Retry-After` says, up to `retries` times; so is a body that is no chat completion. A request
+that fails for good is followed by a small one: if that works, the fault is the request's, and it alone gets a problem;
+if not, the endpoint is out of order, and the build stops with what is done kept.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, ValidationError
+
+from hfcomp.generation.writers.requests import SCHEMA, Reply, Request
+from hfcomp.reading import parse_json
+
+KEY_VARIABLE = "HFCOMP_LLM_API_KEY"
+"""The environment variable of the key; a server of one's own needs none."""
+NO_KEY = "none"
+MOST_BYTES = 1_000_000
+"""Of the body of a reply; our choice, a hundred times what the longest caption needs."""
+REFUSED, CUT, TOO_LARGE, NO_REPLY = "model refused", "answer cut off", "answer too long", "no reply from the server"
+_PROBE = 'Write {"caption": "a dog"} and nothing else.'
+_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+
+
+class EndpointError(OSError):
+    """The endpoint does not work: it is out of reach, refuses the key or the model, or sends something else."""
+
+
+class _BadBody(Exception):
+    """A body that is no chat completion."""
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Completion(BaseModel):
+    """What is read of a chat completion."""
+
+    choices: list[_Choice] = Field(min_length=1)
+
+
+class EndpointWriter:
+    """Asks an endpoint, many requests at a time.
+
+    Args:
+        base_url: such as `http://127.0.0.1:8000/v1`, without a key or password in it.
+        model: the name under which the endpoint serves it.
+        concurrency: requests at a time.
+        retries: of one request after a failure that may pass.
+        timeout: seconds for one reply.
+        thinking: `off` sends vLLM's `chat_template_kwargs`; `as_served` sends nothing of the kind.
+        plain_answers: ask for text and not for JSON of a schema.
+
+    Raises:
+        ValueError: for an address that is no http one, or that holds a password.
+        ImportError: without the package `openai`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str,
+        concurrency: int = 64,
+        retries: int = 5,
+        timeout: float = 120.0,
+        thinking: str = "off",
+        plain_answers: bool = False,
+    ) -> None:
+        check_base_url(base_url)
+        try:
+            import openai
+        except ImportError as error:
+            raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'") from error
+        self._openai, self._base_url, self._model = openai, base_url, model
+        self._concurrency, self._retries, self._timeout = concurrency, retries, timeout
+        self._thinking, self._plain = thinking, plain_answers
+        # The variables of the package itself are for OpenAI's own service: their key must not go to another.
+        unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+        self._client = openai.OpenAI(
+            api_key=os.environ.get(KEY_VARIABLE) or NO_KEY,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=retries,
+            default_headers=unsent,
+        )
+        self._probe_lock = threading.Lock()
+        self._failure: EndpointError | None = None
+
+    def payload(self, request: Request) -> dict[str, Any]:
+        """The body of a request."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": request.prompt}],
+            "temperature": request.temperature,
+            "seed": request.seed,
+            "max_tokens": request.max_tokens,
+        }
+        if not self._plain:
+            body["response_format"] = {"type": "json_schema", "json_schema": dict(SCHEMA)}
+        if self._thinking == "off":
+            body["chat_template_kwargs"] = {"enable_thinking": False}
+        return body
+
+    def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
+        """See `Writer`.
+
+        Raises:
+            EndpointError: for an endpoint that does not work.
+        """
+        if not requests:
+            return
+        pool = ThreadPoolExecutor(min(self._concurrency, len(requests)), "endpoint")
+        try:
+            futures = {pool.submit(self._reply, request): place for place, request in enumerate(requests)}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _reply(self, request: Request) -> Reply:
+        try:
+            return self._ask(request)
+        except (self._openai.OpenAIError, _BadBody) as error:
+            self._check_works(request)
+            return Reply(problem=f"{NO_REPLY}: {_said(error)}", is_final=False)
+
+    def _check_works(self, request: Request) -> None:
+        """Tells a bad request from a bad endpoint by a small request; one thread at a time."""
+        with self._probe_lock:
+            if self._failure is not None:  # the others need not wait for it again
+                raise self._failure
+            try:
+                self._ask(replace(request, prompt=_PROBE, seed=0, max_tokens=16))
+            except (self._openai.OpenAIError, _BadBody) as error:
+                place = urlsplit(self._base_url)
+                self._failure = EndpointError(
+                    f"the endpoint {place.scheme}://{place.netloc}{place.path} does not work: {_said(error)}. Start "
+                    f"it, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
+                )
+                raise self._failure from error
+
+    def _ask(self, request: Request) -> Reply:
+        """The reply, a body that is none being tried again; other failures are the client's to try again."""
+        for attempt in range(self._retries + 1):
+            try:
+                return _read(self._body(request))
+            except _BadBody:
+                if attempt == self._retries:
+                    raise
+                time.sleep(min(_PAUSE * 2**attempt, _LONGEST_PAUSE))
+
+    def _body(self, request: Request) -> bytes | None:
+        """The bytes of a reply; None for one over the limit."""
+        body = self.payload(request)
+        given = {"model": body.pop("model"), "messages": body.pop("messages")}
+        deadline, found = time.monotonic() + self._timeout, bytearray()
+        create = self._client.chat.completions.with_streaming_response.create
+        with create(**given, extra_body=body) as response:
+            for part in response.iter_bytes():
+                found += part
+                if len(found) > MOST_BYTES:
+                    return None
+                if time.monotonic() > deadline:  # the client's limit is for each read
+                    raise _BadBody(f"the reply took more than {self._timeout:g} seconds")
+        return bytes(found)
+
+
+def check_base_url(base_url: str) -> None:
+    """Raises ValueError for an address that is no http one or holds a password, which is not repeated."""
+    parts = urlsplit(base_url)
+    if parts.username or parts.password or "@" in parts.netloc:
+        raise ValueError(f"base_url holds a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
+
+
+def _read(body: bytes | None) -> Reply:
+    if body is None:
+        return Reply(problem=TOO_LARGE)
+    try:
+        choice = _Completion.model_validate(parse_json(body)).choices[0]
+    except (ValueError, ValidationError) as error:
+        raise _BadBody(f"expected a chat completion, found {body[:60]!r}") from error
+    if choice.message.refusal:
+        return Reply(problem=REFUSED)
+    if choice.finish_reason == "length":
+        return Reply(problem=CUT)
+    return Reply(choice.message.content or "")
+
+
+def _said(error: Exception) -> str:
+    """An error in one line of plain characters; what the server says of itself is cut."""
+    status = getattr(error, "status_code", None)
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in str(error)).split())[:200]
+    return f"code {status}, {line}" if status else line

@@ -1,0 +1,128 @@
+"""A language model to ask, from plain settings, and what of them identifies its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.generation.sources import model_facts
+from hfcomp.generation.writers.answer_cache import DEFAULT_FOLDER, AnswerCache, CachedWriter
+from hfcomp.generation.writers.prompts import prompt_facts
+from hfcomp.generation.writers.reading import Refused, answered_caption
+from hfcomp.generation.writers.requests import Request, Writer, token_budget
+from hfcomp.negatives.negative import caption_rng
+
+RISE = 0.2
+"""By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
+SETTINGS = (
+    *("writer", "base_url", "llm", "temperature", "concurrency", "retries", "llm_timeout", "thinking"),
+    *("plain_answers", "answer_cache", "llm_batch_size"),
+)
+"""Of `WriterOptions`, those that `make_asker` takes."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt about a caption.
+
+    Attributes:
+        prompt: the text.
+        caption: the caption that it is about.
+        purpose: parts questions about one caption; each has random numbers of its own.
+        attempt: how often it was asked before.
+    """
+
+    prompt: str
+    caption: str
+    purpose: tuple[str, ...]
+    attempt: int = 0
+
+
+class Asker:
+    """Asks a language model for captions.
+
+    Args:
+        writer: the model.
+        plain: whether its answers are text and not JSON.
+        temperature: of the first attempt; each further one is `RISE` warmer.
+    """
+
+    def __init__(self, writer: CachedWriter, *, plain: bool, temperature: float) -> None:
+        self._writer, self._plain, self._temperature = writer, plain, temperature
+
+    def captions(self, questions: Sequence[Question], seed: int) -> list[str | Refused]:
+        """The caption in each answer, or why there is none; an answer depends on its question and the seed only."""
+        found: list[str | Refused] = []
+        for reply in self._writer.answers([self._request(question, seed) for question in questions]):
+            try:
+                found.append(answered_caption(reply, plain=self._plain))
+            except Refused as reason:
+                found.append(reason)
+        return found
+
+    def _request(self, question: Question, seed: int) -> Request:
+        rng = caption_rng(seed, question.caption, "llm", *question.purpose, str(question.attempt))
+        warmth = round(self._temperature + RISE * question.attempt, 6)
+        return Request(question.prompt, rng.getrandbits(31), warmth, token_budget(question.caption))
+
+
+def make_asker(
+    *,
+    writer: str,
+    base_url: str | None,
+    llm: str,
+    temperature: float,
+    concurrency: int,
+    retries: int,
+    llm_timeout: float,
+    thinking: str,
+    plain_answers: bool,
+    answer_cache: str | None,
+    llm_batch_size: int,
+    device: str | None = None,
+) -> Asker:
+    """The model that the settings of `hfcomp.generation.options.WriterOptions` name.
+
+    Raises:
+        ValueError: for an endpoint without an address.
+        ImportError: for a missing package.
+        OSError: for a model that cannot be found.
+    """
+    model: Writer
+    if writer == "transformers":
+        from hfcomp.generation.writers.in_process import InProcessWriter
+
+        model, plain_answers = InProcessWriter(llm, batch_size=llm_batch_size, device=device), True
+    else:
+        from hfcomp.generation.writers.endpoint import EndpointWriter
+
+        model = EndpointWriter(
+            base_url or "",
+            model=llm,
+            concurrency=concurrency,
+            retries=retries,
+            timeout=llm_timeout,
+            thinking=thinking,
+            plain_answers=plain_answers,
+        )
+    cache = AnswerCache(Path(answer_cache) if answer_cache else DEFAULT_FOLDER)
+    return Asker(CachedWriter(model, cache), plain=plain_answers, temperature=temperature)
+
+
+def writer_facts(settings: Mapping[str, Any], prompts: Path) -> dict[str, Any]:
+    """What a manifest says of a writer: nothing of this machine, no address and no key.
+
+    Args:
+        settings: of `make_asker`.
+        prompts: the file of prompts that is used.
+    """
+    facts = {name: settings[name] for name in ("writer", "llm", "temperature")}
+    if settings["writer"] == "transformers":
+        facts["llm"] = model_facts(settings["llm"])
+    else:
+        facts["llm"] = without_local_paths(settings["llm"])
+        facts |= {name: settings[name] for name in ("thinking", "plain_answers")}
+    return facts | {"prompts": prompt_facts(prompts)}

@@ -1,0 +1,86 @@
+"""The texts that language models are asked, read from the data files in `prompts/`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from hfcomp.checksums import file_hash
+from hfcomp.reading import read_yaml
+from hfcomp.schemas import Strict, parse
+
+FOLDER = Path(__file__).parent / "prompts"
+KEYWORD_FILE, NEGATIVES_FILE = FOLDER / "keyword.yaml", FOLDER / "negatives.yaml"
+_SLOT = "{}"
+
+Part = Literal["replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"]
+PARTS: tuple[Part, ...] = (
+    *("replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att"),
+    *("add_obj", "add_att"),
+)
+"""What the kind `llm` changes; each is also the value of `negative_kinds`."""
+
+
+class _KeywordPrompt(Strict):
+    template: str
+    examples: dict[Literal["attribute", "relation", "object", "random"], str]
+
+
+class _Part(Strict):
+    instruction: str
+    shots: str
+
+
+class _NegativesPrompt(Strict):
+    template: str
+    examples: dict[Part, _Part]
+
+
+def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
+    """The paper's prompt for one keyword.
+
+    Args:
+        caption: the caption; its white space becomes single spaces, so that it cannot pretend to be a turn of its own.
+        keyword: what to replace, as it stands in the caption.
+        examples: `attribute`, `object` or `relation`, or `random` for a keyword drawn without its concreteness.
+
+    Raises:
+        ValueError: for other examples.
+    """
+    prompt = _read_keyword_prompt()
+    if examples not in prompt.examples:
+        raise ValueError(f"examples is {examples!r}; expected one of {', '.join(prompt.examples)}.")
+    return _filled(prompt.template, (prompt.examples[examples], _one_line(caption), _one_line(keyword)))
+
+
+def part_prompt(caption: str, part: Part) -> str:
+    """Our prompt for one of `PARTS`."""
+    prompt = _read_negatives_prompt()
+    chosen = prompt.examples[part]
+    return _filled(prompt.template, (chosen.instruction, chosen.shots, _one_line(caption)))
+
+
+def prompt_facts(file: Path) -> str:
+    """A file of prompts as a manifest names it."""
+    return f"{file.name} sha256:{file_hash(file)}"
+
+
+@cache
+def _read_keyword_prompt() -> _KeywordPrompt:
+    return parse(_KeywordPrompt, read_yaml(KEYWORD_FILE), str(KEYWORD_FILE))
+
+
+@cache
+def _read_negatives_prompt() -> _NegativesPrompt:
+    return parse(_NegativesPrompt, read_yaml(NEGATIVES_FILE), str(NEGATIVES_FILE))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _filled(template: str, values: tuple[str, ...]) -> str:
+    """The template with its slots filled; braces in a value are left alone."""
+    pieces = template.split(_SLOT)
+    return pieces[0] + "".join(value + piece for value, piece in zip(values, pieces[1:], strict=True))

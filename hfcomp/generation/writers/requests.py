@@ -1,0 +1,87 @@
+"""What is asked of a language model and what it replies, whichever serves it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hfcomp.schemas import Strict
+
+# Our choice: a caption of English in tokens has a quarter of its characters; other scripts up to all of them.
+_TOKENS_BESIDES = 64
+
+
+class CaptionAnswer(Strict):
+    """What structured output asks for."""
+
+    caption: str
+
+
+SCHEMA: Mapping[str, Any] = {
+    "name": "caption",
+    "strict": True,
+    "schema": {
+        "type": "object",
+        "properties": {"caption": {"type": "string"}},
+        "required": ["caption"],
+        "additionalProperties": False,
+    },
+}
+"""`CaptionAnswer` as `response_format` has it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question.
+
+    Attributes:
+        prompt: the text of the user's turn.
+        seed: of the sampling, where the server has one.
+        temperature: of the sampling; 0 takes the likeliest token.
+        max_tokens: of the answer.
+    """
+
+    prompt: str
+    seed: int
+    temperature: float
+    max_tokens: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back: a text, or why there is none.
+
+    Attributes:
+        text: of the answer.
+        problem: instead of a text.
+        is_final: whether the same request would be answered the same; False for a server that failed.
+    """
+
+    text: str = ""
+    problem: str | None = None
+    is_final: bool = True
+
+
+class Writer(Protocol):
+    """A language model that answers requests."""
+
+    def payload(self, request: Request) -> dict[str, Any]:
+        """Everything that decides the answer, as JSON values, and no secret."""
+        ...
+
+    def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
+        """The place and reply of each request, as they come."""
+        ...
+
+
+def content_hash(payload: Mapping[str, Any]) -> str:
+    """The key of a request: equal for equal content."""
+    return hashlib.sha256(json.dumps(payload, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def token_budget(caption: str) -> int:
+    """The most tokens of an answer that repeats a caption with something changed."""
+    return _TOKENS_BESIDES + len(caption)

@@ -1,0 +1,220 @@
+"""The words that may stand for one another, read from a YAML file, by default `lexicon.yaml` beside this module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hfcomp.negatives.substitutes.inflection import VERB_TAGS, Inflection
+from hfcomp.reading import read_yaml
+from hfcomp.schemas import Strict, parse
+
+DEFAULT_LEXICON = Path(__file__).with_name("lexicon.yaml")
+FRAMES = ("transitive", "intransitive", "participles")
+Frame = Literal["transitive", "intransitive", "participles"]
+NOUN_TAGS = ("NN", "NNS")
+FREE = "~"
+"""Behind a word of the file: it also goes without an article."""
+
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class _Words(Strict):
+    """A group as the file has it."""
+
+    words: _Text
+    also: str = ""
+    mass: bool = False
+
+
+class _Numbers(Strict):
+    words: _Text
+    also: str = ""
+    one: _Text
+    one_of: _Text
+
+
+class _Anything(Strict):
+    nouns: _Text
+    mass: _Text
+    adjectives: _Text
+    intransitive: _Text
+    transitive: _Text
+    participles: _Text
+    adverbs: _Text
+
+
+class _Irregular(Strict):
+    plurals: dict[str, str]
+    verbs: dict[str, Annotated[list[str], Field(min_length=3, max_length=3)]]
+
+
+class _File(Strict):
+    nouns: dict[str, _Words]
+    adjectives: dict[str, _Words]
+    verbs: dict[Frame, dict[str, _Words]]
+    prepositions: dict[str, _Text]
+    before_clothes: dict[str, _Text]
+    numbers: _Numbers
+    names: _Text
+    anything: _Anything
+    irregular: _Irregular
+
+
+@dataclass(frozen=True)
+class Group:
+    """Words of which one excludes the others.
+
+    Attributes:
+        name: As the file has it.
+        entries: Each with its synonyms; the first of them is written.
+        written: How many of `entries` may be written; those behind are only replaced.
+        mass: Whether they are nouns without a plural.
+        free: Nouns that go with and without an article.
+    """
+
+    name: str
+    entries: tuple[tuple[str, ...], ...]
+    written: int
+    mass: bool = False
+    free: frozenset[str] = frozenset()
+
+    def others(self, entry: int) -> tuple[str, ...]:
+        """What may stand in the place of an entry's words."""
+        return tuple(words[0] for place, words in enumerate(self.entries[: self.written]) if place != entry)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a word stands in a lexicon.
+
+    Attributes:
+        group: Its group.
+        entry: Its entry in the group.
+        base: The word as the file has it.
+        tag: The Penn tag of the form that was looked up.
+    """
+
+    group: Group
+    entry: int
+    base: str
+    tag: str
+
+    def others(self) -> tuple[str, ...]:
+        """What may stand in its place, in the base form."""
+        return self.group.others(self.entry)
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Words in groups, with the irregular forms of some.
+
+    Attributes:
+        nouns: By form and tag, NN or NNS.
+        adjectives: By form.
+        verbs: For each of `FRAMES`, by form and tag.
+        prepositions: A preposition or spatial phrase to what may stand in its place.
+        before_clothes: The same where clothes follow.
+        numbers: Number words that may stand for each other, by form.
+        one, one_of: What stands for "one" before a noun, and before "of".
+        names: Proper names that stand for any other.
+        anything: Words for those in no group, by part of speech, see the file.
+        inflection: Forms of all of them.
+    """
+
+    nouns: Mapping[tuple[str, str], Place]
+    adjectives: Mapping[str, Place]
+    verbs: Mapping[str, Mapping[tuple[str, str], Place]]
+    prepositions: Mapping[str, tuple[str, ...]]
+    before_clothes: Mapping[str, tuple[str, ...]]
+    numbers: Mapping[str, Place]
+    one: str
+    one_of: str
+    names: tuple[str, ...]
+    anything: Mapping[str, tuple[str, ...]]
+    inflection: Inflection
+    clothes: frozenset[str] = field(default=frozenset())
+
+    def noun(self, form: str, tags: Iterable[str] = NOUN_TAGS) -> Place | None:
+        """The place of a noun's form: with the first of `tags` that it has."""
+        return next((self.nouns[form, tag] for tag in tags if (form, tag) in self.nouns), None)
+
+    def verb(self, form: str, frame: str, tags: Iterable[str] = VERB_TAGS) -> Place | None:
+        """The place of a verb's form in one of `FRAMES`."""
+        known = self.verbs[frame]
+        return next((known[form, tag] for tag in tags if (form, tag) in known), None)
+
+
+@cache
+def default_lexicon() -> Lexicon:
+    """The lexicon of the package."""
+    return read_lexicon(DEFAULT_LEXICON)
+
+
+def read_lexicon(path: str | PathLike[str]) -> Lexicon:
+    """Reads a lexicon of the form of `lexicon.yaml`, which says what it holds.
+
+    A word of several groups is of the first.
+
+    Raises:
+        ValueError: For a file that is not one, naming the place.
+        OSError: For a file that is not there.
+    """
+    file: _File = parse(_File, read_yaml(path), str(path))
+    inflection = Inflection(file.irregular.plurals, file.irregular.verbs)
+    nouns: dict[tuple[str, str], Place] = {}
+    for place in _places(file.nouns):
+        nouns.setdefault((place.base, "NN"), place)
+    for place in _places(file.nouns):
+        nouns.setdefault((inflection.plural(place.base), "NNS"), Place(place.group, place.entry, place.base, "NNS"))
+    verbs: dict[str, dict[tuple[str, str], Place]] = {frame: {} for frame in FRAMES}
+    for frame, groups in file.verbs.items():
+        for place in _places(groups):
+            for tag in VERB_TAGS:
+                form = inflection.verb(place.base, tag)
+                verbs[frame].setdefault((form, tag), Place(place.group, place.entry, place.base, tag))
+    adjectives: dict[str, Place] = {}
+    for place in _places(file.adjectives):
+        adjectives.setdefault(place.base, place)
+    numbers = _places({"numbers": _Words(words=file.numbers.words, also=file.numbers.also)})
+    clothes = {form for (form, _), place in nouns.items() if place.group.name in ("clothes", "headwear", "legwear")}
+    return Lexicon(
+        nouns=nouns,
+        adjectives=adjectives,
+        verbs=verbs,
+        prepositions={words: _parted(others) for words, others in file.prepositions.items()},
+        before_clothes={words: _parted(others) for words, others in file.before_clothes.items()},
+        numbers={place.base: place for place in numbers},
+        one=file.numbers.one,
+        one_of=file.numbers.one_of,
+        names=_parted(file.names),
+        anything={name: _parted(words) for name, words in file.anything.model_dump().items()},
+        inflection=inflection,
+        clothes=frozenset(clothes),
+    )
+
+
+def _parted(text: str) -> tuple[str, ...]:
+    return tuple(" ".join(one.split()) for one in text.split(",") if one.strip())
+
+
+def _group(name: str, words: _Words) -> Group:
+    written, also = _parted(words.words), _parted(words.also)
+    entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*written, *also)]
+    free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
+    plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)
+    return Group(name, plain, len(written), words.mass, free)
+
+
+def _places(groups: Mapping[str, _Words]) -> Iterator[Place]:
+    for name, words in groups.items():
+        group = _group(name, words)
+        for number, entry in enumerate(group.entries):
+            for base in entry:
+                yield Place(group, number, base, "NN")

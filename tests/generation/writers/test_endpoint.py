@@ -1,0 +1,183 @@
+"""The client of an endpoint: what it sends, what it believes, and what it does when the server fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+import pytest
+
+from hfcomp.generation.writers import endpoint as module
+from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
+from hfcomp.generation.writers.endpoint import KEY_VARIABLE, EndpointError, EndpointWriter
+from hfcomp.generation.writers.requests import Reply, Request
+from tests.generation.writers.endpoint import Answer, closed_address, completion, right, serving, text
+
+pytest.importorskip("openai")
+REQUEST = Request("Input: a dog\nKeyword: dog\nOutput:", seed=7, temperature=0.5, max_tokens=99)
+
+
+def client(base_url: str, **settings) -> EndpointWriter:
+    return EndpointWriter(base_url, **{"model": "m", "retries": 0, "timeout": 10.0, **settings})
+
+
+def reply(answer, **settings) -> Reply:
+    """To one request; the small request that follows a failure is answered rightly."""
+    retries = settings.get("retries", 0)
+    with serving([*[answer] * (retries + 1), right] if callable(answer) else answer) as server:
+        return dict(client(server.base_url, **settings).replies([REQUEST]))[0]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+
+
+def test_a_request_has_schema_seed_and_thinking_off():
+    with serving(right) as server:
+        found = dict(client(server.base_url).replies([REQUEST]))
+    assert json.loads(found[0].text) == {"caption": "a cat"}
+    body = server.bodies[0]
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert body["response_format"]["json_schema"]["schema"]["required"] == ["caption"]
+    assert (body["seed"], body["temperature"], body["max_tokens"], body["model"]) == (7, 0.5, 99, "m")
+
+
+def test_plain_and_as_served_send_nothing_of_the_kind():
+    with serving(right) as server:
+        list(client(server.base_url, plain_answers=True, thinking="as_served").replies([REQUEST]))
+    assert "response_format" not in server.bodies[0] and "chat_template_kwargs" not in server.bodies[0]
+
+
+def test_the_key_goes_to_the_server_and_nowhere_else(monkeypatch, caplog, tmp_path):
+    monkeypatch.setenv(KEY_VARIABLE, "secret-123")
+    monkeypatch.setenv("OPENAI_API_KEY", "of-another-service")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-another")
+    with caplog.at_level(logging.DEBUG), serving(right) as server:
+        writer = client(server.base_url)
+        CachedWriter(writer, AnswerCache(tmp_path)).answers([REQUEST])
+    sent = server.headers[0]
+    assert sent["authorization"] == "Bearer secret-123"
+    assert "another" not in json.dumps(sent)
+    kept = "".join(path.read_text() for path in tmp_path.rglob("*.json"))
+    assert "secret-123" not in caplog.text + kept + json.dumps(writer.payload(REQUEST))
+
+
+def test_a_key_of_another_service_is_not_sent(monkeypatch):
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "of-another-service")
+    with serving(right) as server:
+        list(client(server.base_url).replies([REQUEST]))
+    assert "another" not in json.dumps(server.headers[0])
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated():
+    with pytest.raises(ValueError, match=KEY_VARIABLE) as error:
+        client("http://me:hidden@127.0.0.1:1/v1")
+    assert "hidden" not in str(error.value)
+    with pytest.raises(ValueError, match="expected an address"):
+        client("ftp://somewhere")
+
+
+def test_requests_run_side_by_side_and_keep_their_places():
+    def slow(body):
+        found = right(body)
+        found.seconds = 0.2
+        return found
+
+    requests = [Request(f"Input: a dog {n}\nKeyword: dog\nOutput:", n, 0.0, 50) for n in range(24)]
+    with serving(slow) as server:
+        found = dict(client(server.base_url, concurrency=8).replies(requests))
+    assert server.most_at_once == 8
+    assert [json.loads(found[n].text)["caption"] for n in range(24)] == [f"a cat {n}" for n in range(24)]
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [(Answer(b"busy", 429, {"Retry-After": "1"}), 429), (Answer(b"oops", 500), 500), (Answer(b"x", 503), 503)],
+)
+def test_failures_that_pass_are_tried_again(first, code):
+    with serving([lambda _: first, right]) as server:
+        found = dict(client(server.base_url, retries=2).replies([REQUEST]))
+    assert json.loads(found[0].text) == {"caption": "a cat"} and len(server.bodies) == 2
+    if code == 429:
+        assert server.times[1] - server.times[0] > 0.9  # as Retry-After says
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer(b"<html><body>502 Bad Gateway</body></html>", kind="text/html"),
+        Answer(b'{"choices": [{"message"'),
+        Answer(b"[" * 100_000),
+        Answer(b'{"choices": []}'),
+        Answer(b""),
+        Answer(b"\xff\xfe\x00"),
+        Answer(b"null"),
+        Answer({"error": "no"}),
+    ],
+)
+def test_a_body_that_is_no_completion_is_tried_again_and_then_a_problem_of_its_request(bad):
+    with serving([lambda _: bad, right]) as server:
+        assert dict(client(server.base_url, retries=1).replies([REQUEST]))[0].text
+    found = reply(lambda _: bad, retries=1)
+    assert found.problem.startswith("no reply from the server: expected a chat completion") and not found.is_final
+
+
+def test_ten_megabytes_are_not_read():
+    huge = completion("x" * 10_000_000)
+    start = time.monotonic()
+    assert reply(lambda _: Answer(huge)) == Reply(problem="answer too long")
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (completion(None, refusal="I will not."), "model refused"),
+        (completion('{"caption": "a c', finish_reason="length"), "answer cut off"),
+    ],
+)
+def test_what_the_model_did_is_told_by_its_reply(body, problem):
+    assert reply(lambda _: Answer(body)) == Reply(problem=problem)
+
+
+def test_an_empty_answer_is_an_empty_text():
+    assert reply(lambda _: Answer(completion(None))) == Reply("")
+
+
+@pytest.mark.parametrize("bad", [Answer(b"too long a prompt", 400), Answer(b"crash", 500)])
+def test_a_request_that_the_server_cannot_take_is_set_aside_alone(bad):
+    found = reply(lambda _: bad)
+    assert found.problem.startswith(f"no reply from the server: code {bad.status}") and not found.is_final
+
+
+def test_a_slow_request_is_set_aside_alone():
+    slow = Answer(completion("x"), seconds=1.0)
+    assert reply(lambda _: slow, timeout=0.3).problem.startswith("no reply from the server")
+    dripping = Answer(completion("x" * 1000), piece_seconds=0.4)
+    assert reply(lambda _: dripping, timeout=0.6).text
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+def test_an_endpoint_that_does_not_work_stops_with_what_to_do(status, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, "secret-123")
+    refusing = serving(lambda _: Answer(b'{"error": {"message": "no such model"}}', status))
+    with refusing as server, pytest.raises(EndpointError, match="does not work") as error:
+        list(client(server.base_url).replies([REQUEST] * 50))
+    assert "--llm m" in str(error.value) and "secret-123" not in str(error.value)
+
+
+def test_nothing_listens():
+    with pytest.raises(EndpointError, match="Connection error"):
+        list(client(closed_address(), retries=2, concurrency=32).replies([REQUEST] * 100))
+
+
+def test_no_requests_need_no_server():
+    assert not list(client(closed_address()).replies([]))
+
+
+def test_text_is_kept_as_it_came():
+    assert reply(text("\u0000 <b> \u202e")).text == "\u0000 <b> \u202e"
