@@ -56,7 +56,7 @@ def build_in_stages(folder: Path, num_workers: int) -> None:
         Stage("again", make_again, {"word": "once"}),
         Stage("more", make_again, {"word": "more"}),
     ]
-    build(folder, builds.source(40), stages, rows_per_shard=4, num_workers=num_workers)
+    build(folder, builds.source(24), stages, rows_per_shard=4, num_workers=num_workers)
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
