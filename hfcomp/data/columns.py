@@ -6,7 +6,8 @@
 | `positive_captions` | list of string | other true captions |
 | `negative_captions`, `negative_kinds`, `negative_keywords`, `negative_categories`, `negative_concreteness` | lists of
 equal length; an empty string is masked; concreteness is 1 to 5 or null | text hard negatives, Cement |
-| `negative_rated_words` | list of string, as long; "" = none | joining concreteness ratings, where it is there |
+| `negative_rated_words` | for each negative the entry of the concreteness ratings that its keyword was found as, or an
+empty string; ratings are joined by it | Cement |
 | `negative_spans` | for each negative a list of `[start, end)` in the caption: what was changed | reports |
 | `negative_image`, `mask` | Image or null | Slipform, TripletCLIP, inpainting; shows the first negative caption |
 | `neighbour_ids` | list of string | NegCLIP's hard images |

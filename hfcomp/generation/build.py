@@ -18,6 +18,7 @@ from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, count_tables, source_license, write_card
 from hfcomp.generation.concepts import concept_inputs
+from hfcomp.generation.licenses import LICENSE, license_stages
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.negatives import negative_inputs
 from hfcomp.generation.neighbours import neighbour_inputs
@@ -51,6 +52,9 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     check_device(getattr(options, "device", None))
     set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
     dataset, stages, features, reads = INPUTS[type(options)](options, log)
+    stated = source_license(options.source)
+    if options.only_adaptable and (checks := license_stages(dataset, stated, needed_by="--only_adaptable")):
+        stages, reads = [*checks, *stages], [*reads, LICENSE]
     check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, log=log)
     build = run_stages(
         dataset,
@@ -64,7 +68,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
         gpus_per_worker=options.gpus_per_worker,
         progress=progress,
     )
-    source = Source(options.source, source_license(options.source), "license" in dataset.column_names)
+    source = Source(options.source, stated, LICENSE in dataset.column_names)
     write_card(build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=options.command())
     return build
 

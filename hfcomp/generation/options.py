@@ -31,7 +31,7 @@ class BuildOptions:
     """Source and output.
 
     Attributes:
-        source: Hub id, folder, or JSON-lines file.
+        source: Hub id, folder (of COCO or of images with captions too), or JSON-lines file.
         output: folder of the built set.
         split: of the source.
         config: the source's configuration.
@@ -45,6 +45,7 @@ class BuildOptions:
         allow_urls: fetch images that the data names by URL; only for data you trust.
         url_timeout: seconds for one image.
         allow_outside_files: also copy image files from outside the source's folder.
+        only_adaptable: leave out rows whose licence allows no adaptation or is unknown; needed to publish the set.
     """
 
     what: ClassVar[str]
@@ -62,6 +63,7 @@ class BuildOptions:
     allow_urls: bool = False
     url_timeout: float = DEFAULT_TIMEOUT
     allow_outside_files: bool = False
+    only_adaptable: bool = False
 
     def __post_init__(self) -> None:
         for name in NUMBERS:

@@ -81,7 +81,7 @@ def names_novelty(caption):
 
 def test_columns_of_training_are_those_of_the_contract():
     features = training_set(1, 0).features
-    assert set(features) - {"noise"} == set(COLUMNS) - {"neighbour_ids", "negative_spans"}
+    assert set(features) - {"noise"} == set(COLUMNS) - {"neighbour_ids", "negative_rated_words", "negative_spans"}
     assert {name for name in features if features[name] == Image()} == {"image", "negative_image", "mask"}
     texts, lists = Value("string"), List(Value("string"))
     assert {name for name in features if features[name] == texts} == {

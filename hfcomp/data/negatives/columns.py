@@ -12,7 +12,7 @@ from hfcomp.negatives.keywords import PAPER, PAPER_TABLE, KeywordTable, Matching
 from hfcomp.parsing.captions import caption_problem
 
 RATINGS = "negative_concreteness"
-RATED_WORDS = "negative_rated_words"
+RATED_WORDS, KEYWORDS = "negative_rated_words", "negative_keywords"
 
 
 def with_keyword_negatives(
@@ -69,23 +69,35 @@ def with_concreteness(dataset: Dataset, path: str, log: Callable[[str], None]) -
     """The rows with the concreteness of their negatives' keywords as `negative_concreteness`.
 
     Args:
-        dataset: with `negative_rated_words`, the entries of the table that a build chose its keywords by, or else with
-            `negative_keywords`.
+        dataset: with `negative_rated_words`, the entries of the ratings that a build found, or `negative_keywords`.
         path: of the ratings, see `ConcretenessRatings.from_file`.
         log: receives a line about what was found.
 
     Raises:
         ValueError: for rows without keywords, or a file of ratings that cannot be read.
     """
-    column = next((name for name in (RATED_WORDS, "negative_keywords") if name in dataset.column_names), None)
-    if column is None:
-        raise ValueError(
-            "concreteness_ratings are joined to the column 'negative_keywords', which the data set does not have; it "
-            f"has: {', '.join(dataset.column_names)}. Set keyword_negatives (object, color, location, size), map the "
-            "column with column_names, or leave concreteness_ratings out."
-        )
+    column = rated_column(dataset.column_names)
     values, coverage = concreteness_column(dataset[column], ConcretenessRatings.from_file(path), column=column)
     if RATINGS in dataset.column_names:
         dataset = dataset.remove_columns(RATINGS)
     log(f"concreteness of negatives' {'rated words' if column == RATED_WORDS else 'keywords'}: {coverage}")
     return dataset.add_column(RATINGS, values, feature=NEGATIVE_FEATURES[RATINGS])
+
+
+def rated_column(names: Sequence[str]) -> str:
+    """The column whose words are looked up in the ratings: `negative_rated_words` where it is there, else keywords.
+
+    Args:
+        names: of the data set's columns.
+
+    Raises:
+        ValueError: where neither is there.
+    """
+    for name in (RATED_WORDS, KEYWORDS):
+        if name in names:
+            return name
+    raise ValueError(
+        f"concreteness_ratings are joined to the column {KEYWORDS!r}, which the data set does not have; it has: "
+        f"{', '.join(names)}. Set keyword_negatives (object, color, location, size), map the column with "
+        "column_names, or leave concreteness_ratings out."
+    )

@@ -1,0 +1,89 @@
+"""ConcreteBatch as a builder of `datasets`: prepared, streamed, exported, and with ratings that no set holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from datasets import load_dataset
+
+from hfcomp.data.builders import ConcreteBatch
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.negatives.columns import with_concreteness
+from tests.hub.built import built
+
+RATINGS = "Word\tConc.M\tDom_Pos\ndog\t4.85\tNoun\ndogs\t1.0\tNoun\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Never write into it."""
+    place = tmp_path_factory.mktemp("concretebatch")
+    built(place / "high_concreteness", word="cats")
+    built(place / "random", word="things", rows=4)
+    return place
+
+
+@pytest.fixture
+def ratings(tmp_path) -> str:
+    (tmp_path / "ratings.txt").write_text(RATINGS)
+    return str(tmp_path / "ratings.txt")
+
+
+def prepared(folder: Path, cache: Path, **settings):
+    builder = ConcreteBatch(cache_dir=str(cache), data_dir=str(folder), **settings)
+    builder.download_and_prepare()
+    return builder.as_dataset("train")
+
+
+def test_a_configuration_is_prepared_as_it_was_built(folder, tmp_path):
+    rows = prepared(folder, tmp_path)
+    assert rows.features == load_training_set(str(folder / "high_concreteness")).features
+    assert rows["caption"][:] == [f"{row} dogs on a large table" for row in range(7)]
+    assert rows["negative_captions"][2] == ["2 cats on a large table"]
+    assert [row["image"].getpixel((0, 0))[0] for row in rows] == list(range(7))
+    assert prepared(folder, tmp_path, config_name="random")["negative_captions"][3] == ["3 things on a large table"]
+    assert len(prepared(folder / "random", tmp_path, config_name="random")) == 4
+
+
+def test_ratings_are_joined_by_the_word_that_the_build_found(folder, tmp_path, ratings):
+    rows = prepared(folder, tmp_path, concreteness_ratings=ratings)
+    assert rows["negative_concreteness"][:] == [[4.85]] * 7
+    streamed = ConcreteBatch(cache_dir=str(tmp_path), data_dir=str(folder), concreteness_ratings=ratings)
+    first = next(iter(streamed.as_streaming_dataset("train")))
+    assert first["negative_concreteness"] == [4.85] and first["image"].size == (4, 4)
+    logged: list[str] = []
+    joined = with_concreteness(load_training_set(str(folder / "random")), ratings, logged.append)
+    assert joined["negative_concreteness"][:] == [[4.85]] * 4
+
+
+def test_the_cache_is_of_the_content(tmp_path, ratings):
+    one, other = built(tmp_path / "one/random", word="cats"), built(tmp_path / "other/random", word="birds")
+    assert prepared(one.parent, tmp_path, config_name="random")["negative_captions"][0] == ["0 cats on a large table"]
+    one.rename(tmp_path / "before")
+    other.rename(one)
+    assert prepared(one.parent, tmp_path, config_name="random")["negative_captions"][0] == ["0 birds on a large table"]
+    settings = {"config_name": "random", "concreteness_ratings": ratings}
+    assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [4.85]
+    Path(ratings).write_text(RATINGS.replace("4.85", "2.5"))
+    assert prepared(one.parent, tmp_path, **settings)["negative_concreteness"][0] == [2.5]
+
+
+def test_it_is_exported_as_parquet_with_its_images(folder, tmp_path):
+    builder = ConcreteBatch(cache_dir=str(tmp_path / "cache"), data_dir=str(folder))
+    builder.download_and_prepare(str(tmp_path / "out"), file_format="parquet")
+    rows = load_dataset("parquet", data_files=str(tmp_path / "out/*.parquet"), split="train")
+    assert rows.features == builder.info.features and rows[6]["image"].getpixel((0, 0)) == (6, 6, 6)
+
+
+def test_where_no_set_is_the_error_says_what_is_expected(folder, tmp_path):
+    with pytest.raises(ValueError, match="config 'random' needs data_dir: the folder of a set of `hfcomp build"):
+        ConcreteBatch(config_name="random")
+    with pytest.raises(
+        ValueError, match="expected a set of `hfcomp build concretebatch` in it or in its folder low_con"
+    ):
+        ConcreteBatch(config_name="low_concreteness", data_dir=str(folder))
+    place = built(tmp_path / "random")
+    (place / "data/train-00001-of-00003.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match="train-00001-of-00003.parquet is damaged"):
+        prepared(place, tmp_path / "cache", config_name="random")
