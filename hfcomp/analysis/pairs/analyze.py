@@ -71,6 +71,7 @@ class PairResults:
             shown: whether the report is printed too.
             command: that made it.
         """
+        from hfcomp.analysis.pairs.pictures import PICTURES
         from hfcomp.analysis.pairs.report import contents, pair_report
         from hfcomp.reporting.saving import publish
 
@@ -78,6 +79,8 @@ class PairResults:
         write_table(folder / PAIRS_FILE, self.table())
         found = contents(self) | {"config": config, "versions": versions()}
         report = pair_report(self, found, folder)
+        for name in PICTURES:  # those of an earlier run, of which this one may have no numbers
+            (folder / name).unlink(missing_ok=True)
         publish(report, found, folder / RESULTS_FILE, shown=shown)
 
 

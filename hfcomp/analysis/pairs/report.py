@@ -7,14 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hfcomp.analysis.pairs.curves import loess
-from hfcomp.analysis.pairs.figures import Panel, draw_panels
-from hfcomp.analysis.pairs.gallery import gallery_png
-from hfcomp.analysis.pairs.similarity import CAPTION_IMAGE, CAPTION_WRONG_IMAGE, NEGATIVE_IMAGE
-from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, KEYWORD_WORDS, ScoredSet
+from hfcomp.analysis.pairs.pictures import GALLERY, GAPS, draw_pictures, loess_curves
+from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, ScoredSet
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.format import decimal, interval, with_interval
 from hfcomp.reporting.report import Part, Picture, Report, Section, Table
@@ -24,8 +18,6 @@ from hfcomp.statistics.results import package_versions
 if TYPE_CHECKING:
     from hfcomp.analysis.pairs.analyze import PairResults
 
-CURVES = (CAPTION_IMAGE, NEGATIVE_IMAGE, CAPTION_WRONG_IMAGE)
-GAPS = ("I2T logit gap", "T2I logit gap")
 CORRELATION = Unit(1, 3)
 CENTRAL = CORRELATED[:4]
 """Correlations that the terminal shows: those of the paper's figures."""
@@ -45,13 +37,12 @@ SHARED = "A difference is paired as far as two sets share images, and independen
 
 def contents(results: PairResults) -> dict[str, Any]:
     """What `results.json` says."""
-    summary = results.summary
+    summary, notes = results.summary, list(results.notes)
     lines = [{**line, "unit": asdict(line["unit"])} for line in summary.lines()]
     options = {name: value for name, value in asdict(results.options).items() if name != "overwrite"}
     return {
         "models": results.models,
         "sets": {name: _facts(one) for name, one in results.sets.items()},
-        "notes": list(results.notes),
         "options": options,
         "results": lines,
         "correlations": summary.correlations(),
@@ -59,6 +50,8 @@ def contents(results: PairResults) -> dict[str, Any]:
         "categories": summary.categories(),
         "hardness": _classes(results, GAPS, "DINOScore"),
         "gaps": _classes(results, GAPS, "concreteness"),
+        "curves": loess_curves(results, notes),
+        "notes": notes,
     }
 
 
@@ -93,8 +86,8 @@ def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) ->
         found: their `contents`.
         folder: where the files are.
     """
-    notes = list(results.notes)
-    pictures = {name: Picture(name, title, content) for name, title, content in _pictures(results, found, notes)}
+    notes = list(found["notes"])
+    pictures = {picture.name: picture for picture in draw_pictures(results, found, notes)}
     names = list(results.sets)
 
     def report(*, brief: bool) -> Report:
@@ -128,7 +121,7 @@ def _sections(
     yield Section("Correlations", [correlation_table(central), *drawn("correlations.png")])
     yield Section("Words of the keyword", [keyword_table(found["keywords"]), *drawn("keywords.png")])
     yield Section("Categories", [category_table(found["categories"], names)])
-    yield Section("Pairs", drawn("gallery.png"))
+    yield Section("Pairs", drawn(GALLERY))
     yield Section("Sets", [set_table(found["sets"])])
     if not brief:
         yield Section("Models", [facts_table(found["models"])])
@@ -225,110 +218,3 @@ def _label(line: Mapping[str, Any]) -> str:
 
 def _unit(line: Mapping[str, Any]) -> Unit:
     return Unit(**line["unit"])
-
-
-def _pictures(results: PairResults, found: Mapping[str, Any], notes: list[str]) -> Iterator[tuple[str, str, bytes]]:
-    """Name, title and PNG of each figure; what is not drawn for want of a library is noted."""
-    sets = results.sets
-    model = next((one for name in sets for one in sets[name].models), "")
-    if len({one for name in sets for one in sets[name].models}) > 1:
-        notes.append(f"figures show the dual encoder {model}; tables have all")
-    try:
-        curves = _curves(results, model)
-    except ImportError as error:
-        notes.append(str(error))
-        curves = {}
-    panels = {
-        "concreteness.png": ("Concreteness of keywords (Fig. 5a)", [_density(sets, "concreteness", "concreteness")]),
-        "hardness.png": ("Similarity of images and hardness (Figs. 5b, 5c)", _hardness(sets, found, model)),
-        "keywords.png": ("BERTScore and edits by words of the keyword (Fig. 5d)", _keywords(sets, found)),
-        "correlations.png": ("Similarities of texts and of images (Figs. 5e, 5f)", _correlations(sets, found, model)),
-        "gap.png": ("Similarities against concreteness, LOESS (Fig. 4)", _gap(sets, found, model, curves)),
-    }
-    for name, (title, parts) in panels.items():
-        try:
-            content = draw_panels(name, parts, list(sets))
-        except ImportError as error:
-            notes.append(str(error))
-            break
-        yield name, title, content
-    if results.options.gallery:
-        yield (
-            "gallery.png",
-            "pairs drawn at random (Fig. 7)",
-            gallery_png(sets, results.options.gallery, results.options.seed),
-        )
-
-
-def _values(one: ScoredSet, model: str, *names: str) -> list[NDArray[np.float64]] | None:
-    """Numbers of the pairs that have all of them; `None` where there are none."""
-    found = [one.find(model, name) for name in names]
-    if any(values is None for values in found):
-        return None
-    there = np.logical_and.reduce([np.isfinite(values) for values in found])
-    return [values[there] for values in found] if there.any() else None
-
-
-def _density(sets: Mapping[str, ScoredSet], quantity: str, axis: str, model: str = "") -> Panel:
-    values = {name: _values(one, model, quantity) for name, one in sets.items()}
-    return Panel(axis, (axis, "density"), densities={name: own[0] for name, own in values.items() if own})
-
-
-def _hardness(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str) -> list[Panel]:
-    classes = _of(found["hardness"], model, "T2I logit gap")
-    gap = Panel("T2I logit gap by DINOScore", ("DINOScore", "T2I logit gap"), means=classes)
-    return [_density(sets, "DINOScore", "DINOScore"), _density(sets, "T2I logit gap", "T2I logit gap", model), gap]
-
-
-def _of(found: Sequence[Mapping[str, Any]], model: str, quantity: str) -> dict[str, Any]:
-    return {one["set"]: one["classes"] for one in found if (one["model"], one["of"]) == (model, quantity)}
-
-
-def _keywords(sets: Mapping[str, ScoredSet], found: Mapping[str, Any]) -> list[Panel]:
-    panels = []
-    for quantity in ("BERTScore", "word edit distance"):
-        means: dict[str, list[dict[str, Any]]] = {}
-        for one in (one for one in found["keywords"] if quantity in one):
-            means.setdefault(one["set"], []).append({"middle": int(one["words"][0]), **one[quantity]})
-        ticks = dict(enumerate(KEYWORD_WORDS, start=1))
-        panels.append(Panel(quantity, ("words of the keyword", quantity), means=means, ticks=ticks))
-    return panels
-
-
-def _correlations(sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str) -> list[Panel]:
-    """Points of pairs, with Pearson's correlation of each set above them."""
-    panels = []
-    for axes in CENTRAL[:2]:
-        dots = {name: own for name, one in sets.items() if (own := _values(one, model, *axes))}
-        known = {
-            one["set"]: decimal(one["pearson"]["value"], Unit(1, 2))
-            for one in found["correlations"]
-            if (one["model"], one["first"], one["second"]) == (model, *axes)
-        }
-        title = "r = " + ", ".join(f"{value} ({name})" for name, value in known.items())
-        panels.append(Panel(title if known else "", axes, dots=dots))
-    return panels
-
-
-def _curves(results: PairResults, model: str) -> dict[tuple[str, str], Any]:
-    """By set and number, its LOESS curve against concreteness."""
-    found = {}
-    for name, one in results.sets.items():
-        for quantity in (*CURVES, *GAPS):
-            pair = _values(one, model, "concreteness", quantity)
-            if pair is not None:
-                found[name, quantity] = loess(*pair, results.options.loess_share)
-    return found
-
-
-def _gap(
-    sets: Mapping[str, ScoredSet], found: Mapping[str, Any], model: str, curves: Mapping[tuple[str, str], Any]
-) -> list[Panel]:
-    def of(*names: str) -> dict[tuple[str, str], Any]:
-        return {key: curve for key, curve in curves.items() if key[1] in names}
-
-    panels = [Panel("cosines", ("concreteness", "cosine"), curves=of(*CURVES))]
-    for gap in GAPS:
-        means = _of(found["gaps"], model, gap)
-        panels.append(Panel(gap, ("concreteness", gap), means=means, curves=of(gap)))
-    return panels

@@ -86,7 +86,7 @@ def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, 
     if "image" in index:
         image = _of_images(pairs, index, "image")
         own, other = _cosines(*image, *caption), _cosines(*image, *negative)
-        scale = float(embedder.backbone.logit_scale.exp())
+        scale = float(embedder.backbone.logit_scale.detach().exp())
         found.values |= {CAPTION_IMAGE: own, NEGATIVE_IMAGE: other, "I2T logit gap": scale * (own - other)}
         found.judge("I2T accuracy", (own, other))
         if "negative_image" in index:

@@ -103,7 +103,9 @@ def test_the_shipped_numbers_are_the_librarys():
 def test_greedy_matching_by_hand():
     """Two words against one: each takes its best, ends of texts do not count."""
     east, north = torch.eye(2)
-    first = Tokens(torch.stack([east, east, north])[None], torch.ones(1, 3).bool(), torch.tensor([[False, True, True]]))
+    first = Tokens(
+        torch.stack([east, east, north])[None], torch.ones(1, 3).bool(), torch.tensor([[False, True, True]])
+    )
     second = Tokens(east[None, None], torch.ones(1, 1).bool(), torch.ones(1, 1).bool())
     precision, recall = 1 / 2, 1
     assert greedy_f1(first, second).item() == pytest.approx(2 * precision * recall / (precision + recall))

@@ -1,0 +1,160 @@
+"""Sets of pairs as they are read: items, ratings, and what is wrong with a set."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import datasets
+import pytest
+
+from hfcomp.analysis.pairs.items import named_sets, read_pairs
+from hfcomp.analysis.pairs.options import DataOptions
+from hfcomp.analysis.pairs.paper import config_of, published
+from hfcomp.negatives.concreteness import ConcretenessRatings
+from tests import tiny
+
+RATINGS = ConcretenessRatings({"dog": 4.85, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
+
+
+def row(**changes):
+    """A row with two negatives."""
+    found = {
+        "caption": "a dog by a red fire hydrant",
+        "negative_captions": ["a cat by a red fire hydrant", "a dog by a red bench"],
+        "negative_keywords": ["dog", "fire hydrants"],
+        "negative_concreteness": [4.0, None],
+        "image_id": "one",
+    }
+    return {name: value for name, value in {**found, **changes}.items() if value != "absent"}
+
+
+def read(tmp_path, *rows, ratings=None, name="set", **options):
+    file = tmp_path / "set.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return read_pairs(name, str(file), DataOptions(**options), ratings)
+
+
+def test_every_negative_is_a_pair_with_its_rating(tmp_path):
+    pairs = read(tmp_path, row(), row(negative_captions=["", "a dog by a blue fire hydrant"], image_id="two"))
+    assert pairs.items[["row", "place", "image_id"]].to_numpy().tolist() == [
+        [0, 0, "one"],
+        [0, 1, "one"],
+        [1, 1, "two"],
+    ]
+    assert pairs.items["keyword"].tolist() == ["dog", "fire hydrants", "fire hydrants"]
+    assert pairs.items["concreteness"][0] == 4 and pairs.items["concreteness"].isna().tolist() == [False, True, True]
+    assert pairs.notes == ["set: 2 of 3 negatives have no rating"]
+
+
+def test_ratings_are_joined_by_rated_word_and_else_by_keyword(tmp_path):
+    joined = read(tmp_path, row(), ratings=RATINGS)
+    assert joined.items["concreteness"].tolist() == [4.85, 4.9] and not joined.notes
+    by_word = read(tmp_path, row(negative_rated_words=["idea", ""]), ratings=RATINGS)
+    assert by_word.items["concreteness"][0] == 1.6 and math.isnan(by_word.items["concreteness"][1])
+    strange = row(negative_keywords=["pegasus", "pegasus"])
+    assert read(tmp_path, row(), strange, ratings=RATINGS).notes == [
+        "set: 2 of 4 negatives have no rating (most often 'pegasus' 2)"
+    ]
+
+
+def test_without_ratings_the_set_says_so(tmp_path):
+    assert read(tmp_path, row(negative_concreteness="absent")).notes == [
+        "set: concreteness is left out: there is no column negative_concreteness; --concreteness_ratings joins them "
+        "by keyword"
+    ]
+    nothing = row(negative_keywords="absent")
+    assert "there is no column negative_keywords" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
+    broken = read(tmp_path, row(negative_concreteness=[float("nan"), float("nan")]))
+    assert broken.items["concreteness"].isna().all() and "negative_concreteness has no rating" in broken.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ([], "set.jsonl has no rows"),
+        ([row(negative_captions=[]), row(caption=None)], "none of its 2 rows has a caption with a negative caption"),
+        ([row(caption=["a", "b"])], r"column 'caption', row 0: found \['a', 'b'\], expected a text"),
+        ([row(negative_captions="absent")], "needs the column 'negative_captions'"),
+        ([row(negative_captions="a cat")], "column 'negative_captions', row 0: found 'a cat', expected texts"),
+        ([row(), row(negative_keywords=["dog"])], r"column 'negative_keywords', row 1: found .* expected a list of 2"),
+        ([row(negative_concreteness=[6.5, 1])], "column 'negative_concreteness', row 0: found 6.5, expected 1 to 5"),
+    ],
+)
+def test_what_is_wrong_with_a_set_is_named(tmp_path, rows, match):
+    if len(rows) == 2 and not rows[0]["negative_captions"]:
+        rows = [
+            {name: value for name, value in one.items() if "key" not in name and "conc" not in name} for one in rows
+        ]
+    with pytest.raises(ValueError, match=match):
+        read(tmp_path, *rows)
+
+
+def test_rows_without_a_pair_are_counted(tmp_path):
+    lists = ("negative_keywords", "negative_concreteness")
+    rows = [row(**dict.fromkeys(lists, "absent")) for _ in range(3)]
+    rows[1]["negative_captions"], rows[2]["caption"] = None, ""
+    pairs = read(tmp_path, *rows)
+    assert len(pairs.items) == 2
+    assert "set: 2 of 3 rows have no caption or no negative caption and are left out" in pairs.notes
+
+
+def test_columns_splits_and_rows_are_chosen(tmp_path):
+    other = row(text="a dog", caption="absent")
+    pairs = read(tmp_path, other, other, column_names="caption=text", limit=1)
+    assert pairs.items["caption"].tolist() == ["a dog"] * 2 and len(pairs.dataset) == 1
+    with pytest.raises(ValueError, match="no split 'test'; it has: train"):
+        read(tmp_path, row(), split="test")
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+        read_pairs("set", str(tmp_path / "nothing"), DataOptions(), None)
+
+
+def test_images_without_an_id_are_their_own(tmp_path):
+    kept = tiny.pairs(4).remove_columns("image_id")
+    kept.save_to_disk(tmp_path / "set")
+    pairs = read_pairs("mine", str(tmp_path / "set"), DataOptions(), None)
+    assert set(pairs.items["image_id"]) == {f"mine: row {number}" for number in range(4)}
+    assert "mine: without image_id every row counts as an image of its own" in pairs.notes
+
+
+def test_sets_are_named(tmp_path, monkeypatch):
+    (tmp_path / "a=b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    given = ["high=runs/x", "runs/low/", "me/set::random", "last=me/set::random", "a=b"]
+    assert named_sets(given) == {
+        "high": "runs/x",
+        "low": "runs/low/",
+        "random": "me/set::random",
+        "last": "me/set::random",
+        "a=b": "a=b",
+    }
+    with pytest.raises(ValueError, match="two sets are called 'x'. Name them, as in second=two/x"):
+        named_sets(["one/x", "two/x"])
+
+
+def test_a_configuration_of_a_set_is_read(tmp_path):
+    for name in ("high_concreteness", "random"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        datasets.Dataset.from_list([row(image_id=name)]).to_parquet(tmp_path / "set" / name / "train.parquet")
+    card = "".join(
+        f"- config_name: {name}\n  data_files: {name}/*.parquet\n" for name in ("high_concreteness", "random")
+    )
+    (tmp_path / "set" / "README.md").write_text(f"---\nconfigs:\n{card}---\n")
+    place = f"{tmp_path / 'set'}::random"
+    pairs = read_pairs("mine", place, DataOptions(config="high_concreteness"), None)
+    assert pairs.items["image_id"].tolist() == ["random"] * 2 and pairs.config == "random"
+
+
+def test_the_papers_numbers():
+    assert config_of("mine", None, "High-Concreteness") == "high_concreteness"
+    assert [config_of(name) for name in ("lc", "wo", "random", "highly", None)] == [
+        "low_concreteness",
+        "random",
+        "random",
+        None,
+        None,
+    ]
+    table = [published("mean concreteness", one) for one in ("high_concreteness", "low_concreteness", "random")]
+    assert table == [4.77, 3.81, 4.29]
+    assert published("T2I accuracy", "random") == 0.4433 and published("group", "random") is None
+    assert published("CLIP-V", None) is None
