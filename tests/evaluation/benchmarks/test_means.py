@@ -15,6 +15,8 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.benchmarks.vtab import VTAB
 from hfcomp.evaluation.evaluation_results import EvaluationResults
+from hfcomp.experiments.program import run
+from hfcomp.experiments.recipes import read_recipe
 from hfcomp.statistics.summary import summarize
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -113,11 +115,16 @@ def of_sugarcrepe_pp(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, clip) -> EvaluationResults:
-    folder = small_sugarcrepe.write(tmp_path_factory.mktemp("compositional"))
-    of_sugarcrepe_pp(folder)
-    (folder / "winoground").mkdir()
-    raw(folder / "winoground")
+def folder(tmp_path_factory) -> Path:
+    found = small_sugarcrepe.write(tmp_path_factory.mktemp("compositional"))
+    of_sugarcrepe_pp(found)
+    (found / "winoground").mkdir()
+    raw(found / "winoground")
+    return found
+
+
+@pytest.fixture(scope="module")
+def results(folder, clip) -> EvaluationResults:
     models = {"clip": str(clip), "other": str(tiny.clip(folder / "other", seed=5))}
     names = ["sugarcrepe", "sugarcrepe_pp", "winoground"]
     return hfcomp.evaluate(models, benchmarks=names, data_dir=folder, device="cpu", cache=False)
@@ -160,6 +167,25 @@ def test_stored_results_have_it_and_name_what_it_lacks(results, tmp_path):
     assert f"{COMPOSITIONAL}, compositional mean, needs {absent[0]}" in text
     alone = hfcomp.compare([tmp_path / "stored"], benchmarks=["sugarcrepe"])
     assert alone.missing == [] and all(line["benchmark"] == "SugarCrepe" for line in alone.lines)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_recipe_is_judged_by_it_or_says_why_it_has_none(folder, tmp_path, whole):
+    names = ["sugarcrepe", "sugarcrepe_pp", *["winoground"] * whole]
+    data = [f"{name}={folder / name}" for name in ("val2017", *names)]
+    small = (
+        "--dataset_rows 32 --batch_size 8 --max_steps 1 --disable_tqdm true --save_strategy no --controls same-batch"
+    )
+    scored = ["--evaluation", "benchmarks", "--evaluation_benchmarks", *names, "--evaluation_data", *data]
+    primary = ["--primary", f"{COMPOSITIONAL}: compositional mean"] if whole else []
+    run(read_recipe("slipform", [*small.split(), *scored, *primary, "--output_dir", str(tmp_path / "run")]))
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    judged = [line["primary"] for line in found["results"] if "primary" in line]
+    assert judged == [
+        f"{COMPOSITIONAL}: compositional mean" if whole else "SugarCrepe: macro of 7 subsets caption choice"
+    ]
+    absent = f"{COMPOSITIONAL}: no compositional mean, which needs Winoground: all items text"
+    assert any(note.startswith(absent) for note in found["notes"]) is not whole
 
 
 def sun397(folder: Path) -> None:
