@@ -23,6 +23,7 @@ from datasets import (
     load_dataset,
     load_from_disk,
 )
+from datasets.arrow_writer import SchemaInferenceError
 from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.archives import check_tail
@@ -71,7 +72,10 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
             raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
         try:
             loaded = load_dataset(builder, data_files=name, **kwargs)
-        except (DatasetGenerationError, pa.ArrowInvalid) as error:
+        except (DatasetGenerationError, pa.ArrowInvalid, StopIteration) as error:
+            # what `datasets` raises for a file without a line; before version 5 the second
+            if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
+                raise ValueError(f"{name} has no rows.") from error
             raise ValueError(f"{name} cannot be read as {builder}: {error.__cause__ or error}") from error
     else:
         captioned = None if kwargs.keys() & {"data_files", "streaming"} else _captioned_folder(path, split, config)

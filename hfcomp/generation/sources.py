@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, Image, LargeList, List, Value
-from datasets.arrow_writer import SchemaInferenceError
-from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns, require_columns
@@ -47,13 +45,7 @@ def read_rows(options: BuildOptions, log: Log) -> Dataset:
     Raises:
         ValueError: for a split or column that is not there.
     """
-    try:
-        dataset = load_training_set(options.source, split=options.split, config=options.config)
-    except (StopIteration, DatasetGenerationError) as error:
-        # what `datasets` raises for a file without a line; before version 5 the second
-        if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
-            raise ValueError(f"{options.source} has no rows.") from error
-        raise
+    dataset = load_training_set(options.source, split=options.split, config=options.config)
     log(f"{len(dataset):,} rows from {options.source}")
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)

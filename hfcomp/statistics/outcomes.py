@@ -135,7 +135,8 @@ def _plain(column: pd.Series) -> pd.Series:
     column = column.reset_index(drop=True)
     if column.name in NUMBERS:
         return column.astype(float)
-    return column.astype(str).astype(object).mask(column.isna(), math.nan)  # None and NaN are one in Parquet
+    texts = column.map(str).astype(object)  # `astype(str)` of pandas 2 makes texts of bytes
+    return texts.mask(column.isna(), math.nan)  # None and NaN are one in Parquet
 
 
 def write_table(path: str | Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None) -> None:
