@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hfcomp.cli.options import add_fields
 
-USAGE = "negatives|concepts|neighbours --source DATASET --output DIR, or verify DIR"
-SUMMARY = "data sets with hard negatives, noun phrases or nearest images; the same command resumes a killed build"
+USAGE = "negatives|concepts|neighbours|concretebatch --source DATASET --output DIR, or verify DIR"
+SUMMARY = "data sets with hard negatives, noun phrases, nearest images or negative pairs; the same command resumes a killed build"
 RESUME = "Finished shards are kept: the same command resumes."
 
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
     from hfcomp.data.built_sets import SET_ASIDE_FILE
-    from hfcomp.generation.build import INPUTS, build_report, build_set, verify_set
+    from hfcomp.generation.build import KINDS, build_set, verify_set
     from hfcomp.generation.runner import StageError
     from hfcomp.reporting.terminal import render_terminal
 
@@ -33,29 +33,28 @@ def main(arguments: Sequence[str]) -> None:
     if what == "verify":
         verify_set(options["folder"], log=lambda line: print(line, flush=True))
         return
-    kinds = {kind.what: kind for kind in INPUTS}
     try:
-        build = build_set(kinds[what](**options), progress=sys.stderr.isatty())
+        built = build_set(KINDS[what](**options), progress=sys.stderr.isatty())
     except StageError as error:
         traceback.print_exception(error)
         raise SystemExit(f"error: {error}\n{RESUME}") from None
     except KeyboardInterrupt:
         print(f"interrupted. {RESUME}", file=sys.stderr)
         raise SystemExit(130) from None
-    render_terminal(build_report(build))
-    if not build.manifest["rows"]:
-        raise ValueError(f"no row is left; {build.folder / SET_ASIDE_FILE} has the reason for each.")
+    render_terminal(built.report())
+    if not built.rows:
+        raise ValueError(f"no row is left; {SET_ASIDE_FILE} in {built.folder} has the reason for each.")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.generation.options`."""
-    from hfcomp.generation.options import ConceptOptions, NegativeOptions, NeighbourOptions
+    from hfcomp.generation.build import KINDS
 
     found = argparse.ArgumentParser(
         prog="hfcomp build", description="Builds data sets for training.", allow_abbrev=False
     )
     kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
-    for kind in (NegativeOptions, ConceptOptions, NeighbourOptions):
+    for kind in KINDS.values():
         title = (inspect.getdoc(kind) or "").partition("\n")[0]
         words = {"help": title.rstrip("."), "description": f"{title} {RESUME}"}
         one = kinds.add_parser(kind.what, allow_abbrev=False, argument_default=argparse.SUPPRESS, **words)

@@ -67,6 +67,12 @@ def lost_manifest(folder: Path) -> str:
     )
 
 
+def configurations(folder: Path) -> list[Path]:
+    """The folders of a built set: itself, or where it has several configurations, those; itself for any other set."""
+    inside = [] if not folder.is_dir() or _is_build(folder) else sorted(filter(_is_build, folder.iterdir()))
+    return inside or [folder]
+
+
 def configuration(folder: Path, config: str | None) -> Path:
     """The folder of a built set: that of one of its configurations, if it has such.
 
@@ -77,12 +83,14 @@ def configuration(folder: Path, config: str | None) -> Path:
     Raises:
         ValueError: where a set has several and none of them is named.
     """
-    if not folder.is_dir() or _is_build(folder):
+    known = configurations(folder)
+    if known == [folder]:
         return folder
-    known = sorted(one.name for one in folder.iterdir() if _is_build(one))
-    if known and config not in known:
-        raise ValueError(f"{folder} has the configurations {', '.join(known)}; found {config!r}. Name one of them.")
-    return folder / config if known and config else folder
+    found = next((one for one in known if one.name == config), None)
+    if found is None:
+        names = ", ".join(one.name for one in known)
+        raise ValueError(f"{folder} has the configurations {names}; found {config!r}. Name one of them.")
+    return found
 
 
 def checked_shards(path: Path) -> list[Path] | None:

@@ -11,7 +11,6 @@ NEGATIVE_FEATURES = {
     "negative_categories": List(Value("string")),
     "negative_rated_words": List(Value("string")),
     "negative_concreteness": List(Value("float64")),
-    "negative_rated_words": List(Value("string")),
     "negative_spans": List(List(List(Value("int32")))),
 }
 CONCEPT_FEATURES = {

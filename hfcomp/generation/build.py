@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,19 @@ from hfcomp.data.built_sets import (
     check_no_others,
     check_set_aside,
     check_shard,
+    configurations,
     read_manifest,
 )
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
-from hfcomp.generation.cards import DEFAULT, Source, count_tables, source_license, write_card
+from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
+from hfcomp.generation.concretebatch import (
+    ConcreteBatchOptions,
+    build_chains,
+    concretebatch_source,
+    finished_chains,
+    summary_table,
+)
 from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.licenses import LICENSE, license_stages
 from hfcomp.generation.local_files import check_local_files
@@ -25,25 +34,54 @@ from hfcomp.generation.neighbours import neighbour_inputs
 from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.sources import BuildInputs, Log
-from hfcomp.reporting.report import Lines, Report, Section
+from hfcomp.reporting.report import Lines, Report, Section, Table
+from hfcomp.writing import locked
 
 INPUTS: dict[type[BuildOptions], Callable[[Any, Log], BuildInputs]] = {
     NegativeOptions: negative_inputs,
     ConceptOptions: concept_inputs,
     NeighbourOptions: neighbour_inputs,
 }
-"""What is built, by the class of the options."""
+"""What is built at once, by the class of the options."""
+KINDS = {kind.what: kind for kind in (*INPUTS, ConcreteBatchOptions)}
+"""All that is built, by name."""
 
 
-def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False) -> Build:
-    """Builds a set of hard negatives, concepts or neighbours, by the class of its options.
+@dataclass(frozen=True)
+class BuiltSet:
+    """What was built.
+
+    Attributes:
+        folder: of the set.
+        chains: the builds of each configuration, of which the last made its files; `default` for the only one.
+    """
+
+    folder: Path
+    chains: Mapping[str, Sequence[Build]]
+
+    @property
+    def rows(self) -> int:
+        """Of all configurations."""
+        return sum(chain[-1].manifest["rows"] for chain in self.chains.values())
+
+    def report(self) -> Report:
+        """What was made and left out, by kind and reason."""
+        sections = [
+            Section("" if config == DEFAULT else config, [*_tables(chain), Lines(_rows(chain), "Rows", whole=True)])
+            for config, chain in self.chains.items()
+        ]
+        return Report("Counts" if any(len(one.parts) > 1 for one in sections) else "", sections=sections)
+
+
+def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False) -> BuiltSet:
+    """Builds a set of hard negatives, concepts, neighbours or pairs, by the class of its options.
 
     After an interruption the same call resumes; see `hfcomp.generation.runner.run_stages`.
 
     Args:
-        options: `NegativeOptions`, `ConceptOptions` or `NeighbourOptions`.
+        options: one of `KINDS`.
         log: receives lines about the source.
-        progress: whether to show a bar.
+        progress: whether to show bars.
 
     Raises:
         ValueError: for options that do not fit, a source or folder that is not as expected.
@@ -51,36 +89,45 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     """
     check_device(getattr(options, "device", None))
     set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
-    dataset, stages, features, reads = INPUTS[type(options)](options, log)
     stated = source_license(options.source)
+    if isinstance(options, ConcreteBatchOptions):
+        return _build_concretebatch(options, stated, log, progress)
+    dataset, stages, features, reads = INPUTS[type(options)](options, log)
     if options.only_adaptable and (checks := license_stages(dataset, stated, needed_by="--only_adaptable")):
         stages, reads = [*checks, *stages], [*reads, LICENSE]
     check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, log=log)
-    build = run_stages(
-        dataset,
-        stages,
-        options.output,
-        features=features,
-        reads=reads,
-        rows_per_shard=options.shard_size,
-        executor=options.executor,
-        num_workers=options.num_workers,
-        gpus_per_worker=options.gpus_per_worker,
-        progress=progress,
-    )
+    build = run_stages(dataset, stages, options.output, features=features, reads=reads, **options.running(progress))
     source = Source(options.source, stated, LICENSE in dataset.column_names)
     write_card(build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=options.command())
-    return build
+    return BuiltSet(build.folder, {DEFAULT: [build]})
 
 
-def build_report(build: Build) -> Report:
-    """What a build made and left out, by kind and reason."""
-    read, written = build.manifest["plan"]["source"]["rows"], build.manifest["rows"]
-    lines = [f"{read:,} rows read, {written:,} written to {build.folder}"]
-    if build.kept:
-        lines.append(f"{build.kept:,} shards were there already, {build.made:,} were made")
-    tables = list(count_tables(build.manifest))
-    return Report("Counts" if tables else "", sections=[Section("", [*tables, Lines(lines, "Rows", whole=True)])])
+def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log: Log, progress: bool) -> BuiltSet:
+    dataset = concretebatch_source(options, log)
+    allow = options.allow_outside_files
+    check_local_files(dataset, dataset.column_names, options.source, allow_outside=allow, log=log)
+    with locked(options.output):
+        chains = build_chains(options, dataset, stated, log=log, progress=progress)
+        finished = finished_chains(options)
+        if options.runs("images") and all(chain[-1]["rows"] for chain in finished.values()):
+            source = Source(options.source, stated, LICENSE in dataset.column_names)
+            facts = [summary_table(options, list(finished), log)]
+            settings = {"what": options.what, "command": options.command(), "facts": facts}
+            write_card(options.output, finished, source, **settings)
+    return BuiltSet(options.output, chains)
+
+
+def _tables(chain: Sequence[Build]) -> list[Table]:
+    return count_tables(chained_manifest([one.manifest for one in chain]))
+
+
+def _rows(chain: Sequence[Build]) -> list[str]:
+    read, written = chain[0].manifest["plan"]["source"]["rows"], chain[-1].manifest["rows"]
+    lines = [f"{read:,} rows read, {written:,} written to {chain[-1].folder}"]
+    if kept := sum(one.kept for one in chain):
+        made = sum(one.made for one in chain)
+        lines.append(f"{kept:,} shards were there already, {made:,} were made")
+    return lines
 
 
 def verify_set(folder: Path, log: Log = print) -> None:
@@ -93,6 +140,11 @@ def verify_set(folder: Path, log: Log = print) -> None:
     Raises:
         ValueError: for the first file that is missing, damaged or not of the build, or a folder of something else.
     """
+    for one in configurations(folder):
+        _verify(one, log)
+
+
+def _verify(folder: Path, log: Log) -> None:
     manifest = read_manifest(folder)
     if manifest is None:
         raise ValueError(f"{folder} is not a set of `hfcomp build`: it has no {MANIFEST} of one.")

@@ -150,6 +150,12 @@ def source_license(name: str) -> str | None:
     return ", ".join(stated) if isinstance(stated, list) else stated
 
 
+def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The manifest of a chain's last build, with the counts of all of them."""
+    counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
+    return {**chain[-1], "counts": counts, "set_aside": aside}
+
+
 def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     """What was made and not made, by kind and reason, and rows that were set aside."""
     counts = manifest["counts"]
@@ -244,9 +250,8 @@ class _Made:
     @classmethod
     def of(cls, folder: Path, chain: Sequence[Mapping[str, Any]]) -> _Made:
         stages = [stage for one in chain for stage in one["plan"]["stages"].values()]
-        counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
         named = {f"{number} {stage['name']}": stage for number, stage in enumerate(stages)}
-        return cls(folder, chain[0]["plan"], named, {**chain[-1], "counts": counts, "set_aside": aside})
+        return cls(folder, chain[0]["plan"], named, chained_manifest(chain))
 
     @property
     def tables(self) -> list[Table]:

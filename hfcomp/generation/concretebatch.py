@@ -6,33 +6,229 @@
 | captions | `steps/CONFIG/captions` | the category that balances the set, and the negative caption |
 | images | `CONFIG` | the image edited by it: the finished set |
 
-Each resumes where it was killed. The steps need other machines: a processor, a language model's server, GPUs; a later
-one begins when the one before is whole.
+Each resumes where it was killed, and begins when the one before is whole. They may run on machines that share the
+folder: the targets need a processor, the captions a language model's server, the images GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from datasets import Dataset, Image, Value
+import numpy as np
+from datasets import Dataset, Features, Image, Value
 
+from hfcomp.data.built_sets import read_manifest
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
+from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.generation.chains import joined
 from hfcomp.generation.images.options import ImageOptions
-from hfcomp.generation.negative_captions import READS as CAPTION_READS
+from hfcomp.generation.images.stage import READS as IMAGE_READS
+from hfcomp.generation.images.stage import image_stages
+from hfcomp.generation.licenses import LICENSE, license_stages
 from hfcomp.generation.negative_captions import caption_stage
 from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import Log, output_features, read_captioned_rows
-from hfcomp.generation.targets import TargetOptions
+from hfcomp.generation.targets import (
+    KEYWORD_READS,
+    KEYWORD_STAGE,
+    TARGET_FEATURES,
+    TargetOptions,
+    balance_targets,
+    is_old,
+    ratings_path,
+    target_stage,
+)
+from hfcomp.generation.text_negatives import make_captions
+from hfcomp.negatives.concreteness import ConcretenessRatings
+from hfcomp.negatives.negative import COLUMN_NAMES
+from hfcomp.negatives.targets import CATEGORIES, Mode
 from hfcomp.reporting.report import Table
 
-CONFIGS = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
+CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
 """The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
-STEPS = ("targets", "captions", "images")
+Step = Literal["targets", "captions", "images"]
+STEPS = "steps"
+MADE = {name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)}
+
+
+@dataclass(kw_only=True)
+class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
+    """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant).
+
+    Attributes:
+        configs: of high_concreteness, low_concreteness and random; the first is the default of the set.
+        until: the last step that is run.
+        grammar_model: refuse negative captions that this causal language model finds ungrammatical.
+        grammar_tolerance: nats per token that a negative may lose.
+    """
+
+    what: ClassVar[str] = "concretebatch"
+    configs: tuple[str, ...] = ("high_concreteness",)
+    until: Step = "images"
+    grammar_model: str | None = None
+    grammar_tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.configs:
+            if name not in CONFIGS or self.configs.count(name) > 1:
+                raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
+            self.check_mode(CONFIGS[name])
+        if not self.configs:
+            raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
+        if self.captions != "longest":
+            raise ValueError(
+                "--captions all: a row has one negative image. Leave it out: the longest caption is used."
+            )
+        if self.grammar_tolerance is not None and not self.grammar_model:
+            raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
+        if self.until != "targets":
+            self.check_writer()
+
+    def runs(self, step: Step) -> bool:
+        """Whether a step is to be run."""
+        steps = get_args(Step)
+        return steps.index(step) <= steps.index(self.until)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """One configuration on its way."""
+
+    options: ConcreteBatchOptions
+    config: str
+    source: Dataset
+    stated: str | None  # the licence on the source's card
+    log: Log
+    progress: bool
+
+    @property
+    def mode(self) -> Mode:
+        return CONFIGS[self.config]
+
+    def run(self) -> list[Build]:
+        """The builds of the steps that are asked for."""
+        builds = [self._targets()]
+        if self.options.runs("captions"):
+            builds.append(self._captions(builds[-1].folder))
+        if self.options.runs("images"):
+            builds.append(self._images(builds[-1].folder))
+        return builds
+
+    def _targets(self) -> Build:
+        texts = self.source.remove_columns(_images(self.source))
+        stages = [
+            Stage("captions", make_captions, {"which": self.options.captions}),
+            target_stage(self.options, self.mode, self.log),
+        ]
+        reads = ["caption"]
+        if self.options.only_adaptable:
+            checks = license_stages(texts, self.stated, needed_by="--only_adaptable")
+            stages, reads = [*checks, *stages], reads + [LICENSE] * bool(checks)
+        features = Features({"caption": Value("string"), **TARGET_FEATURES})
+        return self._build("targets", texts, stages, features, reads)
+
+    def _captions(self, targets: Path) -> Build:
+        balanced, tally = balance_targets(
+            load_training_set(str(targets)), attribute_share=self.options.attribute_share
+        )
+        for line in tally.lines():
+            self.log(f"{self.config}: {line}")
+        options = self.options
+        settings = {
+            "mode": self.mode,
+            "writer": options.writer_settings(),
+            **{name: getattr(options, name) for name in ("seed", "attempts", "device")},
+            **{name: getattr(options, name) for name in ("grammar_model", "grammar_tolerance")},
+        }
+        features = Features({SOURCE_ROW: Value("int64"), "caption": Value("string"), **MADE})
+        stages = [KEYWORD_STAGE, caption_stage(settings)]
+        return self._build("captions", balanced, stages, features, ["caption", *KEYWORD_READS])
+
+    def _images(self, captions: Path) -> Build:
+        rows = joined(self.source, captions)
+        features = output_features(rows.remove_columns(SOURCE_ROW), {"negative_image": Image()})
+        return self._build("images", rows, image_stages(self.options), features, IMAGE_READS)
+
+    def _build(
+        self, step: Step, rows: Dataset, stages: Sequence[Stage], features: Features, reads: Sequence[str]
+    ) -> Build:
+        self.log(f"{self.config}: {step}, {len(rows):,} rows")
+        return run_stages(
+            rows,
+            stages,
+            step_folder(self.options.output, self.config, step),
+            features=features,
+            reads=reads,
+            **self.options.running(self.progress),
+        )
+
+
+def step_folder(output: Path, config: str, step: Step) -> Path:
+    """Where a step's build is; the images' is the finished set."""
+    return output / config if step == "images" else output / STEPS / config / step
+
+
+def concretebatch_source(options: ConcreteBatchOptions, log: Log) -> Dataset:
+    """The rows to build from.
+
+    Raises:
+        ValueError: for a source without images or captions.
+    """
+    return read_captioned_rows(options, log, is_old=is_old, needed=["image"], needed_by="concretebatch")
+
+
+def build_chains(
+    options: ConcreteBatchOptions, source: Dataset, stated: str | None, *, log: Log, progress: bool
+) -> dict[str, list[Build]]:
+    """The builds of each configuration that is asked for; see `hfcomp.generation.build.build_set`.
+
+    Args:
+        options: of the whole.
+        source: of `concretebatch_source`.
+        stated: the licence on the source's card.
+        log: receives lines about what is done.
+        progress: whether to show bars.
+    """
+    return {config: _Chain(options, config, source, stated, log, progress).run() for config in options.configs}
+
+
+def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, Any]]]:
+    """The manifests of all configurations in the folder that are finished, those that are asked for first."""
+    found = {}
+    for config in dict.fromkeys([*options.configs, *CONFIGS]):
+        folders = [step_folder(options.output, config, step) for step in get_args(Step)]
+        manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
+        if all(manifests):
+            found[config] = manifests
+    return found
+
+
+def summary_table(options: ConcreteBatchOptions, configs: Sequence[str], log: Log) -> Table:
+    """Concreteness and categories of finished configurations; no concreteness without ratings, as of `random`."""
+    path = ratings_path(options, log)
+    ratings = None if path is None else ConcretenessRatings.from_file(path)
+    rows = [[config, *_summary(step_folder(options.output, config, "images"), ratings)] for config in configs]
+    header = ["configuration", "rows", *(["mean concreteness", "median"] if ratings else []), *CATEGORIES]
+    return Table("Configurations", header, rows)
+
+
+def _summary(folder: Path, ratings: ConcretenessRatings | None) -> list[str]:
+    rows = load_training_set(str(folder)).select_columns([RATED_WORDS, "negative_categories"])
+    categories = [names[0] for names in rows["negative_categories"]]
+    shares = [f"{categories.count(name) / max(1, len(categories)):.1%}" for name in CATEGORIES]
+    if ratings is None:
+        return [f"{len(rows):,}", *shares]
+    found = [ratings.lookup(words[0]) for words in rows[RATED_WORDS] if words[0]]
+    known = np.array([rating for rating in found if rating is not None] or [np.nan])
+    return [f"{len(rows):,}", f"{known.mean():.2f}", f"{np.median(known):.2f}", *shares]
+
+
+def _images(rows: Dataset) -> list[str]:
+    return [name for name, feature in rows.features.items() if isinstance(feature, Image)]

@@ -72,6 +72,14 @@ class BuildOptions:
                 raise ValueError(f"{name}: found {number}, expected 1 or more.")
         Workers(self.executor, self.num_workers, self.gpus_per_worker)
 
+    def running(self, progress: bool) -> dict[str, Any]:
+        """The arguments of `run_stages` that change nothing in the set but its division into files."""
+        names = {"executor", "num_workers", "gpus_per_worker"}
+        return {name: getattr(self, name) for name in names} | {
+            "rows_per_shard": self.shard_size,
+            "progress": progress,
+        }
+
     def command(self) -> str:
         """The command that builds the set, without places on this machine and what changes nothing in the set."""
         words = ["hfcomp", "build", self.what, "--source", without_local_paths(self.source)]
