@@ -281,6 +281,8 @@ def _spaced(caption: str, span: Span, new: str) -> str:
 def _swapped(caption: str, ours: Sequence[Token], theirs: Sequence[Token], part: str, category: str) -> Negative:
     """Two runs that changed places: the same words in another order, but for articles."""
     old, new = _folded(ours), _folded(theirs)
+    if old == new:
+        raise Refused(UNCHANGED)
     if Counter(old) != Counter(new):
         raise Refused(OTHER_WORDS)
     places = _exchanged(old, new)

@@ -1,0 +1,44 @@
+"""A language model of random weights on disk, which speaks of dogs and cats at random and ends often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+WORDS = (
+    *("a", "dog", "cat", "red", "blue", "table", "under", "on", "the", "is", "are", "runs", "sits", "man", "woman"),
+    *("two", "and", "of", "in", "with", "street"),
+)
+TEMPLATE = (
+    "{% for message in messages %}<s> {{ message['content'] }} {% endfor %}"
+    "{% if enable_thinking is defined and not enable_thinking %}</s>{% endif %}"
+)
+
+
+def random_model(folder: Path, *, chat: bool = True) -> Path:
+    vocabulary = {word: number for number, word in enumerate(["<unk>", "<s>", "</s>", *WORDS])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", model_max_length=2048
+    )
+    if chat:
+        tokenizer.chat_template = TEMPLATE
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=2048,
+        bos_token_id=1,
+        eos_token_id=2,
+        initializer_range=0.1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

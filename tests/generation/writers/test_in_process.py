@@ -1,0 +1,121 @@
+"""A small model in this process: the same answer in any batch (about 10 s)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hfcomp.generation.negative_captions import make_negative_captions
+from hfcomp.generation.options import WriterOptions
+from hfcomp.generation.shards import COUNTS, SET_ASIDE
+from hfcomp.generation.writers.in_process import InProcessWriter
+from hfcomp.generation.writers.requests import Request
+from tests.generation.test_negative_captions import batch
+from tests.generation.writers.random_model import random_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return random_model(tmp_path_factory.mktemp("models") / "llama")
+
+
+def requests(temperature: float) -> list[Request]:
+    prompts = ["a dog", "the red table is under a man and a woman of two", "cat " * 40, "unknown words here", "a dog"]
+    return [Request(prompt, seed, temperature, 40) for seed, prompt in enumerate(prompts * 4)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_neither_batch_nor_padding_nor_order_changes_an_answer(model, temperature):
+    some = requests(temperature)
+    alone = [dict(InProcessWriter(str(model), batch_size=1, device="cpu").replies([one]))[0] for one in some]
+    for size in (3, 20):
+        writer = InProcessWriter(str(model), batch_size=size, device="cpu")
+        found = dict(writer.replies(some))
+        assert [found[place] for place in range(len(some))] == alone
+        found = dict(writer.replies(some[::-1]))
+        assert [found[place] for place in reversed(range(len(some)))] == alone
+    if temperature:
+        texts = {one.text for one in alone if one.problem is None}
+        assert len(texts) > 3
+        assert alone[0] != alone[4] or alone[5] != alone[9]  # one prompt, other seeds
+
+
+def test_an_answer_without_an_end_is_cut(model):
+    found = dict(InProcessWriter(str(model), device="cpu").replies([Request("a dog", 0, 1.0, 1)]))[0]
+    assert found.problem == "answer cut off" or len(found.text.split()) <= 1
+
+
+def test_thinking_is_off_and_a_model_without_a_template_gets_the_prompt(model, tmp_path):
+    assert InProcessWriter(str(model), device="cpu")._encode("a dog") == [1, 3, 4, 2]
+    plain = random_model(tmp_path / "plain", chat=False)
+    assert InProcessWriter(str(plain), device="cpu")._encode("a dog") == [3, 4]
+
+
+def refused(options: WriterOptions) -> tuple[list, Counter]:
+    """Reasons and counts of a build of 50 captions by a model that knows nothing."""
+    rows = [(f"a dog under a red table in street {n}", "dog", "object", "NN", "dog") for n in range(50)]
+    stage = make_negative_captions(mode="high", seed=0, attempts=2, writer=options.writer_settings(), device="cpu")
+    found = stage(batch(rows))
+    return found[SET_ASIDE], sum((Counter(one) for one in found[COUNTS]), Counter())
+
+
+def test_a_model_that_knows_nothing_is_refused_nearly_always_and_counted(model, tmp_path):
+    options = WriterOptions(writer="transformers", llm=str(model), answer_cache=str(tmp_path), temperature=1.0)
+    reasons, counts = refused(options)
+    assert sum(reason is not None for reason in reasons) >= 48
+    assert sum(number for name, number in counts.items() if name.startswith("dropped: ")) >= 96
+    assert all(reason.startswith("no negative caption, ") for reason in reasons if reason)
+
+
+@pytest.fixture
+def served(model):
+    """The model behind `transformers serve`."""
+    pytest.importorskip("openai")
+    pytest.importorskip("fastapi")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    program = Path(sys.executable).with_name("transformers")
+    command = [str(program), "serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
+                break
+            except (urllib.error.URLError, OSError):
+                assert process.poll() is None, "transformers serve ended"
+                time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plain", [False, True])
+def test_transformers_serve_answers_and_nearly_everything_is_refused(model, served, tmp_path, plain):
+    """About 20 s. It has no structured output, so that JSON is refused as none and text by its words."""
+    options = WriterOptions(
+        base_url=served,
+        llm=str(model),
+        answer_cache=str(tmp_path),
+        temperature=1.0,
+        plain_answers=plain,
+        concurrency=4,
+    )
+    reasons, counts = refused(options)
+    assert sum(reason is not None for reason in reasons) >= 48
+    dropped = {name.removeprefix("dropped: "): number for name, number in counts.items() if name.startswith("dropped")}
+    assert sum(dropped.values()) >= 96 and "no reply from the server" not in dropped
+    assert dropped["other words changed" if plain else "not the JSON that was asked for"] > 30
