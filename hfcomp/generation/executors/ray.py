@@ -1,9 +1,9 @@
 """The executor `ray`: shards are made by actors of a Ray cluster, with Ray Data.
 
-All machines need the build's folder, the source's files and the stages' models under the same paths, as on a network
-file system: actors write the shards into the folder; this process, which holds its lock, writes the records and the
-manifest. An actor that does not see them ends the build with an error that says so. The environment of this process is
-not sent on: what stages read from it has to be set where Ray was started.
+All machines need the same packages, and the build's folder, the source's files and the stages' models under the same
+paths, as on a network file system: actors write the shards into the folder; this process, which holds its lock, writes
+the records and the manifest. An actor that does not see them ends the build with an error that says so. The
+environment of this process is not sent on: what stages read from it has to be set where Ray was started.
 
 Ray tries the shard of a lost actor again, without end. Here each try leaves a mark in the folder, and the third loss
 ends the build.
@@ -39,8 +39,8 @@ def make_on_ray(
 ) -> Iterator[tuple[int, Record]]:
     """Makes shards on Ray, see `hfcomp.generation.executors.make_shards`.
 
-    Uses the cluster that this process is connected to, else that of the environment variable RAY_ADDRESS, else one
-    on this machine that ends with the build.
+    Uses the cluster that this process is connected to, else the one that Ray finds, by the environment variable
+    RAY_ADDRESS or on this machine, else a new one on this machine that ends with the build.
 
     Raises:
         ImportError: without Ray.
@@ -59,7 +59,8 @@ def make_on_ray(
                     elif row["record"]:
                         yield row["index"], note_shard(job, row["index"], json.loads(row["record"]))
         except ray.exceptions.RayError as error:
-            raise StageError(f"Ray failed: {error}. Finished shards are kept: repeat the call to resume.") from error
+            reason = str(error).strip().splitlines()[-1]
+            raise StageError(f"Ray failed: {reason}. Finished shards are kept: repeat the call to resume.") from error
     if failed:
         raise StageError(failed["error"]) from (RuntimeError(failed["trace"]) if failed["trace"] else None)
 
@@ -143,7 +144,7 @@ def _rows(ray: Any, job: Job, missing: Sequence[int], num_workers: int, gpus_per
     gpus = ray.cluster_resources().get("GPU", 0)
     wanted = min(1, gpus) if gpus_per_worker is None else gpus_per_worker
     if wanted > gpus:
-        _logger.warning("the Ray cluster has %g GPUs, a worker needs %g: waiting for machines to join.", gpus, wanted)
+        _logger.warning("a worker needs %g GPUs, the Ray cluster has %g: waiting for machines to join.", wanted, gpus)
     plan = (job.folder / UNFINISHED / PLAN).read_bytes()
     try:
         arguments = (ray.put(job), plan, _first_files(job), os.getcwd())
