@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ BETWEEN = 36  # pixels between rows of the data set side by side
 PANEL = 224
 MOST_NEGATIVES = 4
 WHITE, BLACK, GRAY, RED, PALE = "#FFFFFF", "#1A1A1A", "#6A6A6A", "#B02418", "#EDEDED"
+MARKED = "#FFE08A"  # behind the words that differ
 # Faint inside, since an edit may be a change of colour; the outline shows where it is.
 TINT, TINT_SHARE = (255, 64, 32), 0.15
 # What a panel's column is called in the picture.
@@ -30,11 +33,20 @@ TITLES = {"image": "image", "mask": "mask", "negative_image": "negative image"}
 
 
 @dataclass(frozen=True)
+class _Text:
+    """A text before it is wrapped: its colour, and the numbers of its words that are marked."""
+
+    text: str
+    color: str
+    marked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
 class _Cell:
-    """One row of the data set: its titled panels, and its lines of text with their colours."""
+    """One row of the data set: its titled panels and its texts."""
 
     panels: list[tuple[str, Image.Image]]
-    lines: list[tuple[str, str]]
+    texts: list[_Text]
 
 
 def draw_gallery(
@@ -43,9 +55,9 @@ def draw_gallery(
     """Draws rows of a training set in the column contract of `hfcomp.data.columns`.
 
     A row shows its image, the mask (tinted, with an outline) over the negative image, the negative image, and below
-    them caption, positive captions, and each negative caption with kind, category, keyword and concreteness. Columns
-    that the set does not have are left out; what is null in a row is shown as a grey panel. The font has Latin letters
-    only.
+    them caption, positive captions, and each negative caption with kind, category, keyword and concreteness. The words
+    in which the negative differs are marked; in the caption, those of the first negative. Columns that the set does
+    not have are left out; what is null in a row is shown as a grey panel. The font has Latin letters only.
 
     Args:
         dataset: a `datasets.Dataset` with at least `image` and `caption`.
@@ -129,24 +141,34 @@ def _absent(size: tuple[int, int], font: Any) -> Image.Image:
     return panel
 
 
-def _texts(row: Mapping[str, Any], index: int) -> list[tuple[str, str]]:
-    """Lines before they are wrapped, each with its colour."""
+def _texts(row: Mapping[str, Any], index: int) -> list[_Text]:
     caption = row["caption"]
     captions = [caption] if isinstance(caption, str) else list(caption or [])
-    name = row.get("image_id")
-    lines = [(f"row {index}" + (f", {name}" if name else ""), GRAY)]
-    lines += [(text, BLACK) for text in captions]
-    lines += [(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
     negatives = [(place, text) for place, text in enumerate(row.get("negative_captions") or []) if text]
+    name = row.get("image_id")
+    texts = [_Text(f"row {index}" + (f", {name}" if name else ""), GRAY)]
+    # a negative is of the row's one caption
+    first = negatives[0][1] if negatives and len(captions) == 1 else None
+    texts += [_Text(text, BLACK, frozenset() if first is None else _changed(text, first)) for text in captions]
+    texts += [_Text(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
     for place, text in negatives[:MOST_NEGATIVES]:
-        lines.append((f"not: {text}", RED))
+        marked = _changed(text, captions[0]) if len(captions) == 1 else ()
+        texts.append(_Text(f"not: {text}", RED, frozenset(number + 1 for number in marked)))
         facts = _facts(row, place)
-        lines += [(facts, GRAY)] if facts else []
+        texts += [_Text(facts, GRAY)] if facts else []
     if len(negatives) > MOST_NEGATIVES:
-        lines.append((f"and {len(negatives) - MOST_NEGATIVES} more negative captions", GRAY))
+        texts.append(_Text(f"and {len(negatives) - MOST_NEGATIVES} more negative captions", GRAY))
     if "negative_captions" in row and not negatives:
-        lines.append(("no negative caption", GRAY))
-    return lines
+        texts.append(_Text("no negative caption", GRAY))
+    return texts
+
+
+def _changed(text: str, other: str) -> frozenset[int]:
+    """The numbers of a text's words that the other one does not have there, whatever their capitals and stops."""
+    words, others = ([re.sub(r"\W", "", word.casefold()) or word for word in one.split()] for one in (text, other))
+    blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
+    kept = {number for block in blocks for number in range(block.a, block.a + block.size)}
+    return frozenset(range(len(words))) - kept
 
 
 def _facts(row: Mapping[str, Any], place: int) -> str:
@@ -165,38 +187,50 @@ def _facts(row: Mapping[str, Any], place: int) -> str:
     return ", ".join(found)
 
 
-def _wrap(text: str, width: int, font: Any) -> list[str]:
-    """Lines of at most `width` pixels, broken at blanks and inside a word only where it is longer than a line."""
-    lines, line = [], ""
-    for word in text.split():
-        longer = f"{line} {word}".strip()
-        if font.getlength(longer) <= width:
-            line = longer
-            continue
-        if line:
-            lines.append(line)
+def _wrap(text: str, width: int, font: Any) -> list[list[tuple[int, str]]]:
+    """Lines of at most `width` pixels as words with their numbers; a word is broken only if longer than a line."""
+    lines: list[list[tuple[int, str]]] = [[]]
+    for number, word in enumerate(text.split()):
+        if font.getlength(_joined([*lines[-1], (number, word)])) > width and lines[-1]:
+            lines.append([])
         while font.getlength(word) > width and len(word) > 1:
             fits = next(end for end in range(len(word) - 1, 0, -1) if end == 1 or font.getlength(word[:end]) <= width)
-            lines.append(word[:fits])
+            lines[-1].append((number, word[:fits]))
+            lines.append([])
             word = word[fits:]
-        line = word
-    return [*lines, line]
+        lines[-1].append((number, word))
+    return lines
+
+
+def _joined(line: Sequence[tuple[int, str]]) -> str:
+    return " ".join(word for _, word in line)
 
 
 def _draw_cell(cell: _Cell, width: int, font: Any) -> Image.Image:
-    wrapped = [(line, color) for text, color in cell.lines for line in _wrap(text, width - GAP, font)]
+    lines = [(line, text) for text in cell.texts for line in _wrap(text.text, width - GAP, font)]
     top = LINE + 2
     below = top + max(panel.height for _, panel in cell.panels) + GAP // 2
-    sheet = Image.new("RGB", (width, below + LINE * len(wrapped) + GAP), WHITE)
+    sheet = Image.new("RGB", (width, below + LINE * len(lines) + GAP), WHITE)
     draw = ImageDraw.Draw(sheet)
     x = 0
     for title, panel in cell.panels:
         draw.text((x, 0), title, fill=GRAY, font=font)
         sheet.paste(panel, (x, top))
         x += _stride(title, panel, font)
-    for number, (line, color) in enumerate(wrapped):
-        draw.text((0, below + LINE * number), line, fill=color, font=font)
+    for number, (line, text) in enumerate(lines):
+        y = below + LINE * number
+        _mark(draw, line, text.marked, y, font)
+        draw.text((0, y), _joined(line), fill=text.color, font=font)
     return sheet
+
+
+def _mark(draw: Any, line: Sequence[tuple[int, str]], marked: frozenset[int], y: int, font: Any) -> None:
+    """Colours the ground of a line's marked words."""
+    for place, (number, word) in enumerate(line):
+        if number in marked:
+            before = _joined([*line[:place], (0, "")]) if place else ""
+            left = font.getlength(before)
+            draw.rectangle((left, y, left + font.getlength(word), y + LINE - 2), fill=MARKED)
 
 
 def _arrange(sheets: Sequence[Image.Image], columns: int) -> Image.Image:

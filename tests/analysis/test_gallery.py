@@ -110,6 +110,46 @@ def test_long_captions_are_wrapped_and_none_of_their_letters_is_lost(tmp_path, t
     assert max(font.getlength(line) for line in texts) <= picture.width - 2 * gallery.GAP
 
 
+@pytest.fixture
+def marked(monkeypatch) -> list[str]:
+    """The words of each line that is drawn on a ground of the mark's colour."""
+    found = []
+    original = gallery._mark
+    monkeypatch.setattr(
+        gallery,
+        "_mark",
+        lambda draw, line, numbers, *rest: (
+            found.append(" ".join(word for number, word in line if number in numbers))
+            or original(draw, line, numbers, *rest)
+        ),
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("caption", "negative", "words"),
+    [
+        ("a red cube on a table.", "a red cube under a table", ("on", "under")),
+        ("a fire hydrant", "a park bench", ("fire hydrant", "park bench")),
+        ("A dog", "a small dog", ("", "small")),
+        ("the same", "The same!", ("", "")),
+    ],
+)
+def test_the_words_that_differ_are_marked(tmp_path, marked, caption, negative, words):
+    picture = draw(rows(caption=[caption], negative_captions=[[negative]]), tmp_path)
+    assert [line for line in marked if line] == [line for line in words if line]
+    assert (count(picture, (255, 224, 138)) > 0) == any(words)
+
+
+def test_each_negative_is_marked_where_it_differs_and_across_lines(tmp_path, marked):
+    caption = "a very long caption about one cat " + "and so on " * 12 + "and a dog"
+    negatives = [caption.replace("dog", "cow"), caption.replace("cat", "toaster")]
+    draw(rows(caption=[caption], negative_captions=[negatives]), tmp_path)
+    assert [line for line in marked if line] == ["dog", "cow", "toaster"]
+    draw(rows(caption=[[caption, "another"]], negative_captions=[negatives]), tmp_path)
+    assert [line for line in marked if line] == ["dog", "cow", "toaster"]  # of which caption is not known
+
+
 def test_masked_negatives_are_left_out_and_positives_named(tmp_path, texts):
     dataset = rows(
         negative_captions=[["", "wrong"]], negative_kinds=[["", "swap_att"]], negative_concreteness=[[None, None]],
