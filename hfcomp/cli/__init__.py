@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-COMMANDS = ("train", "evaluate", "compare", "attention", "levels", "build", "cache", "push-metrics")
+COMMANDS = ("train", "evaluate", "compare", "attention", "levels", "build", "cache", "push-metrics", "push-dataset")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
