@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-COMMANDS = ("train", "evaluate", "compare", "attention", "levels", "build", "analyze", "cache", "push-metrics")
+COMMANDS = (
+    *("train", "evaluate", "compare", "attention", "levels", "analyze"),
+    *("build", "cache", "push-metrics", "push-dataset"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -13,7 +13,7 @@ def main(arguments: Sequence[str]) -> None:
     """Pushes the metrics, or lists what would be pushed."""
     from huggingface_hub import HfApi
 
-    from hfcomp.hub.push import module_files, push_metric
+    from hfcomp.hub.metrics import module_files, push_metric
 
     options = parser().parse_args(list(arguments))
     api = HfApi()

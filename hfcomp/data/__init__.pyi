@@ -1,4 +1,3 @@
-from hfcomp.data.builders import ConcreteBatch as ConcreteBatch
 from hfcomp.data.caption_files import with_captions_of as with_captions_of
 from hfcomp.data.collators import CompositionalCollator as CompositionalCollator
 from hfcomp.data.columns import COLUMNS as COLUMNS

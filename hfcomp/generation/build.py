@@ -19,6 +19,7 @@ from hfcomp.data.built_sets import (
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
+from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.concretebatch import (
     ConcreteBatchOptions,
     build_chains,
@@ -26,7 +27,6 @@ from hfcomp.generation.concretebatch import (
     finished_chains,
     summary_table,
 )
-from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.licenses import LICENSE, license_stages
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.negatives import negative_inputs

@@ -17,6 +17,7 @@ from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.images.options import IMAGE_COUNT
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
+from hfcomp.generation.targets import CANDIDATES
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
 from hfcomp.reporting.report import Table
@@ -150,6 +151,11 @@ def source_license(name: str) -> str | None:
     return ", ".join(stated) if isinstance(stated, list) else stated
 
 
+def size_category(rows: int) -> str:
+    """What the Hub calls a set of so many rows."""
+    return next((name for limit, name in SIZES if rows < limit), "n>100M")
+
+
 def chained_manifest(chain: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The manifest of a chain's last build, with the counts of all of them."""
     counts, aside = (totals(one[name] for one in chain) for name in ("counts", "set_aside"))
@@ -162,6 +168,7 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     parts = [
         ("negatives", "kind", _strip_prefix(counts, MADE)),
         ("negatives flagged, not dropped", "reason", _strip_prefix(counts, FLAGGED)),
+        ("words that may change", "category", _strip_prefix(counts, CANDIDATES)),
         ("concepts", "concepts", _strip_prefix(counts, CONCEPTS)),
         ("captions", "captions", _strip_prefix(counts, CAPTION_COUNT)),
         ("images", "images", _strip_prefix(counts, IMAGE_COUNT)),
@@ -204,7 +211,7 @@ def write_card(
     data = DatasetCardData(
         license=stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other",
         tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
-        size_categories=[next((name for limit, name in SIZES if rows < limit), "n>100M")],
+        size_categories=[size_category(rows)],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
         configs=[
             _config(name, file_hash(one.folder / MANIFEST), is_default=number == 0 and len(made) > 1)

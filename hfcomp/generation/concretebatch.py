@@ -12,7 +12,7 @@ folder: the targets need a processor, the captions a language model's server, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -37,14 +37,12 @@ from hfcomp.generation.sources import Log, output_features, read_captioned_rows
 from hfcomp.generation.targets import (
     KEYWORD_READS,
     KEYWORD_STAGE,
-    TARGET_FEATURES,
     TargetOptions,
     balance_targets,
     is_old,
     ratings_path,
-    target_stage,
+    target_inputs,
 )
-from hfcomp.generation.text_negatives import make_captions
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
 from hfcomp.negatives.targets import CATEGORIES, Mode
@@ -79,7 +77,7 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
         for name in self.configs:
             if name not in CONFIGS or self.configs.count(name) > 1:
                 raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
-            self.check_mode(CONFIGS[name])
+            self.check_ratings(CONFIGS[name])
         if not self.configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
         if self.captions != "longest":
@@ -122,16 +120,10 @@ class _Chain:
         return builds
 
     def _targets(self) -> Build:
-        texts = self.source.remove_columns(_images(self.source))
-        stages = [
-            Stage("captions", make_captions, {"which": self.options.captions}),
-            target_stage(self.options, self.mode, self.log),
-        ]
-        reads = ["caption"]
+        texts, stages, features, reads = target_inputs(self.options, self.mode, self.source, self.log)
         if self.options.only_adaptable:
             checks = license_stages(texts, self.stated, needed_by="--only_adaptable")
-            stages, reads = [*checks, *stages], reads + [LICENSE] * bool(checks)
-        features = Features({"caption": Value("string"), **TARGET_FEATURES})
+            stages, reads = [*checks, *stages], [*reads, *([LICENSE] if checks else [])]
         return self._build("targets", texts, stages, features, reads)
 
     def _captions(self, targets: Path) -> Build:
@@ -228,7 +220,3 @@ def _summary(folder: Path, ratings: ConcretenessRatings | None) -> list[str]:
     found = [ratings.lookup(words[0]) for words in rows[RATED_WORDS] if words[0]]
     known = np.array([rating for rating in found if rating is not None] or [np.nan])
     return [f"{len(rows):,}", f"{known.mean():.2f}", f"{np.median(known):.2f}", *shares]
-
-
-def _images(rows: Dataset) -> list[str]:
-    return [name for name, feature in rows.features.items() if isinstance(feature, Image)]

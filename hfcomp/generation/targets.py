@@ -2,7 +2,7 @@
 
 Three parts, so that neither shards nor processes change a target:
 
-1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. A row's depend on
+1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. They depend on
    that row, the seed and the settings only.
 2. `balance_targets`: one pass over the rows of that build, in their order, decides the category of each.
 3. `KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`, `keyword_span`, `category`,
@@ -19,16 +19,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from datasets import Dataset, Image, List, Value
+from datasets import Dataset, Features, Image, List, Value
 from huggingface_hub.constants import HF_HOME
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.options import CaptionOptions
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
-from hfcomp.generation.sources import BuildInputs, Log, output_features, read_captioned_rows
+from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.generation.text_negatives import make_captions
 from hfcomp.negatives.concreteness import HOW_TO_GET, ConcretenessRatings
 from hfcomp.negatives.negative import caption_rng
@@ -83,11 +83,10 @@ class TargetOptions(CaptionOptions):
     """Target words of negatives (Concrete Jungle).
 
     Attributes:
-        mode: words of high or low concreteness, or random ones.
         order: top_k picks the category among the k, category_first before them, sample not at all; by default top_k
             for high, else sample.
         top_k: words that are drawn from; by default 3, for low 8.
-        temperature: of the softmax of ratings; 1 as in the paper.
+        rating_temperature: of the softmax of ratings; 1 as in the paper.
         lookup: rate a word or the two-word expression that it is part of first.
         prepositions: specific leaves out at, by, in and on.
         attribute_share: of rows without a relation; the others change objects.
@@ -97,11 +96,9 @@ class TargetOptions(CaptionOptions):
         download_ratings: show the licence of the ratings (CC BY-NC-ND 3.0) and download them to the cache.
     """
 
-    what: ClassVar[str] = "targets"
-    mode: Mode = "high"
     order: Literal["top_k", "category_first", "sample"] | None = None
     top_k: int | None = None
-    temperature: float = 1.0
+    rating_temperature: float = 1.0
     lookup: Lookup = "word_first"
     prepositions: Prepositions = "specific"
     attribute_share: float = 0.5
@@ -112,47 +109,49 @@ class TargetOptions(CaptionOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.choice()
+        self.choice("high")
         balanced_categories([], attribute_share=self.attribute_share)
         if self.concreteness_ratings and self.download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
-        if self.mode != "random" and not self.concreteness_ratings and not self.download_ratings:
-            raise ValueError(
-                f"--mode {self.mode} needs --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}"
-            )
 
-    def choice(self) -> Choice:
+    def choice(self, mode: Mode) -> Choice:
         """How the targets of a caption are chosen.
 
         Raises:
             ValueError: for a number that is not above 0.
         """
-        return Choice.of(self.mode, order=self.order, k=self.top_k, temperature=self.temperature)
+        return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
+
+    def check_ratings(self, mode: Mode) -> None:
+        """Raises ValueError for a mode that needs ratings, without any."""
+        if mode != "random" and not self.concreteness_ratings and not self.download_ratings:
+            raise ValueError(
+                f"{mode} concreteness needs --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}"
+            )
 
 
-def target_inputs(options: TargetOptions, log: Log) -> BuildInputs:
-    """Rows without earlier targets and negatives, and the stages; images stay in the source.
+def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:
+    """The texts of the source, whose images stay there, and the stages.
 
     Raises:
-        ValueError: for missing columns, a `caption` that is not a text, or ratings that are not as expected.
+        ValueError: for ratings that are not as expected.
         OSError: for a parser that is not installed, or ratings that cannot be downloaded.
     """
-    stages = [Stage("captions", make_captions, {"which": options.captions}), target_stage(options, log)]
-    dataset = read_captioned_rows(options, log, is_old=_is_old)
-    images = [name for name, feature in dataset.features.items() if isinstance(feature, Image)]
-    dataset = dataset.remove_columns(images)
-    features = output_features(dataset, {"caption": Value("string"), **TARGET_FEATURES})
-    return BuildInputs(dataset, stages, features, ["caption"])
+    stages = [Stage("captions", make_captions, {"which": options.captions}), target_stage(options, mode, log)]
+    images = [name for name, feature in source.features.items() if isinstance(feature, Image)]
+    features = Features({"caption": Value("string"), **TARGET_FEATURES})
+    return BuildInputs(source.remove_columns(images), stages, features, ["caption"])
 
 
-def _is_old(column: str) -> bool:
+def is_old(column: str) -> bool:
+    """Whether a column of the source describes earlier targets or negatives."""
     ours = column in TARGET_FEATURES or column in KEYWORD_FEATURES
     return ours or column.startswith("negative_") or column == "mask"
 
 
-def target_stage(options: TargetOptions, log: Log) -> Stage:
+def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:
     """The stage that gives captions their possible targets; it records names and hashes, no places on this machine."""
-    choice, path = options.choice(), ratings_path(options, log)
+    choice, path = options.choice(mode), ratings_path(options, log)
     settings: dict[str, Any] = {
         "mode": choice.mode,
         "order": choice.order,

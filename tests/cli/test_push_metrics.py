@@ -11,7 +11,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils import filter_repo_objects
 
 from hfcomp import cli
-from hfcomp.hub.push import module_files
+from hfcomp.hub.metrics import module_files
 from hfcomp.metrics.modules import MODULES, module_path
 from tests.metrics.evaluate_cache import evaluate
 

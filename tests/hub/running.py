@@ -1,7 +1,7 @@
 """Code that talks to the stand-in Hub: in a process of its own, as clients read the Hub's address when imported.
 
 ```python
-from tests.hub.running import hub as hub  # in a conftest.py: the fixture
+from tests.hub.running import connect as connect, hub as hub  # in a conftest.py: the fixtures
 
 
 def test_something(hub):
@@ -16,10 +16,11 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from huggingface_hub import HfApi, constants
 
 from tests.hub.repositories import WRITE_TOKEN
 from tests.hub.stand_in import StandInHub
@@ -43,6 +44,14 @@ class Hub(StandInHub):
         own |= {"HF_ENDPOINT": self.address, "HF_HOME": str(self.home), **dict.fromkeys(flags, "1")}
         own |= {"NO_PROXY": "127.0.0.1,localhost", "PYTHONPATH": str(ROOT)}
         return own if token is None else own | {"HF_TOKEN": token}
+
+
+@pytest.fixture
+def connect(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bool], HfApi]:
+    """Makes clients of the Hub in this process, by token or False for none; they cost no start of another."""
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    return lambda token: HfApi(endpoint=hub.address, token=token)
 
 
 @pytest.fixture

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-from hfcomp.data.publishing import TOKEN
+from hfcomp.hub.refusals import one_line_refusals
 from hfcomp.metrics.modules import module_path
-
-# the bases too: an unreachable Hub is an error of the HTTP client alone, a missing login an OSError alone
-_ERRORS = (*HfHubHTTPError.__bases__, HFValidationError)
 
 
 def module_files(name: str) -> list[str]:
@@ -41,7 +36,7 @@ def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -
         ValueError: where the Hub refuses it or cannot be reached.
     """
     space = f"{namespace}/{name}"
-    try:
+    with one_line_refusals(f"Space {space}"):
         address = api.create_repo(space, repo_type="space", space_sdk="gradio", private=private, exist_ok=True)
         api.upload_folder(
             repo_id=space,
@@ -50,9 +45,4 @@ def push_metric(api: Any, name: str, namespace: str, *, private: bool = False) -
             allow_patterns=module_files(name),
             commit_message=f"hfcomp: the metric {name}",
         )
-    except _ERRORS as error:
-        raise ValueError(
-            f"Space {space} was not pushed: {TOKEN.sub('TOKEN', str(error))} Log in with `hf auth login` and a token "
-            "with write access to the namespace, then repeat the command."
-        ) from None  # the error itself may hold the token
     return str(address)

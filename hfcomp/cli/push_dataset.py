@@ -1,0 +1,62 @@
+"""`hfcomp push-dataset`: a set of `hfcomp build` as a data set of the Hub."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from hfcomp.cli.options import add_fields
+
+USAGE = "DIR --repo NAME, or CONFIG=DIR CONFIG=DIR --repo NAME"
+SUMMARY = "a built data set, verified, to the Hub; the same command resumes a broken upload"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Pushes one built set, or several as configurations.
+
+    Raises:
+        ValueError: as `hfcomp.hub.datasets.push_built_sets`, or for two folders of one name.
+    """
+    from hfcomp.hub.datasets import PushOptions, push_built_sets
+
+    options = vars(parser().parse_args(arguments))
+    folders = folders_of(options.pop("folders"))
+    push_built_sets(folders, PushOptions(**options), log=lambda line: print(line, flush=True))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; what is not given is left to the fields of `hfcomp.hub.datasets.PushOptions`."""
+    from hfcomp.hub.datasets import PushOptions
+
+    found = argparse.ArgumentParser(
+        prog="hfcomp push-dataset",
+        description="Pushes a set of `hfcomp build` to the Hub. A push that broke is resumed by the same command.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    words = "folder of a built set, or CONFIG=DIR for each of several; the first is the default configuration"
+    found.add_argument("folders", nargs="+", metavar="DIR", help=words)
+    add_fields(found, PushOptions)
+    return found
+
+
+def folders_of(words: Sequence[str]) -> Path | dict[str, Path]:
+    """One folder, or folders by configuration: by default a folder's name is that of its configuration.
+
+    Raises:
+        ValueError: for two of one name.
+    """
+    if len(words) == 1 and ("=" not in words[0] or Path(words[0]).exists()):
+        return Path(words[0])
+    found: dict[str, Path] = {}
+    for word in words:
+        name, equals, place = word.partition("=")
+        if not equals or Path(word).exists():
+            name, place = Path(word).resolve().name, word
+        if name in found:
+            raise ValueError(
+                f"the configuration {name!r} is given twice: {found[name]} and {place}. Name one CONFIG=DIR."
+            )
+        found[name] = Path(place)
+    return found

@@ -1,0 +1,207 @@
+"""Built sets as data sets of the Hub: their Parquet files as they are, with card and manifest."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
+
+from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, read_manifest
+from hfcomp.data.licenses import allows_adaptation
+from hfcomp.generation.build import verify_set
+from hfcomp.generation.cards import CARD
+from hfcomp.hub.dataset_cards import DEFAULT, folder_in_repository, set_card
+from hfcomp.hub.refusals import one_line_refusals
+
+LICENSE = "license"
+REPO_TYPE = "dataset"
+# Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
+FILES_AT_A_TIME = 16
+_CONFIG = re.compile(r"[A-Za-z0-9_-]+")
+_OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/train-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
+_SHOWN = 3
+Log = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class PushOptions:
+    """Repository.
+
+    Attributes:
+        repo: id on the Hub, as my-org/my-set.
+        private: a new repository is private; one that exists stays as it is.
+        card: README.md whose text and metadata come first, as dataset_builders/negatives/README.md.
+        allow_unknown_licenses: push rows without a known licence too; you know that all may be published.
+        dry_run: check everything, list what would be sent, and send nothing.
+    """
+
+    repo: str
+    private: bool = False
+    card: Path | None = None
+    allow_unknown_licenses: bool = False
+    dry_run: bool = False
+
+
+def push_built_sets(
+    folders: Path | str | Mapping[str, Path | str], options: PushOptions, *, log: Log = print, api: Any = None
+) -> str:
+    """Pushes one built set, or several as the configurations of one data set.
+
+    Every file is verified against its manifest first. Files are uploaded in groups and become visible in one commit at
+    the end, so that a push that breaks changes nothing and the same call resumes: the Hub knows the files that it has
+    by their hash. Files of an earlier push that are no part of this one are removed in the same commit.
+
+    Args:
+        folders: of a set of `hfcomp build`, or of several by configuration; the first is the default one.
+        options: the repository, and what is allowed.
+        log: receives lines about what is done.
+        api: a `huggingface_hub.HfApi`; by default one with your login.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        ValueError: for a folder that is damaged or no finished build, rows whose licence forbids adaptation or is
+            unknown, concreteness ratings in it, a repository with other data, or whatever the Hub refuses.
+    """
+    folders = _by_config(folders)
+    for name, folder in folders.items():
+        verify_set(folder, log=lambda _: None)
+        check_publishable(folder, allow_unknown_licenses=options.allow_unknown_licenses)
+        log(f"{name}: {(read_manifest(folder) or {})['rows']:,} rows of {folder}, verified")
+    files = {place: path for name, folder in folders.items() for place, path in _files(name, folder)}
+    card = set_card(folders, options.repo, options.card)
+    if options.dry_run:
+        log(f"would push to {options.repo}{' (private)' * options.private}: {', '.join([CARD, *files])}")
+        return options.repo
+    if api is None:
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+    with one_line_refusals(f"data set {options.repo}"):
+        address = api.create_repo(options.repo, repo_type=REPO_TYPE, private=options.private, exist_ok=True)
+        there = api.list_repo_files(options.repo, repo_type=REPO_TYPE)
+    stale = _stale_files(there, files, options.repo)
+    with one_line_refusals(f"data set {options.repo}"):
+        _upload(api, options.repo, card, files, stale)
+    log(f"pushed to {address}: {len(files):,} files{f', {len(stale):,} earlier ones removed' if stale else ''}")
+    return str(address)
+
+
+def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> None:
+    """Checks that a built set may be published: no concreteness ratings, and licences that allow adaptation.
+
+    Args:
+        folder: of the set.
+        allow_unknown_licenses: whether rows without a known licence pass.
+
+    Raises:
+        ValueError: with the number of rows, and how to fix it.
+    """
+    manifest = read_manifest(folder) or {"shards": []}
+    paths = [folder / one["file"] for one in manifest["shards"]]
+    for name in _columns(paths):
+        if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
+            raise ValueError(
+                f"{folder}: column {name!r} has concreteness ratings in {number:,} rows, and their licence (CC "
+                "BY-NC-ND) does not allow to publish them. Build the set without the column: hfcomp joins the ratings "
+                "from your own file when a set is loaded (a recipe's concreteness_ratings)."
+            )
+    licenses = _licenses(folder, paths)
+    _refuse(folder, licenses, False, "a licence that forbids adaptation", "Build the set with --only_adaptable.")
+    if not allow_unknown_licenses:
+        fix = "Build the set with --only_adaptable, or pass --allow_unknown_licenses if all may be published."
+        _refuse(folder, licenses, None, "no known licence", fix)
+
+
+def _refuse(folder: Path, licenses: Mapping[str | None, int], verdict: bool | None, what: str, fix: str) -> None:
+    found = {name: number for name, number in licenses.items() if allows_adaptation(name) is verdict}
+    if found:
+        names = ", ".join(f"{name or 'none'}: {number:,}" for name, number in list(found.items())[:_SHOWN])
+        raise ValueError(
+            f"{folder}: {sum(found.values()):,} of {sum(licenses.values()):,} rows have {what} ({names}). {fix}"
+        )
+
+
+def _licenses(folder: Path, paths: Sequence[Path]) -> Counter[str | None]:
+    """How many rows have which licence: of the column, else all that of the set's card."""
+    counts: Counter[str | None] = Counter()
+    if LICENSE in _columns(paths):
+        for column in _column(paths, LICENSE):
+            counts.update(column.to_pylist())
+        return counts
+    stated = DatasetCard.load(folder / CARD).data.license if (folder / CARD).is_file() else None
+    counts[stated if isinstance(stated, str) else None] = sum(pq.read_metadata(path).num_rows for path in paths)
+    return counts
+
+
+def _columns(paths: Sequence[Path]) -> list[str]:
+    return pq.read_schema(paths[0]).names if paths else []
+
+
+def _column(paths: Sequence[Path], name: str) -> Iterator[Any]:
+    return (pq.read_table(path, columns=[name]).column(name) for path in paths)
+
+
+def _rated_rows(column: Any) -> int:
+    """Rows with a rating, or a list that has one."""
+    return sum(
+        any(one is not None for one in (cell if isinstance(cell, list) else [cell])) for cell in column.to_pylist()
+    )
+
+
+def _by_config(folders: Path | str | Mapping[str, Path | str]) -> dict[str, Path]:
+    if isinstance(folders, str | Path):
+        return {DEFAULT: Path(folders)}
+    wrong = [name for name in folders if not _CONFIG.fullmatch(name) or (name == DEFAULT and len(folders) > 1)]
+    if wrong or not folders:
+        raise ValueError(
+            f"config {wrong[0] if wrong else ''!r}: expected a name of letters, digits, - and _ for each folder, "
+            f"other than {DEFAULT!r} where there are several."
+        )
+    return {name: Path(folder) for name, folder in folders.items()}
+
+
+def _files(config: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """What is sent, by its place in the repository: a folder that `hfcomp build verify` accepts when it is fetched."""
+    manifest = read_manifest(folder) or {"shards": []}
+    names = [*(one["file"] for one in manifest["shards"]), MANIFEST, SET_ASIDE_FILE]
+    return ((folder_in_repository(config) + name, folder / name) for name in names if (folder / name).is_file())
+
+
+def _stale_files(there: Sequence[str], files: Mapping[str, Path], repository: str) -> list[str]:
+    """Files of an earlier push, which `load_dataset` would read beside the new ones.
+
+    Raises:
+        ValueError: for a repository whose data is of something else.
+    """
+    pushed = {name.removesuffix(MANIFEST) for name in there if name.rpartition("/")[2] == MANIFEST}
+    ours = [name for name in there if (found := _OURS.fullmatch(name)) and found[1] in pushed]
+    others = [name for name in there if name.endswith(".parquet") and name not in ours]
+    if others:
+        raise ValueError(
+            f"data set {repository} has data that no `hfcomp push-dataset` brought there: "
+            f"{', '.join(others[:_SHOWN])}. Choose another repository, or remove these files on the Hub."
+        )
+    return sorted(set(ours) - set(files))
+
+
+def _upload(api: Any, repository: str, card: str, files: Mapping[str, Path], stale: Sequence[str]) -> None:
+    added = [CommitOperationAdd(path_in_repo=place, path_or_fileobj=path) for place, path in files.items()]
+    for start in range(0, len(added), FILES_AT_A_TIME):
+        group = added[start : start + FILES_AT_A_TIME]
+        api.preupload_lfs_files(repository, additions=group, repo_type=REPO_TYPE, free_memory=False)
+    added.append(CommitOperationAdd(path_in_repo=CARD, path_or_fileobj=card.encode()))
+    removed = [CommitOperationDelete(path_in_repo=place) for place in stale]
+    api.create_commit(
+        repository,
+        operations=[*added, *removed],
+        commit_message="hfcomp: a built data set",
+        repo_type=REPO_TYPE,
+    )
