@@ -12,7 +12,7 @@ from pathlib import Path
 from hfcomp.cli.options import add_fields
 
 USAGE = "negatives|concepts|neighbours|concretebatch --source DATASET --output DIR, or verify DIR"
-SUMMARY = "data sets with hard negatives, noun phrases, nearest images or negative pairs; the same command resumes a killed build"
+SUMMARY = "data sets with hard negatives, negative pairs, noun phrases or nearest images; repeat it to resume"
 RESUME = "Finished shards are kept: the same command resumes."
 
 

@@ -48,11 +48,13 @@ def add_fields(found: argparse.ArgumentParser, kind: type) -> None:
     Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
     """
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
+    left = set(known)  # one that two classes declare is shown with the first
     for owner in filter(inspect.get_annotations, reversed(kind.__mro__)):
         text = inspect.getdoc(owner) or ""
         about = dict(_ATTRIBUTE.findall(text))
         group = found.add_argument_group(text.partition("\n")[0].rstrip("."))
-        for name in filter(known.__contains__, inspect.get_annotations(owner)):
+        for name in [name for name in inspect.get_annotations(owner) if name in left]:
+            left.remove(name)
             words, default = " ".join(about.get(name, "").split()).rstrip(".").replace("%", "%%"), known[name].default
             if default not in (MISSING, None, "") and default is not False:
                 words += f" (default: {_shown(default)})"
