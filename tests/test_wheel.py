@@ -33,7 +33,8 @@ def test_wheel_ships_the_recipes(wheel):
 
 
 def test_wheel_ships_every_module_and_nothing_beside_the_package(wheel):
-    kinds = {".py", ".pyi", ".typed", ".md", ".txt"}  # modules, types, pages of the evaluate modules, lists of names
+    # modules, types, pages of the evaluate modules, lists of names, prompts and words
+    kinds = {".py", ".pyi", ".typed", ".md", ".txt", ".yaml"}
     files = (ROOT / "hfcomp").rglob("*.*")
     on_disk = {path.relative_to(ROOT).as_posix() for path in files if path.suffix in kinds}
     names = set(wheel.namelist())

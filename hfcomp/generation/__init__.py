@@ -2,5 +2,6 @@
 
 * `runner`: stages over a data set, into a folder of Parquet files with a manifest.
 * `build`: the sets of `hfcomp build` from typed options: hard negatives, noun phrases, nearest images.
-* `text_negatives`, `text_concepts`: their stages.
+* `text_negatives`, `text_concepts`, `negative_captions`: their stages.
+* `writers`: language models that write captions, and the checks of what they wrote.
 """

@@ -18,6 +18,7 @@ from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE
 from hfcomp.negatives.negative import COLUMN_NAMES
 from tests.generation.builds import hashes
 from tests.generation.writers.endpoint import Answer, caption_of, completion, right, serving, text
+from tests.negatives import language_models
 
 ROWS = [
     ("A dog under a red table.", "dog", "object", "NN", "dog"),
@@ -138,6 +139,17 @@ def test_rows_without_a_good_target_are_set_aside(tmp_path):
     assert reasons == [None, "no keyword", *["keyword is not at its span"] * 2, "no caption", reasons[2]]
     foreign = make_negative_captions(**settings(tmp_path))(batch([("赤い 犬", "犬", "object", "NN", "")]))
     assert foreign[SET_ASIDE] == ["no negative caption, not an English word"]
+
+
+def test_a_language_model_judges_and_the_next_substitute_is_tried(tmp_path):
+    liked = ["a dog on a red mat", "a cat on a red mat"]
+    model = language_models.gpt2(tmp_path / "model", liked, noise=0.02, steps=60)
+    row = [("a dog on a red mat", "dog", "object", "NN", "dog")]
+    judged = settings(tmp_path, attempts=30, grammar_model=str(model), grammar_tolerance=0.05, device="cpu")
+    found = make_negative_captions(**judged)(batch(row))
+    assert found["negative_captions"] == [["a cat on a red mat"]] and counted(found)["dropped: grammar"] > 0
+    facts = caption_stage(judged).facts()
+    assert facts["grammar_tolerance"] == 0.05 and facts["lexicon"].startswith("lexicon.yaml sha256:")
 
 
 FEATURES = Features(

@@ -37,7 +37,7 @@ class EndpointError(OSError):
     """The endpoint does not work: it is out of reach, refuses the key or the model, or sends something else."""
 
 
-class _BadBody(Exception):
+class BadBody(Exception):
     """A body that is no chat completion."""
 
 
@@ -139,9 +139,10 @@ class EndpointWriter:
     def _reply(self, request: Request) -> Reply:
         try:
             return self._ask(request)
-        except (self._openai.OpenAIError, _BadBody) as error:
+        except (self._openai.OpenAIError, BadBody) as error:
             self._check_works(request)
-            return Reply(problem=f"{NO_REPLY}: {_said(error)}", is_final=False)
+            status = getattr(error, "status_code", None)  # what it says may differ from time to time
+            return Reply(problem=f"{NO_REPLY}: {f'code {status}' if status else type(error).__name__}", is_final=False)
 
     def _check_works(self, request: Request) -> None:
         """Tells a bad request from a bad endpoint by a small request; one thread at a time."""
@@ -150,7 +151,7 @@ class EndpointWriter:
                 raise self._failure
             try:
                 self._ask(replace(request, prompt=_PROBE, seed=0, max_tokens=16))
-            except (self._openai.OpenAIError, _BadBody) as error:
+            except (self._openai.OpenAIError, BadBody) as error:
                 place = urlsplit(self._base_url)
                 self._failure = EndpointError(
                     f"the endpoint {place.scheme}://{place.netloc}{place.path} does not work: {_said(error)}. Start "
@@ -163,7 +164,7 @@ class EndpointWriter:
         for attempt in range(self._retries + 1):
             try:
                 return _read(self._body(request))
-            except _BadBody:
+            except BadBody:
                 if attempt == self._retries:
                     raise
                 time.sleep(min(_PAUSE * 2**attempt, _LONGEST_PAUSE))
@@ -180,7 +181,7 @@ class EndpointWriter:
                 if len(found) > MOST_BYTES:
                     return None
                 if time.monotonic() > deadline:  # the client's limit is for each read
-                    raise _BadBody(f"the reply took more than {self._timeout:g} seconds")
+                    raise BadBody(f"the reply took more than {self._timeout:g} seconds")
         return bytes(found)
 
 
@@ -199,7 +200,7 @@ def _read(body: bytes | None) -> Reply:
     try:
         choice = _Completion.model_validate(parse_json(body)).choices[0]
     except (ValueError, ValidationError) as error:
-        raise _BadBody(f"expected a chat completion, found {body[:60]!r}") from error
+        raise BadBody(f"expected a chat completion, found {body[:60]!r}") from error
     if choice.message.refusal:
         return Reply(problem=REFUSED)
     if choice.finish_reason == "length":

@@ -33,7 +33,7 @@ _ENGLISH = re.compile(r"[a-z0-9][a-z0-9 .,:/'’&-]*", re.IGNORECASE)
 _COUNTING = word_set("a an one another each every")
 # "a red wooden chair": so far before a noun stands its article.
 _WORDS_OF_A_PHRASE = 3
-_OPENS_A_PHRASE = word_set("the this that these those his her its their my your our some any no") | _COUNTING
+_OPENS_A_PHRASE = word_set("the this that these those his her its their my your our") | _COUNTING
 _ENDS_A_FRAME = word_set(
     "and or but while as that which who with in on at by for to from of into onto over under near next close behind "
     "down up out off away around along across through past together alone outside inside beside between against "
@@ -42,7 +42,7 @@ _ENDS_A_FRAME = word_set(
 )
 _BE = word_set("be is are was were been being am 's 're")
 _HAVE_DO = word_set("have has had having do does did")
-_AFTER_AUXILIARY = re.compile(r"(?:been|not|n't|\w+(?:ed|ing))\b", re.IGNORECASE)
+_AFTER_AUXILIARY = re.compile(r"(?:been|not|n't|\w+(?:ed|ing|en))\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

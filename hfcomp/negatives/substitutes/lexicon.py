@@ -28,7 +28,8 @@ _Text = Annotated[str, Field(min_length=1)]
 class _Words(Strict):
     """A group as the file has it."""
 
-    words: _Text
+    words: str = ""
+    to: str = ""
     also: str = ""
     mass: bool = False
 
@@ -75,6 +76,7 @@ class Group:
         name: As the file has it.
         entries: Each with its synonyms; the first of them is written.
         written: How many of `entries` may be written; those behind are only replaced.
+        foreign: Entries that are written and replaced by another group.
         mass: Whether they are nouns without a plural.
         free: Nouns that go with and without an article.
     """
@@ -82,6 +84,7 @@ class Group:
     name: str
     entries: tuple[tuple[str, ...], ...]
     written: int
+    foreign: range = range(0)
     mass: bool = False
     free: frozenset[str] = frozenset()
 
@@ -205,16 +208,17 @@ def _parted(text: str) -> tuple[str, ...]:
 
 
 def _group(name: str, words: _Words) -> Group:
-    written, also = _parted(words.words), _parted(words.also)
-    entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*written, *also)]
+    own, to, also = _parted(words.words), _parted(words.to), _parted(words.also)
+    entries = [tuple(word.strip() for word in entry.split("/")) for entry in (*own, *to, *also)]
     free = frozenset(word.removesuffix(FREE) for entry in entries for word in entry if word.endswith(FREE))
     plain = tuple(tuple(word.removesuffix(FREE) for word in entry) for entry in entries)
-    return Group(name, plain, len(written), words.mass, free)
+    written = len(own) + len(to)
+    return Group(name, plain, written, range(len(own), written), words.mass, free)
 
 
 def _places(groups: Mapping[str, _Words]) -> Iterator[Place]:
     for name, words in groups.items():
         group = _group(name, words)
         for number, entry in enumerate(group.entries):
-            for base in entry:
-                yield Place(group, number, base, "NN")
+            if number not in group.foreign:
+                yield from (Place(group, number, base, "NN") for base in entry)

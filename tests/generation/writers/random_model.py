@@ -39,6 +39,8 @@ def random_model(folder: Path, *, chat: bool = True) -> Path:
         eos_token_id=2,
         initializer_range=0.1,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    model.generation_config.do_sample = True  # else `transformers serve` takes no notice of a temperature
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
