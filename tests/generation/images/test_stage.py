@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
-import os
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -125,8 +123,7 @@ def kills(context: Any, tmp_path: Path, sdxl: Path, rows: list[dict], *, seconds
         while not list((folder / UNFINISHED).glob("0*.json")) and process.is_alive():
             time.sleep(0.01)
         time.sleep(wait)
-        assert process.is_alive()
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.join()
         done = build(folder, source(rows), sdxl, rows_per_shard=1)
         kept.append(done.kept)
