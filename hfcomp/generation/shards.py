@@ -130,6 +130,7 @@ class ShardMaker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self._source = job.dataset.with_format("arrow")
         self._functions: list[StageFunction] | None = None
 
     def prepare(self) -> None:
@@ -149,7 +150,7 @@ class ShardMaker:
         """Writes one shard and returns its record, which is on disk nowhere yet; errors as in `make`."""
         self.prepare()
         rows = self.job.rows(index)
-        source = self.job.dataset.select(rows).with_format("arrow")[:]
+        source = self._source[rows.start : rows.stop]
         tally = _Tally()
         source, numbers = self._with_images(source, rows, tally)
         batch: Batch = {name: source.column(name).to_pylist() for name in self.job.reads} | {ROW: numbers}
