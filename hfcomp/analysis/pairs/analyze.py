@@ -153,7 +153,10 @@ def _text_scores(
     score = BertScore(options.text_model, layer=options.text_layer, baseline=options.text_baseline, **settings)
     for one in found.values():
         items = one.pairs.items
+        cut = score.truncated
         values = score(items["caption"].tolist(), items["negative_caption"].tolist(), progress=progress)
+        if score.truncated > cut:
+            one.pairs.note(f"{score.truncated - cut:,} texts are longer than {options.text_model} and are cut for it")
         one.scores[""].values["BERTScore"] = values
         if score.baseline is None:
             one.pairs.notes.append(

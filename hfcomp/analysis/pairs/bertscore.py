@@ -46,6 +46,7 @@ class BertScore:
     Attributes:
         layer: that is used.
         baseline: of F1; `None` where none is known, then scores are not rescaled.
+        truncated: how many texts were longer than the model and were cut, so far.
 
     Raises:
         ValueError: for a place without a model, a layer that it does not have, or a baseline file without that layer.
@@ -71,6 +72,7 @@ class BertScore:
         self.baseline = own_baseline if self.layer == own_layer else None
         if baseline is not None:
             self.baseline = read_baseline(baseline, self.layer)
+        self.truncated = 0
         self._limit = position_limit(self.model, self.tokenizer)
         # as the published scores have it: a text begins with a blank, so that its first word is as any other
         self._prefix = " " if isinstance(self.tokenizer, RobertaTokenizer | GPT2Tokenizer) else ""
@@ -96,7 +98,11 @@ class BertScore:
 
     def _ids(self, text: str) -> list[int]:
         text = text.strip()
-        found = self.tokenizer(self._prefix * bool(text) + text, truncation=True, max_length=self._limit)["input_ids"]
+        text = self._prefix * bool(text) + text
+        found = self.tokenizer(text, verbose=False)["input_ids"]
+        if len(found) > self._limit:
+            self.truncated += 1
+            found = self.tokenizer(text, truncation=True, max_length=self._limit)["input_ids"]
         return list(found)
 
     @torch.inference_mode()

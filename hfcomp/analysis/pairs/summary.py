@@ -33,7 +33,7 @@ CORRELATED = (
     ("BERTScore", "words of the keyword"),
     ("word edit distance", "words of the keyword"),
 )
-BINS = {"concreteness": np.arange(1, 5.01, 0.5), "DINOScore": np.arange(-0.2, 1.01, 0.1)}
+BINS = {"concreteness": np.arange(1, 5.01, 0.5), "DINOScore": np.linspace(-1, 1, 21)}
 """Edges of the classes that means are shown of in figures."""
 FEWEST = 3
 """Pairs that a correlation needs."""
@@ -143,23 +143,50 @@ class Summary:
             for model in ("", *models)
             if any(quantity.name in one.scores.get(model, Scores()).values for one in self.sets.values())
         ]
-        bar = tqdm(asked, desc="intervals", disable=not self._progress, leave=False)
-        found = [self._mean_line(quantity, model) | {"in_table_1": place == 0} for place, quantity, model in bar]
+        means = self._means([(quantity, model) for _, quantity, model in asked])
+        bar = tqdm(asked, desc="differences", disable=not self._progress, leave=False)
+        found = [
+            self._mean_line(quantity, model, means) | {"in_table_1": place == 0} for place, quantity, model in bar
+        ]
         medians = self._median_line()
         after = next((at for at, line in enumerate(found) if line["row"] == "mean concreteness"), -1) + 1
         return [*found[:after], *medians, *found[after:], *self._unique_line()]
 
-    def _mean_line(self, quantity: Quantity, model: str) -> dict[str, Any]:
+    def _means(self, asked: Sequence[tuple[Quantity, str]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+        """By set, model and name; numbers of the same pairs share one pass over the draws."""
+        groups: dict[tuple[Any, ...], list[tuple[str, str, str]]] = {}
+        for name, one in self.sets.items():
+            for quantity, model in asked:
+                values = one.scores.get(model, Scores()).values.get(quantity.name)
+                if values is not None and (there := np.isfinite(values)).any():
+                    key = name, quantity.bounds, there.tobytes()
+                    groups.setdefault(key, []).append((name, model, quantity.name))
+        found = {}
+        bar = tqdm(groups.items(), desc="intervals", disable=not self._progress, leave=False)
+        for (name, bounds, _), keys in bar:
+            columns = np.stack([self.sets[name].scores[model].values[quantity] for _, model, quantity in keys], axis=1)
+            there = np.isfinite(columns[:, 0])
+            images = self.images[name][there]
+            low, high = self._bootstrap.interval(columns[there], images, bounds=bounds)
+            counts = {"items": int(there.sum()), "images": len(np.unique(images))}
+            for column, key in enumerate(keys):
+                ends = {"low": float(low[column]), "high": float(high[column])}
+                found[key] = {"value": float(columns[there, column].mean()), **ends, **counts}
+        return found
+
+    def _mean_line(
+        self, quantity: Quantity, model: str, means: Mapping[tuple[str, str, str], Mapping[str, Any]]
+    ) -> dict[str, Any]:
         sets: dict[str, dict[str, Any]] = {}
         parts: dict[str, tuple[Numbers, NDArray[np.intp]]] = {}
         for name, one in self.sets.items():
-            scores = one.scores.get(model, Scores())
-            values = scores.values.get(quantity.name)
-            if values is None or not np.isfinite(values).any():
+            if (name, model, quantity.name) not in means:
                 continue
+            scores = one.scores[model]
+            values = scores.values[quantity.name]
             there = np.isfinite(values)
             parts[name] = values[there], self.images[name][there]
-            sets[name] = self.mean(*parts[name], quantity.bounds)
+            sets[name] = {**means[name, model, quantity.name]}
             if quantity.name in scores.ties:
                 ties = scores.ties[quantity.name][there]
                 sets[name] |= {"ties": int(ties.sum()), "tie_rate": float(ties.mean())}
@@ -197,16 +224,19 @@ class Summary:
     def _difference(
         self, first: str, second: str, parts: Mapping[str, tuple[Numbers, NDArray[np.intp]]]
     ) -> dict[str, Any]:
-        """Of the means of two sets: twice the mean of one set's values and the other's with the sign changed."""
-        (values, images), (others, other_images) = parts[first], parts[second]
-        halves = [(values, images), (-others, other_images)]
-        low, high = self._bootstrap.macro_interval(halves, bounds=None, difference=True)
+        """Of the means of two sets: paired where all images are the same, which is quicker and the same number.
+
+        Else twice the mean of one set's values and the other's with the sign changed.
+        """
+        (values, images), (others, other_images) = (_by_image(*parts[name]) for name in (first, second))
+        if np.array_equal(images, other_images):
+            low, high = self._bootstrap.interval(values - others, images, bounds=None, difference=True)
+        else:
+            halves = [(values, images), (-others, other_images)]
+            low, high = (2 * end for end in self._bootstrap.macro_interval(halves, bounds=None, difference=True))
         shared = len(np.intersect1d(images, other_images))
         change = float(values.mean() - others.mean())
-        return {
-            **{"first": first, "second": second, "value": change, "low": 2 * low, "high": 2 * high},
-            "shared_images": shared,
-        }
+        return {"first": first, "second": second, "value": change, "low": low, "high": high, "shared_images": shared}
 
     def _median_line(self) -> Iterator[dict[str, Any]]:
         statistics, sets = {}, {}
@@ -286,10 +316,10 @@ class Summary:
                 chosen = (words >= least) & (words <= most)
                 if chosen.any():
                     share = float(chosen.sum() / np.isfinite(words).sum())
-                    found.append({"set": name, "words": label, "share": share, **self._means(name, chosen)})
+                    found.append({"set": name, "words": label, "share": share, **self._keyword_means(name, chosen)})
         return found
 
-    def _means(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, Any]:
+    def _keyword_means(self, name: str, chosen: NDArray[np.bool_]) -> dict[str, Any]:
         means = {}
         for quantity in ("BERTScore", "word edit distance"):
             values = self.sets[name].find("", quantity)
@@ -329,6 +359,12 @@ class Summary:
             for label, count in sorted(labels.value_counts().items(), key=lambda part: (-part[1], part[0])):
                 found.append({"set": name, column: label, "items": int(count), "share": float(count / len(labels))})
         return found
+
+
+def _by_image(values: Numbers, images: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.intp]]:
+    """The values in the order of their images."""
+    order = np.argsort(images, kind="stable")
+    return values[order], images[order]
 
 
 def _says(one: ScoredSet, model: str, *names: str) -> bool:

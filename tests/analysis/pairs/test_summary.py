@@ -50,6 +50,25 @@ def test_the_difference_of_a_set_to_itself_moved_is_sure(values):
         assert [found[key] for key in ("value", "low", "high")] == pytest.approx([0.25] * 3, abs=1e-9)
 
 
+def test_pairing_is_a_quicker_way_to_the_same_interval(values):
+    """Pairs in another order, and several of an image, have the interval of the two sets resampled together."""
+    generator = np.random.default_rng(3)
+    images = np.repeat(np.arange(NUMBER // 2), 2)
+    order = generator.permutation(NUMBER)
+    sets = {
+        "a": scored("a", {"concreteness": values}, images),
+        "b": scored(
+            "b", {"concreteness": (2 + 0.5 * values + generator.normal(size=NUMBER) / 9)[order]}, images[order]
+        ),
+    }
+    summary = Summary(sets)
+    found = difference(summary, "mean concreteness")
+    (first, second) = (one.scores[""].values["concreteness"] for one in sets.values())
+    halves = [(first, summary.images["a"]), (-second, summary.images["b"])]
+    low, high = summary._bootstrap.macro_interval(halves, bounds=None, difference=True)
+    assert [found["low"], found["high"]] == pytest.approx([2 * low, 2 * high])
+
+
 def test_of_other_images_the_difference_is_unsure(values):
     """The interval is that of two independent means."""
     sets = {
