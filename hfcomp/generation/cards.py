@@ -126,6 +126,11 @@ def source_license(name: str) -> str | None:
     return ", ".join(stated) if isinstance(stated, list) else stated
 
 
+def size_category(rows: int) -> str:
+    """What the Hub calls a set of so many rows."""
+    return next((name for limit, name in SIZES if rows < limit), "n>100M")
+
+
 def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     """What was made and not made, by kind and reason, and rows that were set aside."""
     counts = manifest["counts"]
@@ -161,7 +166,7 @@ def write_card(folder: Path, manifest: Mapping[str, Any], source: Source, *, wha
     data = DatasetCardData(
         license=stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other",
         tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
-        size_categories=[next((name for limit, name in SIZES if manifest["rows"] < limit), "n>100M")],
+        size_categories=[size_category(manifest["rows"])],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
         configs=[_config(file_hash(folder / MANIFEST))],
     )

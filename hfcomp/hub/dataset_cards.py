@@ -12,7 +12,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.data.built_sets import DATA, read_manifest
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.generation.cards import CARD, SIZES, UNKNOWN
+from hfcomp.generation.cards import CARD, UNKNOWN, size_category
 
 DEFAULT = "default"
 PLACE = "<this data set's id or folder>"
@@ -116,7 +116,7 @@ def _metadata(cards: Mapping[str, DatasetCard], rows: int) -> dict[str, Any]:
     licenses = {str(card.data.license or UNKNOWN) for card in cards.values()}
     facts: dict[str, Any] = {
         "license": licenses.pop() if len(licenses) == 1 else "other",
-        "size_categories": [next((name for limit, name in SIZES if rows < limit), "n>100M")],
+        "size_categories": [size_category(rows)],
     }
     for key in ("tags", "source_datasets"):
         stated = [one for card in cards.values() for one in getattr(card.data, key, None) or ()]
