@@ -1,9 +1,10 @@
-"""The card of a pushed data set: its configurations for `load_dataset`, and what the card of each built set says."""
+"""The card of a pushed data set: its configurations for `load_dataset`, and what the cards of the built sets say."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +17,106 @@ from hfcomp.generation.cards import CARD, UNKNOWN, size_category
 DEFAULT = "default"
 PLACE = "<this data set's id or folder>"
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
+_CONFIG = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def folder_in_repository(config: str) -> str:
-    """Where a configuration's files are, with a slash at the end: those of the only one at the top."""
-    return "" if config == DEFAULT else f"{config}/"
+@dataclass(frozen=True)
+class SetFolders:
+    """Where the configurations of a data set are on this machine.
+
+    Attributes:
+        configs: the folder of each; the first is what `load_dataset` takes by default.
+        whole: a folder with a card of all of them, if they were built together.
+    """
+
+    configs: Mapping[str, Path]
+    whole: Path | None = None
+
+    @classmethod
+    def of(cls, folders: Path | str | Mapping[str, Path | str]) -> SetFolders:
+        """One built set, one with several configurations in folders of their names, or several sets by configuration.
+
+        Raises:
+            ValueError: for a name that is none of a configuration.
+        """
+        if isinstance(folders, str | Path):
+            folder = Path(folders)
+            names = [entry.get("config_name", DEFAULT) for entry in _stated_configs(folder)]
+            several = names and all((folder / name).is_dir() for name in names)
+            return cls({name: folder / name for name in names} if several else {DEFAULT: folder}, folder)
+        wrong = [name for name in folders if not _CONFIG.fullmatch(name) or (name == DEFAULT and len(folders) > 1)]
+        if wrong or not folders:
+            raise ValueError(
+                f"config {wrong[0] if wrong else ''!r}: expected a name of letters, digits, - and _ for each folder, "
+                f"other than {DEFAULT!r} where there are several."
+            )
+        found = {name: Path(folder) for name, folder in folders.items()}
+        return cls(found, found.get(DEFAULT))
+
+    def place(self, config: str) -> str:
+        """Where a configuration's files are in the repository, with a slash at the end; the only one's at the top."""
+        return "" if config == DEFAULT else f"{config}/"
 
 
-def set_card(folders: Mapping[str, Path], repository: str, template: Path | None = None) -> str:
+def set_card(folders: SetFolders, repository: str, template: Path | None = None) -> str:
     """The text of the `README.md` of a repository.
 
     Args:
-        folders: of the built sets, by configuration; the first is what `load_dataset` takes by default.
+        folders: the built sets.
         repository: its id.
         template: a card whose text comes first and whose metadata counts where both state something.
     """
-    cards = {name: DatasetCard.load(folder / CARD) for name, folder in folders.items()}
     opening = DatasetCard.load(template) if template else None
-    if opening is None and set(folders) == {DEFAULT}:
-        return _addressed(cards[DEFAULT].content, repository)
-    rows = {name: (read_manifest(folder) or {"rows": 0})["rows"] for name, folder in folders.items()}
-    data = _metadata(cards, rows) | (_known(opening.data) if opening else {})
+    if folders.whole:
+        card = DatasetCard.load(folders.whole / CARD)
+        if opening is None:
+            return _addressed(card.content, repository)
+        data, parts = card.data.to_dict(), ["## This build", _demoted(card.text)]
+    else:
+        data, parts = _together(folders)
     text = opening.text.strip() if opening else f"# {repository.rpartition('/')[2]}"
-    parts = [f"---\n{DatasetCardData(**data | {'configs': _configs(folders)}).to_yaml()}\n---", text]
-    parts += ["## Configurations", *_overview(rows, repository)] if set(folders) != {DEFAULT} else []
+    known = _known(opening.data) if opening else {}
+    head = f"---\n{DatasetCardData(**data | known).to_yaml()}\n---"
+    return _addressed("\n\n".join([head, text, *parts]) + "\n", repository)
+
+
+def _stated_configs(folder: Path) -> list[dict[str, Any]]:
+    if not (folder / CARD).is_file():
+        return []
+    return getattr(DatasetCard.load(folder / CARD).data, "configs", None) or []
+
+
+def _together(folders: SetFolders) -> tuple[dict[str, Any], list[str]]:
+    """The metadata and the sections of sets that were built one by one."""
+    cards = {name: DatasetCard.load(folder / CARD) for name, folder in folders.configs.items()}
+    rows = {name: (read_manifest(folder) or {"rows": 0})["rows"] for name, folder in folders.configs.items()}
+    lines = ["| configuration | rows |", "|---|---|", *(f"| `{name}` | {number:,} |" for name, number in rows.items())]
+    load = f'load_dataset("{PLACE}", "{next(iter(rows))}", split="train")'
+    parts = [
+        "## Configurations",
+        "\n".join(lines),
+        f"```python\nfrom datasets import load_dataset\n\nrows = {load}\n```",
+    ]
     for name, card in cards.items():
-        title = "## This build" if name == DEFAULT else f"## `{name}`"
-        parts += [title, _demoted(card.text)]
-    return _addressed("\n\n".join(parts) + "\n", repository)
+        parts += [f"## `{name}`", _demoted(card.text)]
+    return {**_metadata(cards, sum(rows.values())), "configs": _configs(folders)}, parts
 
 
-def _configs(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+def _configs(folders: SetFolders) -> list[dict[str, Any]]:
     """The first is marked: without it `load_dataset` would ask for one of several."""
-    entries = []
-    for name in folders:
-        files = [{"split": "train", "path": f"{folder_in_repository(name)}{DATA}/train-*.parquet"}]
+    entries: list[dict[str, Any]] = []
+    for name in folders.configs:
+        files = [{"split": "train", "path": f"{folders.place(name)}{DATA}/train-*.parquet"}]
         entries.append({"config_name": name, "data_files": files} | ({} if entries else {"default": True}))
     return entries
 
 
-def _metadata(cards: Mapping[str, DatasetCard], rows: Mapping[str, int]) -> dict[str, Any]:
+def _metadata(cards: Mapping[str, DatasetCard], rows: int) -> dict[str, Any]:
     """What the cards of the configurations state together."""
     licenses = {str(card.data.license or UNKNOWN) for card in cards.values()}
     facts: dict[str, Any] = {
         "license": licenses.pop() if len(licenses) == 1 else "other",
-        "size_categories": [size_category(sum(rows.values()))],
+        "size_categories": [size_category(rows)],
     }
     for key in ("tags", "source_datasets"):
         stated = [one for card in cards.values() for one in getattr(card.data, key, None) or ()]
@@ -71,12 +127,6 @@ def _metadata(cards: Mapping[str, DatasetCard], rows: Mapping[str, int]) -> dict
 
 def _known(data: DatasetCardData) -> dict[str, Any]:
     return {key: value for key, value in data.to_dict().items() if value and key not in ("configs", "size_categories")}
-
-
-def _overview(rows: Mapping[str, int], repository: str) -> list[str]:
-    lines = ["| configuration | rows |", "|---|---|", *(f"| `{name}` | {number:,} |" for name, number in rows.items())]
-    load = f'load_dataset("{repository}", "{next(iter(rows))}", split="train")'
-    return ["\n".join(lines), f"```python\nfrom datasets import load_dataset\n\nrows = {load}\n```"]
 
 
 def _demoted(text: str) -> str:

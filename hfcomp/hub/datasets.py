@@ -16,14 +16,13 @@ from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, read_manifest
 from hfcomp.data.licenses import allows_adaptation
 from hfcomp.generation.build import verify_set
 from hfcomp.generation.cards import CARD
-from hfcomp.hub.dataset_cards import DEFAULT, folder_in_repository, set_card
+from hfcomp.hub.dataset_cards import SetFolders, set_card
 from hfcomp.hub.refusals import one_line_refusals
 
 LICENSE = "license"
 REPO_TYPE = "dataset"
 # Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
 FILES_AT_A_TIME = 16
-_CONFIG = re.compile(r"[A-Za-z0-9_-]+")
 _OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/train-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
 _SHOWN = 3
 Log = Callable[[str], None]
@@ -58,7 +57,8 @@ def push_built_sets(
     by their hash. Files of an earlier push that are no part of this one are removed in the same commit.
 
     Args:
-        folders: of a set of `hfcomp build`, or of several by configuration; the first is the default one.
+        folders: of a set of `hfcomp build` with one configuration or several, or of several sets by configuration; the
+            first is the default one.
         options: the repository, and what is allowed.
         log: receives lines about what is done.
         api: a `huggingface_hub.HfApi`; by default one with your login.
@@ -70,13 +70,13 @@ def push_built_sets(
         ValueError: for a folder that is damaged or no finished build, rows whose licence forbids adaptation or is
             unknown, concreteness ratings in it, a repository with other data, or whatever the Hub refuses.
     """
-    folders = _by_config(folders)
-    for name, folder in folders.items():
+    sets = SetFolders.of(folders)
+    for name, folder in sets.configs.items():
         verify_set(folder, log=lambda _: None)
         check_publishable(folder, allow_unknown_licenses=options.allow_unknown_licenses)
         log(f"{name}: {(read_manifest(folder) or {})['rows']:,} rows of {folder}, verified")
-    files = {place: path for name, folder in folders.items() for place, path in _files(name, folder)}
-    card = set_card(folders, options.repo, options.card)
+    files = {sets.place(name) + file: path for name, one in sets.configs.items() for file, path in _files(one)}
+    card = set_card(sets, options.repo, options.card)
     if options.dry_run:
         log(f"would push to {options.repo}{' (private)' * options.private}: {', '.join([CARD, *files])}")
         return options.repo
@@ -130,13 +130,14 @@ def _refuse(folder: Path, licenses: Mapping[str | None, int], verdict: bool | No
 
 
 def _licenses(folder: Path, paths: Sequence[Path]) -> Counter[str | None]:
-    """How many rows have which licence: of the column, else all that of the set's card."""
+    """How many rows have which licence: that of the column, else of the card, the set's own or one for all sets."""
     counts: Counter[str | None] = Counter()
     if LICENSE in _columns(paths):
         for column in _column(paths, LICENSE):
             counts.update(column.to_pylist())
         return counts
-    stated = DatasetCard.load(folder / CARD).data.license if (folder / CARD).is_file() else None
+    card = next((place / CARD for place in (folder, folder.parent) if (place / CARD).is_file()), None)
+    stated = DatasetCard.load(card).data.license if card else None
     counts[stated if isinstance(stated, str) else None] = sum(pq.read_metadata(path).num_rows for path in paths)
     return counts
 
@@ -156,23 +157,11 @@ def _rated_rows(column: Any) -> int:
     )
 
 
-def _by_config(folders: Path | str | Mapping[str, Path | str]) -> dict[str, Path]:
-    if isinstance(folders, str | Path):
-        return {DEFAULT: Path(folders)}
-    wrong = [name for name in folders if not _CONFIG.fullmatch(name) or (name == DEFAULT and len(folders) > 1)]
-    if wrong or not folders:
-        raise ValueError(
-            f"config {wrong[0] if wrong else ''!r}: expected a name of letters, digits, - and _ for each folder, "
-            f"other than {DEFAULT!r} where there are several."
-        )
-    return {name: Path(folder) for name, folder in folders.items()}
-
-
-def _files(config: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """What is sent, by its place in the repository: a folder that `hfcomp build verify` accepts when it is fetched."""
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """What is sent, by its place in the folder: what `hfcomp build verify` accepts where it is fetched."""
     manifest = read_manifest(folder) or {"shards": []}
     names = [*(one["file"] for one in manifest["shards"]), MANIFEST, SET_ASIDE_FILE]
-    return ((folder_in_repository(config) + name, folder / name) for name in names if (folder / name).is_file())
+    return ((name, folder / name) for name in names if (folder / name).is_file())
 
 
 def _stale_files(there: Sequence[str], files: Mapping[str, Path], repository: str) -> list[str]:

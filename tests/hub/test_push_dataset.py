@@ -13,6 +13,7 @@ from hfcomp import cli
 from hfcomp.data.built_sets import MANIFEST
 from hfcomp.data.publishing import TOKEN
 from hfcomp.hub import datasets as pushing
+from hfcomp.hub.dataset_cards import SetFolders, set_card
 from tests.hub.built import ALLOWED, built
 from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN, File
 from tests.hub.running import Hub, run_command, run_in_hub
@@ -156,7 +157,11 @@ def test_without_the_right_to_write_nothing_is_made(hub, connect, tmp_path, toke
 def test_the_command_ends_in_one_line_without_the_token(hub, tmp_path):
     said = push(hub, built(tmp_path / "set"), "--repo", "me/pairs", token=WRONG_TOKEN, fails=True).splitlines()
     assert said[-1].startswith("error: data set me/pairs was not pushed: ") and not hub.repositories
-    assert "401" in said[-1] and sum(line.startswith("error:") for line in said) == 1 and not TOKEN.search("\n".join(said))
+    assert (
+        "401" in said[-1]
+        and sum(line.startswith("error:") for line in said) == 1
+        and not TOKEN.search("\n".join(said))
+    )
 
 
 def refused(*words: object) -> str:
@@ -210,6 +215,31 @@ def test_a_damaged_set_is_refused(tmp_path):
     (folder / SHARDS[1]).write_bytes((folder / SHARDS[1]).read_bytes()[:-3])
     assert f"{SHARDS[1]} is damaged" in refused(folder)
     assert "is not a set of `hfcomp build`" in refused(tmp_path)
+
+
+def test_a_set_of_several_configurations_is_pushed_by_its_one_folder(hub, connect, tmp_path):
+    """As `hfcomp build` leaves it: a folder for each configuration, and one card that names them."""
+    for name in ("random", "high_concreteness"):
+        built(tmp_path / name, rows=3, licenses=None)
+        (tmp_path / name / "README.md").unlink()
+    configs = [
+        {"config_name": name, "data_files": [{"split": "train", "path": f"{name}/data/*"}]}
+        for name in ("random", "high_concreteness")
+    ]
+    metadata = {"license": "cc-by-4.0", "configs": [{**configs[0], "default": True}, configs[1]]}
+    (tmp_path / "README.md").write_text(f"---\n{json.dumps(metadata)}\n---\n\n# Both\n\n## Parts\n")
+    (tmp_path / "steps").mkdir()
+    push_here(tmp_path, connect(WRITE_TOKEN))
+    files = hub.repository("datasets", "me/pairs").files
+    kept = ("data/train-00000-of-00001.parquet", MANIFEST, "set_aside.jsonl")
+    expected = {f"{name}/{file}" for name in ("random", "high_concreteness") for file in kept}
+    assert files.keys() == {".gitattributes", "README.md", *expected}
+    card = DatasetCard(files["README.md"].content.decode())
+    assert card.data.configs == metadata["configs"] and "# Both" in card.text
+    (tmp_path / "mine.md").write_text(TEMPLATE)
+    card = DatasetCard(set_card(SetFolders.of(tmp_path), "me/pairs", tmp_path / "mine.md"))
+    assert card.data.configs == metadata["configs"] and card.data.tags == ["mine"]
+    assert card.text.strip() == "# Things and dogs\n\nWhat they are.\n\n## This build\n\n### Parts"
 
 
 def test_folders_are_named_by_what_is_given_or_by_themselves(tmp_path):

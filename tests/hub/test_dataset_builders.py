@@ -1,0 +1,70 @@
+"""The builder of AHNPL's negatives: from a COCO folder to a data set on the Hub, in one command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import DatasetCard
+
+from hfcomp.data.loading import load_training_set
+from hfcomp.generation.options import NegativeOptions
+from hfcomp.reading import read_yaml
+from tests.generation.builds import png
+from tests.hub.running import ROOT, run_command
+from tests.negatives import language_models
+
+BUILDER = ROOT / "dataset_builders/negatives"
+CAPTIONS = ["A red dog and a blue cat.", "A dog on a bench."]
+
+
+@pytest.fixture
+def coco(tmp_path) -> Path:
+    folder = tmp_path / "coco"
+    (folder / "annotations").mkdir(parents=True)
+    (folder / "train2017").mkdir()
+    images = [{"id": number, "file_name": f"{number}.jpg", "license": 4 if number < 3 else 6} for number in (1, 2, 3)]
+    captions = [{"image_id": number, "caption": text} for number in (1, 2, 3) for text in CAPTIONS]
+    content = {"images": images, "annotations": captions}
+    (folder / "annotations/captions_train2017.json").write_text(json.dumps(content))
+    for number in (1, 2, 3):
+        (folder / f"train2017/{number}.jpg").write_bytes(png(number))
+    return folder
+
+
+def run(hub, *words: object, fails: bool = False) -> str:
+    command = [sys.executable, str(BUILDER / "build.py"), *map(str, words)]
+    return run_command(command, hub.environment(), fails=fails)
+
+
+def test_both_configurations_are_built_and_pushed(hub, coco, tmp_path):
+    model = language_models.roberta(tmp_path / "fill", {"Ġhorse": 0.0, "Ġgreen": -1.0, "Ġold": -2.0})
+    words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--fill_model", model]
+    said = run(hub, *words, "--repo", "me/negatives")
+    assert f"pushed to {hub.address}/datasets/me/negatives" in said
+    pushed = hub.repository("datasets", "me/negatives").files
+    card = DatasetCard(pushed["README.md"].content.decode())
+    assert [one["config_name"] for one in card.data.configs] == ["paper", "released"]
+    template = DatasetCard.load(BUILDER / "README.md").data
+    assert card.data.configs == template.configs and card.data.pretty_name == template.pretty_name
+    for name, number in (("paper", 2), ("released", 5)):
+        rows = load_training_set(str(tmp_path / "out" / name))
+        assert rows["caption"][:] == CAPTIONS * 2 and rows["image_id"][:] == ["1", "1", "2", "2"]
+        assert {len(texts) for texts in rows["negative_captions"]} == {number}
+        assert rows["negative_captions"][0][0] == "A red cat and a blue dog."
+        assert pushed[f"{name}/data/train-00000-of-00001.parquet"].lfs
+    assert "Attribution-NoDerivs License" in (tmp_path / "out/paper/set_aside.jsonl").read_text()
+
+
+def test_the_configurations_are_options_of_the_build_and_of_the_card():
+    configs = read_yaml(BUILDER / "config.yaml")
+    for config in configs.values():
+        NegativeOptions(source="x", output=Path("y"), **{**config, "kinds": tuple(config["kinds"])})
+    assert [one["config_name"] for one in DatasetCard.load(BUILDER / "README.md").data.configs] == list(configs)
+
+
+def test_an_unknown_configuration_is_one_line(hub, tmp_path):
+    said = run(hub, "--source", "x", "--output", tmp_path, "--configs", "papers", fails=True)
+    assert said.splitlines()[-1].startswith("error: --configs: found 'papers', expected some of paper, released.")
