@@ -2,7 +2,7 @@
 
 Three parts, so that neither shards nor processes change a target:
 
-1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. A row's depend on
+1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. They depend on
    that row, the seed and the settings only.
 2. `balance_targets`: one pass over the rows of that build, in their order, decides the category of each.
 3. `KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`, `keyword_span`, `category`,
@@ -202,8 +202,8 @@ def make_targets(
 ) -> Callable[[Batch], Batch]:
     """The stage that adds `TARGET_FEATURES`; for `run_stages`, and for `Dataset.map(batched=True)`.
 
-    Captions without a target are set aside with their reason: nothing in them can change, no such word has a rating, or
-    they are not in Latin script, which the parsers' English is written in.
+    Captions without a target are set aside with their reason: nothing in them can change, no such word has a rating,
+    or they are not in Latin script, which the parsers' English is written in.
 
     Args:
         parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
@@ -228,9 +228,10 @@ def make_targets(
     def targets(batch: Batch) -> Batch:
         columns: Batch = {name: [] for name in TARGET_FEATURES} | {SET_ASIDE: [], COUNTS: []}
         for caption, doc in zip(batch["caption"], parse(batch["caption"]), strict=True):
-            candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-            reason, chosen = _script_problem(caption), []
+            reason = _script_problem(caption)
+            candidates, chosen = [], []
             if reason is None:
+                candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
                 chosen = choice.targets(candidates, caption_rng(seed, caption, "target"))
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
