@@ -201,8 +201,8 @@ def make_targets(
 ) -> Callable[[Batch], Batch]:
     """The stage that adds `TARGET_FEATURES`; for `run_stages`, and for `Dataset.map(batched=True)`.
 
-    Captions without a target are set aside with their reason: nothing in them can change, no such word has a rating, or
-    they are not in Latin script, which the parsers' English is written in.
+    Captions without a target are set aside with their reason: nothing in them can change, no such word has a rating,
+    or they are not in Latin script, which the parsers' English is written in.
 
     Args:
         parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
@@ -227,9 +227,10 @@ def make_targets(
     def targets(batch: Batch) -> Batch:
         columns: Batch = {name: [] for name in TARGET_FEATURES} | {SET_ASIDE: [], COUNTS: []}
         for caption, doc in zip(batch["caption"], parse(batch["caption"]), strict=True):
-            candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-            reason, chosen = _script_problem(caption), []
+            reason = _script_problem(caption)
+            candidates, chosen = [], []
             if reason is None:
+                candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
                 chosen = choice.targets(candidates, caption_rng(seed, caption, "target"))
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
