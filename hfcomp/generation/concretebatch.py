@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-import numpy as np
 from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.built_sets import read_manifest
@@ -46,6 +45,7 @@ from hfcomp.generation.targets import (
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
 from hfcomp.negatives.targets import CATEGORIES, Mode
+from hfcomp.negatives.targets.summary import summarize_targets
 from hfcomp.reporting.report import Table
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
@@ -213,10 +213,7 @@ def summary_table(options: ConcreteBatchOptions, configs: Sequence[str], log: Lo
 
 def _summary(folder: Path, ratings: ConcretenessRatings | None) -> list[str]:
     rows = load_training_set(str(folder)).select_columns([RATED_WORDS, "negative_categories"])
-    categories = [names[0] for names in rows["negative_categories"]]
-    shares = [f"{categories.count(name) / max(1, len(categories)):.1%}" for name in CATEGORIES]
-    if ratings is None:
-        return [f"{len(rows):,}", *shares]
-    found = [ratings.lookup(words[0]) for words in rows[RATED_WORDS] if words[0]]
-    known = np.array([rating for rating in found if rating is not None] or [np.nan])
-    return [f"{len(rows):,}", f"{known.mean():.2f}", f"{np.median(known):.2f}", *shares]
+    pairs = ((names[0], words[0]) for names, words in zip(rows["negative_categories"], rows[RATED_WORDS], strict=True))
+    found = summarize_targets(pairs, ratings or ConcretenessRatings({}))
+    rated = [f"{found.mean:.2f}", f"{found.median:.2f}"] if ratings else []
+    return [f"{found.targets:,}", *rated, *(f"{found.shares[name]:.1%}" for name in CATEGORIES)]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.generation.images import pipelines
+from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 
 
 @pytest.fixture(scope="session")
 def sdxl(tmp_path_factory, clip) -> Path:
     """A tiny random SDXL. Never write into this folder."""
-    return pipelines.sdxl(tmp_path_factory.mktemp("pipelines") / "sdxl", clip)
+    return write_tiny_sdxl(tmp_path_factory.mktemp("pipelines") / "sdxl", clip)

@@ -14,6 +14,7 @@ from hfcomp.data.images import decode_image
 from hfcomp.generation.images import editor as editors
 from hfcomp.generation.images.editor import ImageEditor, pipeline_facts, resolve_dtype, versions, worker_device
 from hfcomp.generation.workers import set_worker_number
+from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from tests.generation.images import pipelines
 from tests.generation.images.photographs import SIZE, photograph
 
@@ -138,7 +139,7 @@ def test_a_pipeline_without_a_strength_is_refused(sdxl, monkeypatch):
 
 
 def test_facts_change_with_the_weights_and_name_no_place(sdxl, clip, tmp_path):
-    copy, other = shutil.copytree(sdxl, tmp_path / "sdxl"), pipelines.sdxl(tmp_path / "b" / "sdxl", clip, seed=1)
+    copy, other = shutil.copytree(sdxl, tmp_path / "sdxl"), write_tiny_sdxl(tmp_path / "b" / "sdxl", clip, seed=1)
     assert pipeline_facts(str(copy)) == pipeline_facts(str(sdxl)) != pipeline_facts(str(other))
     assert str(tmp_path) not in pipeline_facts(str(copy)) and "sdxl (sha256:" in pipeline_facts(str(copy))
     config = copy / "scheduler" / "scheduler_config.json"
