@@ -13,11 +13,11 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .DEFAULT_GOAL := help
 NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
 
-.PHONY: help slipform real test test-all test-numerics test-lowest check format docs clean
+.PHONY: help slipform real factory test test-all test-numerics test-lowest check format docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo '  ARGS="--field value" goes to slipform, real and the tests; PYTHON= chooses the interpreter of .venv'
+	@echo '  ARGS="--field value" goes to slipform, real, factory and the tests; PYTHON= chooses the interpreter of .venv'
 
 # torch goes first and alone: resolved together with the rest, an index may offer another build of it
 $(INSTALLED): pyproject.toml constraints.txt
@@ -43,6 +43,9 @@ real: $(INSTALLED)  ## the same program on real photographs
 
 # one torch thread per worker: with more, the workers fight for the cores
 test test-all: export OMP_NUM_THREADS = 1
+
+factory: $(INSTALLED)  ## pairs with negative captions and images from photographs, and Slipform trained on them
+	@$(PY) dataset_builders/concretebatch/factory.py $(ARGS)
 
 test: $(INSTALLED)  ## the tests, without the slow ones
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

@@ -38,6 +38,7 @@ from hfcomp.generation.targets import (
     KEYWORD_STAGE,
     TargetOptions,
     balance_targets,
+    chosen_targets,
     is_old,
     ratings_path,
     target_inputs,
@@ -45,7 +46,7 @@ from hfcomp.generation.targets import (
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
 from hfcomp.negatives.targets import CATEGORIES, Mode
-from hfcomp.negatives.targets.summary import summarize_targets
+from hfcomp.negatives.targets.summary import PAPER_MEAN_AND_MEDIAN, summarize_targets
 from hfcomp.reporting.report import Table
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
@@ -112,14 +113,15 @@ class _Chain:
 
     def run(self) -> list[Build]:
         """The builds of the steps that are asked for."""
-        builds = [self._targets()]
+        builds = [self.run_targets()]
         if self.options.runs("captions"):
             builds.append(self._captions(builds[-1].folder))
         if self.options.runs("images"):
             builds.append(self._images(builds[-1].folder))
         return builds
 
-    def _targets(self) -> Build:
+    def run_targets(self) -> Build:
+        """The first step, which needs captions alone."""
         texts, stages, features, reads = target_inputs(self.options, self.mode, self.source, self.log)
         if self.options.only_adaptable:
             checks = license_stages(texts, self.stated, needed_by="--only_adaptable")
@@ -200,6 +202,29 @@ def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, A
         if all(manifests):
             found[config] = manifests
     return found
+
+
+def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log, progress: bool = False) -> Table:
+    """What the configurations choose of captions alone, beside the paper's numbers of its own sets.
+
+    Args:
+        source: with `caption`, a text or several.
+        options: whose targets are built, with ratings.
+        log: receives lines about what is done.
+        progress: whether to show bars.
+    """
+    ratings = ConcretenessRatings.from_file(ratings_path(options, log))
+    rows = []
+    for config in options.configs:
+        chain = _Chain(options, config, source, None, log, progress)
+        targets = load_training_set(str(chain.run_targets().folder))
+        chosen, _ = balance_targets(targets, attribute_share=options.attribute_share)
+        found = summarize_targets(chosen_targets(chosen), ratings)
+        paper = " / ".join(f"{number:.2f}" for number in PAPER_MEAN_AND_MEDIAN[chain.mode])
+        shares = [f"{found.shares[name]:.1%}" for name in CATEGORIES]
+        rows.append([config, f"{found.targets:,}", f"{found.mean:.2f} / {found.median:.2f}", paper, *shares])
+    header = ["configuration", "targets", "concreteness", "the paper's", *CATEGORIES]
+    return Table("Mean and median concreteness of the keywords", header, rows)
 
 
 def summary_table(options: ConcreteBatchOptions, configs: Sequence[str], log: Log) -> Table:

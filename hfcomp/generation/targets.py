@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -326,6 +326,13 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
     if "category" in targets.column_names:
         targets = targets.remove_columns("category")
     return targets.add_column("category", decided, feature=Value("string")), tally
+
+
+def chosen_targets(rows: Dataset) -> Iterator[tuple[str, str]]:
+    """The category and the rated word of each row of `balance_targets`."""
+    for batch in rows.select_columns(["category", "target_categories", "target_rated_words"]).iter(_BATCH):
+        for category, names, words in zip(*batch.values(), strict=True):
+            yield category, words[names.index(category)]
 
 
 def make_keywords() -> Callable[[Batch], Batch]:

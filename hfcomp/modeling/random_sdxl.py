@@ -60,7 +60,7 @@ def tiny_unet(**settings: Any) -> Any:
 
 
 def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:
-    """Writes an SDXL as SDXL-Turbo is published: a text-to-image pipeline; diffusers makes an image-to-image one of it.
+    """Writes an SDXL as SDXL-Turbo is published: a text-to-image pipeline, which diffusers can turn.
 
     Args:
         folder: where it is written.
