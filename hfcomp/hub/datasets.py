@@ -72,9 +72,10 @@ def push_built_sets(
     """
     sets = SetFolders.of(folders)
     for name, folder in sets.configs.items():
+        rows = _manifest(folder)["rows"]
         verify_set(folder, log=lambda _: None)
         check_publishable(folder, allow_unknown_licenses=options.allow_unknown_licenses)
-        log(f"{name}: {(read_manifest(folder) or {})['rows']:,} rows of {folder}, verified")
+        log(f"{name}: {rows:,} rows of {folder}, verified")
     files = {sets.place(name) + file: path for name, one in sets.configs.items() for file, path in _files(one)}
     card = set_card(sets, options.repo, options.card)
     if options.dry_run:
@@ -104,8 +105,7 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
     Raises:
         ValueError: with the number of rows, and how to fix it.
     """
-    manifest = read_manifest(folder) or {"shards": []}
-    paths = [folder / one["file"] for one in manifest["shards"]]
+    paths = [folder / one["file"] for one in _manifest(folder)["shards"]]
     for name in _columns(paths):
         if "concreteness" in name and (number := sum(map(_rated_rows, _column(paths, name)))):
             raise ValueError(
@@ -118,6 +118,16 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
     if not allow_unknown_licenses:
         fix = "Build the set with --only_adaptable, or pass --allow_unknown_licenses if all may be published."
         _refuse(folder, licenses, None, "no known licence", fix)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise ValueError(
+            f"{folder} is not a set of `hfcomp build`: it has no {MANIFEST} of one, and no card that names its "
+            "configurations."
+        )
+    return manifest
 
 
 def _refuse(folder: Path, licenses: Mapping[str | None, int], verdict: bool | None, what: str, fix: str) -> None:
@@ -159,8 +169,7 @@ def _rated_rows(column: Any) -> int:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """What is sent, by its place in the folder: what `hfcomp build verify` accepts where it is fetched."""
-    manifest = read_manifest(folder) or {"shards": []}
-    names = [*(one["file"] for one in manifest["shards"]), MANIFEST, SET_ASIDE_FILE]
+    names = [*(one["file"] for one in _manifest(folder)["shards"]), MANIFEST, SET_ASIDE_FILE]
     return ((name, folder / name) for name in names if (folder / name).is_file())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.data.built_sets import SET_ASIDE_FILE
+from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE
 from hfcomp.generation.build import build_set
 from hfcomp.generation.options import NegativeOptions
 from tests.generation.builds import png
@@ -72,7 +72,8 @@ def test_rows_that_may_not_be_adapted_are_left_out_with_their_licence(coco):
         (3, "licence unknown", None),
         (4, "licence unknown", None),
     ]
-    assert built.manifest["set_aside"][forbidden] == 1 and "licences" in str(built.manifest["plan"]["stages"])
+    manifest = json.loads((built.folder / MANIFEST).read_text())
+    assert manifest["set_aside"][forbidden] == 1 and "licences" in str(manifest["plan"]["stages"])
 
 
 def test_a_source_without_licences_is_asked_for_them(coco):
