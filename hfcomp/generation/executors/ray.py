@@ -26,7 +26,7 @@ from datasets import Image
 from hfcomp.data.built_sets import PLAN, UNFINISHED
 from hfcomp.generation.manifest import Record
 from hfcomp.generation.shards import Job, ShardMaker, StageError, note_shard
-from hfcomp.writing import host
+from hfcomp.writing import host, write_bytes
 
 MAX_TRIES = 3
 _STOP = "stop"
@@ -125,13 +125,14 @@ def _count_try(job: Job, index: int) -> None:
     Raises:
         StageError: where there are too many.
     """
-    with (job.folder / UNFINISHED / f"{index:05d}{_TRIES}").open("ab") as file:
-        if file.tell() >= MAX_TRIES:
-            raise StageError(
-                f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
-                "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
-            )
-        file.write(b".")
+    path = job.folder / UNFINISHED / f"{index:05d}{_TRIES}"
+    tries = path.stat().st_size if path.is_file() else 0
+    if tries >= MAX_TRIES:
+        raise StageError(
+            f"shard {index} of {job.shards}: {MAX_TRIES} workers in turn ended unexpectedly, for example out of "
+            "memory. Finished shards are kept: repeat the call with smaller shards or fewer workers to resume."
+        )
+    write_bytes(path, b"." * (tries + 1))
 
 
 def _forget_tries(folder: Path) -> None:
