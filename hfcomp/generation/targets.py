@@ -232,16 +232,17 @@ def make_targets(
             candidates, chosen = [], []
             if reason is None:
                 candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-                chosen = choice.targets(candidates, caption_rng(seed, caption, "target"))
+                chosen = choice.targets(candidates, caption_rng(seed, caption, "target", mode))
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
             for name, values in _as_columns(chosen).items():
                 columns[name].append(values)
             columns["unrated_words"].append(unrated)
             columns[SET_ASIDE].append(reason)
-            columns[COUNTS].append(
-                Counter(f"{CANDIDATES}{one.category}" for one in candidates) + Counter({UNRATED: len(unrated)})
-            )
+            counts = {UNRATED: len(unrated)} if unrated else {}
+            for one in candidates:
+                counts[f"{CANDIDATES}{one.category}"] = counts.get(f"{CANDIDATES}{one.category}", 0) + 1
+            columns[COUNTS].append(counts)
         return batch | columns | {"source_row": batch.get(ROW, [None] * len(batch["caption"]))}
 
     return targets
