@@ -3,4 +3,5 @@
 * `runner`: stages over a data set, into a folder of Parquet files with a manifest.
 * `build`: the sets of `hfcomp build` from typed options: hard negatives, noun phrases, nearest images.
 * `text_negatives`, `text_concepts`: their stages.
+* `targets`, `text_targets`: the words that ConcretePlant changes, the first step of its builds.
 """

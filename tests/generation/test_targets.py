@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from datasets import Dataset, Features, Image, List, Value, load_dataset
 
 from hfcomp.data.negatives.columns import with_concreteness
-from hfcomp.generation.build import run_stages
+from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import ROW, SET_ASIDE
-from hfcomp.generation.targets import (
+from hfcomp.generation.targets import TargetOptions, target_inputs
+from hfcomp.generation.text_targets import (
     KEYWORD_FEATURES,
     KEYWORD_READS,
     KEYWORD_STAGE,
     TARGET_FEATURES,
-    TargetOptions,
     balance_targets,
     make_targets,
-    target_inputs,
 )
 from tests.generation.builds import hashes, png
 
@@ -137,6 +138,11 @@ def test_the_manifest_holds_the_settings_and_no_place_of_this_machine(source, ra
     assert facts["parser"].startswith("rules (") and facts["ratings"].startswith("ratings.txt sha256:")
     assert (facts["mode"], facts["order"], facts["k"]) == ("low", "sample", 8)
     assert str(tmp_path) not in json.dumps(made.manifest) and str(ratings.parent) not in json.dumps(made.manifest)
+
+
+def test_workers_load_the_stages_without_torch():
+    code = "import sys, hfcomp.generation.text_targets; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_rating_is_written(source, ratings, tmp_path):
