@@ -5,7 +5,8 @@ HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/targets.py [--parser rules] [--ca
 Speed: the stage of a build (parse, candidates, draw) over all captions of COCO val2017, in one process, against the
 same parse alone, taking turns; the ratio of CPU times is what this code may move, whatever else the machine does. Then
 the build itself, shards on disk included, with 1 and 2 processes, in captions per second of the clock.
-Table: the longest caption of each of the 5,000 images, with the real ratings, for both lookups and sets of prepositions.
+Table: the longest caption of each of the 5,000 images, with the real ratings, for both lookups and both sets of
+prepositions.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from datasets import Dataset, Features, Value
 
 from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import Stage
-from hfcomp.generation.targets import TARGET_FEATURES, make_targets
+from hfcomp.generation.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.negatives.targets import (
@@ -36,8 +37,8 @@ from hfcomp.negatives.targets import (
 from hfcomp.parsing import cached_parser
 from hfcomp.parsing.tokens import longest_text
 
-GOAL = 1.5
-"""CPU time of the stage over that of its parse."""
+GOAL = 2.5
+"""CPU time of the stage over that of its parse by rules, which is ten times as fast as a trained pipeline."""
 
 
 def cpu(function) -> float:
@@ -84,14 +85,13 @@ def table(longest: list[str], ratings: ConcretenessRatings, docs: list, lookup: 
     number = statistics.fmean(map(len, found))
     unrated = sum(one.rating is None for row in found for one in row)
     print(f"\nlookup {lookup}, prepositions {prepositions}: {number:.2f} candidates a caption, {unrated:,} unrated")
-    print(
-        f"{'mode':7} {'order':15} {'k':>2}  {'mean':>5} {'median':>6}  {'paper':>11}   attribute object relation  2 words"
-    )
+    shares = "attribute   object  relation  2 words"
+    print(f"{'mode':7} {'order':16} {'k':>2}  {'mean':>5} {'median':>6}  {'paper':>11}   {shares}")
     for mode in MODES:
         for order in ORDERS:
             choice = Choice.of(mode, order=order)
             drawn = [
-                choice.targets(row, caption_rng(0, caption, "target"))
+                choice.targets(row, caption_rng(0, caption, "target", mode))
                 for row, caption in zip(found, longest, strict=True)
             ]
             decided = balanced_categories([one.category for one in row] for row in drawn)
@@ -103,10 +103,10 @@ def table(longest: list[str], ratings: ConcretenessRatings, docs: list, lookup: 
             pairs = sum(" " in one.keyword and one.category == "object" for one in chosen) / len(chosen)
             facts = summarize_targets([(one.category, one.rated_word) for one in chosen], ratings)
             is_default = (choice.order, choice.k) == (Choice.of(mode).order, Choice.of(mode).k)
-            shares = "  ".join(f"{share:7.1%}" for share in facts.shares.values())
+            shares = "  ".join(f"{share:8.1%}" for share in facts.shares.values())
             mean, median = PAPER_MEAN_AND_MEDIAN[mode]
             print(
-                f"{mode:7} {order + (' *' if is_default else ''):15} {choice.k:2}  {facts.mean:5.2f} "
+                f"{mode:7} {order + (' *' if is_default else ''):16} {choice.k:2}  {facts.mean:5.2f} "
                 f"{facts.median:6.2f}  {mean:5.2f} {median:5.2f}   {shares}  {pairs:7.1%}"
             )
 

@@ -17,9 +17,9 @@ from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.images.options import IMAGE_COUNT
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
-from hfcomp.generation.targets import CANDIDATES
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
+from hfcomp.generation.text_targets import CANDIDATES
 from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text

@@ -33,16 +33,8 @@ from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import Log, output_features, read_captioned_rows
-from hfcomp.generation.targets import (
-    KEYWORD_READS,
-    KEYWORD_STAGE,
-    TargetOptions,
-    balance_targets,
-    chosen_targets,
-    is_old,
-    ratings_path,
-    target_inputs,
-)
+from hfcomp.generation.targets import TargetOptions, is_old, ratings_path, target_inputs
+from hfcomp.generation.text_targets import KEYWORD_READS, KEYWORD_STAGE, balance_targets, chosen_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
 from hfcomp.negatives.targets import CATEGORIES, Mode

@@ -4,78 +4,32 @@ Three parts, so that neither shards nor processes change a target:
 
 1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. They depend on
    that row, the seed and the settings only.
-2. `balance_targets`: one pass over the rows of that build, in their order, decides the category of each.
-3. `KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`, `keyword_span`, `category`,
-   `rated_word` and `keyword_tag`.
-
-No rating is written, see `hfcomp.negatives.concreteness`: rows hold the entry of the table, and ratings are joined to
-it at load.
+2. `hfcomp.generation.text_targets.balance_targets`: one pass over the rows of that build, in their order, decides the
+   category of each.
+3. `hfcomp.generation.text_targets.KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`,
+   `keyword_span`, `category`, `rated_word` and `keyword_tag`.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from datasets import Dataset, Features, Image, List, Value
+from datasets import Dataset, Features, Image, Value
 from huggingface_hub.constants import HF_HOME
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.options import CaptionOptions
-from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE, Batch, Stage
+from hfcomp.generation.shards import Stage
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.generation.text_negatives import make_captions
-from hfcomp.negatives.concreteness import HOW_TO_GET, ConcretenessRatings
-from hfcomp.negatives.negative import caption_rng
+from hfcomp.generation.text_targets import KEYWORD_FEATURES, TARGET_FEATURES, make_targets
+from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.negatives.ratings_file import download_ratings
-from hfcomp.negatives.targets import (
-    Candidate,
-    Choice,
-    Lookup,
-    Mode,
-    Order,
-    Prepositions,
-    balanced_categories,
-    find_candidates,
-)
+from hfcomp.negatives.targets import Choice, Lookup, Mode, Prepositions, balanced_categories
 from hfcomp.parsing import DEFAULT_PARSER, cached_parser
-
-TARGET_FEATURES = {
-    "target_keywords": List(Value("string")),
-    "target_spans": List(List(Value("int32"))),
-    "target_categories": List(Value("string")),
-    "target_rated_words": List(Value("string")),
-    "target_tags": List(Value("string")),
-    "unrated_words": List(Value("string")),
-    "source_row": Value("int64"),
-}
-"""What the first part adds: lists with an entry for each possible target, the first one drawn first; the words without
-a rating; and the row of the source, where the image stays."""
-KEYWORD_FEATURES = {
-    "keyword": Value("string"),
-    "keyword_span": List(Value("int32")),
-    "category": Value("string"),
-    "rated_word": Value("string"),
-    "keyword_tag": Value("string"),
-}
-_LISTS = {
-    "keyword": "target_keywords",
-    "keyword_span": "target_spans",
-    "rated_word": "target_rated_words",
-    "keyword_tag": "target_tags",
-}
-KEYWORD_READS = ("category", "target_categories", *_LISTS.values())
-"""Columns that `KEYWORD_STAGE` reads."""
-
-ANOTHER_SCRIPT, NO_CANDIDATE, NO_RATING = "caption not in Latin script", "no word to change", "no word with a rating"
-# Names of counts begin so.
-CANDIDATES, UNRATED = "candidates: ", "words: without a rating"
-_BATCH = 1000
 
 
 @dataclass(kw_only=True)
@@ -185,171 +139,3 @@ def ratings_path(options: TargetOptions, log: Log) -> Path | None:
     if not path.is_file():
         raise FileNotFoundError(f"no concreteness ratings at {path}. {HOW_TO_GET}")
     return path
-
-
-def make_targets(
-    *,
-    parser: str | None = None,
-    ratings: str | Path | ConcretenessRatings | None = None,
-    mode: Mode = "high",
-    order: Order | None = None,
-    k: int | None = None,
-    temperature: float = 1.0,
-    lookup: Lookup = "word_first",
-    prepositions: Prepositions = "specific",
-    seed: int = 0,
-) -> Callable[[Batch], Batch]:
-    """The stage that adds `TARGET_FEATURES`; for `run_stages`, and for `Dataset.map(batched=True)`.
-
-    Captions without a target are set aside with their reason: nothing in them can change, no such word has a rating,
-    or they are not in Latin script, which the parsers' English is written in.
-
-    Args:
-        parser: `spacy:NAME` or `rules`; by default `spacy:en_core_web_sm`.
-        ratings: their file, or read already; None for `random` only.
-        mode: see `hfcomp.negatives.targets.Choice`.
-        order: likewise.
-        k: likewise.
-        temperature: likewise.
-        lookup: see `hfcomp.negatives.targets.find_candidates`.
-        prepositions: likewise.
-        seed: any integer.
-
-    Raises:
-        ValueError: for settings that do not fit, or a file that is not a table of ratings.
-    """
-    choice = Choice.of(mode, order=order, k=k, temperature=temperature)
-    if ratings is None and mode != "random":
-        raise ValueError(f"mode {mode!r} chooses by concreteness and needs ratings. {HOW_TO_GET}")
-    table = ratings if isinstance(ratings, ConcretenessRatings | None) else ConcretenessRatings.from_file(ratings)
-    parse = cached_parser(parser).parse
-
-    def targets(batch: Batch) -> Batch:
-        columns: Batch = {name: [] for name in TARGET_FEATURES} | {SET_ASIDE: [], COUNTS: []}
-        for caption, doc in zip(batch["caption"], parse(batch["caption"]), strict=True):
-            reason = _script_problem(caption)
-            candidates, chosen = [], []
-            if reason is None:
-                candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-                chosen = choice.targets(candidates, caption_rng(seed, caption, "target"))
-                reason = None if chosen else _why_none(candidates)
-            unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
-            for name, values in _as_columns(chosen).items():
-                columns[name].append(values)
-            columns["unrated_words"].append(unrated)
-            columns[SET_ASIDE].append(reason)
-            columns[COUNTS].append(
-                Counter(f"{CANDIDATES}{one.category}" for one in candidates) + Counter({UNRATED: len(unrated)})
-            )
-        return batch | columns | {"source_row": batch.get(ROW, [None] * len(batch["caption"]))}
-
-    return targets
-
-
-def _as_columns(chosen: Sequence[Candidate]) -> dict[str, list[Any]]:
-    return {
-        "target_keywords": [one.keyword for one in chosen],
-        "target_spans": [list(one.span) for one in chosen],
-        "target_categories": [one.category for one in chosen],
-        "target_rated_words": [one.rated_word for one in chosen],
-        "target_tags": [one.tag for one in chosen],
-    }
-
-
-def _script_problem(caption: str) -> str | None:
-    """Why a caption cannot be English: most of its letters are of another script."""
-    if caption.isascii():
-        return None
-    letters = [letter for letter in caption if letter.isalpha()]
-    others = [letter for letter in letters if not unicodedata.name(letter, "").startswith("LATIN")]
-    if len(others) * 2 <= len(letters):
-        return None
-    return f"{ANOTHER_SCRIPT}: {len(others):,} of {len(letters):,} letters, such as {others[0]!r}"
-
-
-def _why_none(candidates: Sequence[Candidate]) -> str:
-    if not candidates:
-        return NO_CANDIDATE
-    return f"{NO_RATING}: {', '.join(one.keyword for one in candidates[:5])}"
-
-
-@dataclass
-class TargetTally:
-    """What `balance_targets` has seen.
-
-    Attributes:
-        categories: rows by the category that was decided.
-        unrated: how often each word without a rating occurs, in rows that have a target.
-    """
-
-    categories: Counter[str] = field(default_factory=Counter)
-    unrated: Counter[str] = field(default_factory=Counter)
-
-    def lines(self, most: int = 10) -> list[str]:
-        """The counts as text, with the most frequent words without a rating."""
-        rows = sum(self.categories.values())
-        shares = ", ".join(f"{name} {count / rows:.1%}" for name, count in sorted(self.categories.items()))
-        words = ", ".join(f"{word!r} {count:,}" for word, count in self.unrated.most_common(most))
-        return [
-            f"{rows:,} targets: {shares or 'none'}",
-            f"{self.unrated.total():,} candidate words have no rating" + (f"; most often: {words}" if words else ""),
-        ]
-
-
-def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[Dataset, TargetTally]:
-    """Decides the category of every row, in the order of rows; see `hfcomp.negatives.targets.balanced_categories`.
-
-    It holds a word and two counts at a time, besides the decided column.
-
-    Args:
-        targets: what was built by `target_inputs`, whole.
-        attribute_share: of the rows without a relation.
-
-    Returns:
-        The rows with the column `category`, for `KEYWORD_STAGE`; and what was decided.
-
-    Raises:
-        ValueError: for a share that is not in 0 to 1, or rows without possible targets.
-    """
-    missing = [name for name in ("target_categories", "unrated_words") if name not in targets.column_names]
-    if missing:
-        raise ValueError(f"the set has no column {missing[0]!r}; expected a set of targets as `target_inputs` builds.")
-    tally = TargetTally()
-
-    def possible() -> Any:
-        for batch in targets.select_columns(["target_categories", "unrated_words"]).iter(_BATCH):
-            tally.unrated.update(word for words in batch["unrated_words"] for word in words)
-            yield from batch["target_categories"]
-
-    decided = list(balanced_categories(possible(), attribute_share=attribute_share))
-    tally.categories.update(decided)
-    if "category" in targets.column_names:
-        targets = targets.remove_columns("category")
-    return targets.add_column("category", decided, feature=Value("string")), tally
-
-
-def chosen_targets(rows: Dataset) -> Iterator[tuple[str, str]]:
-    """The category and the rated word of each row of `balance_targets`."""
-    for batch in rows.select_columns(["category", "target_categories", "target_rated_words"]).iter(_BATCH):
-        for category, names, words in zip(*batch.values(), strict=True):
-            yield category, words[names.index(category)]
-
-
-def make_keywords() -> Callable[[Batch], Batch]:
-    """The stage that brings rows of `balance_targets` to `KEYWORD_FEATURES`: the target of the decided category."""
-
-    def keywords(batch: Batch) -> Batch:
-        places = [
-            names.index(category)
-            for names, category in zip(batch["target_categories"], batch["category"], strict=True)
-        ]
-        found = {
-            ours: [values[place] for values, place in zip(batch[theirs], places, strict=True)]
-            for ours, theirs in _LISTS.items()
-        }
-        return {name: values for name, values in batch.items() if name not in TARGET_FEATURES} | found
-
-    return keywords
-
-
-KEYWORD_STAGE = Stage("keywords", make_keywords)

@@ -90,9 +90,13 @@ def is_whole(doc: Doc, start: int, end: int) -> bool:
     if any(_RUN_TOGETHER.search(token.text) for token in doc[start:end]):
         return False
     # By neighbours: the whole text, put together again for each part, would take its length times their number.
-    before = doc[start - 1].text_with_ws[-1:] if start else ""
-    behind = doc[end - 1].whitespace_ or (doc[end].text[:1] if end < len(doc) else "")
-    return not any(sign.isalnum() or sign in _GLUE for sign in (before, behind) if sign)
+    if start and not doc[start - 1].whitespace_ and _ties(doc[start - 1].text[-1]):
+        return False
+    return end == len(doc) or bool(doc[end - 1].whitespace_) or not _ties(doc[end].text[0])
+
+
+def _ties(sign: str) -> bool:
+    return sign.isalnum() or sign in _GLUE
 
 
 def names_the_picture(token: Token) -> bool:

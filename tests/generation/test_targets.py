@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from datasets import Dataset, Features, Image, List, Value, load_dataset
 
 from hfcomp.data.negatives.columns import with_concreteness
-from hfcomp.generation.build import run_stages
+from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import ROW, SET_ASIDE
-from hfcomp.generation.targets import (
+from hfcomp.generation.sources import read_captioned_rows
+from hfcomp.generation.targets import TargetOptions, is_old, target_inputs
+from hfcomp.generation.text_targets import (
     KEYWORD_FEATURES,
     KEYWORD_READS,
     KEYWORD_STAGE,
     TARGET_FEATURES,
-    TargetOptions,
     balance_targets,
     make_targets,
-    target_inputs,
 )
 from tests.generation.builds import hashes, png
 
@@ -63,8 +65,10 @@ def options(source: Path, ratings: Path | None, output: Path, **settings) -> Tar
     )
 
 
-def build(chosen: TargetOptions):
-    dataset, stages, features, reads = target_inputs(chosen, log=lambda line: None)
+def build(chosen: TargetOptions, mode: str = "high"):
+    log = [].append
+    rows = read_captioned_rows(chosen, log, is_old=is_old)
+    dataset, stages, features, reads = target_inputs(chosen, mode, rows, log)
     return run_stages(
         dataset,
         stages,
@@ -132,11 +136,16 @@ def test_rows_without_a_target_are_set_aside_with_their_reason_and_counted(sourc
 
 
 def test_the_manifest_holds_the_settings_and_no_place_of_this_machine(source, ratings, tmp_path):
-    made = build(options(source, ratings, tmp_path / "set", mode="low"))
+    made = build(options(source, ratings, tmp_path / "set"), "low")
     facts = made.manifest["plan"]["stages"]["1 targets"]
     assert facts["parser"].startswith("rules (") and facts["ratings"].startswith("ratings.txt sha256:")
     assert (facts["mode"], facts["order"], facts["k"]) == ("low", "sample", 8)
     assert str(tmp_path) not in json.dumps(made.manifest) and str(ratings.parent) not in json.dumps(made.manifest)
+
+
+def test_workers_load_the_stages_without_torch():
+    code = "import sys, hfcomp.generation.text_targets; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_rating_is_written(source, ratings, tmp_path):
@@ -147,12 +156,12 @@ def test_no_rating_is_written(source, ratings, tmp_path):
 
 
 def test_random_needs_no_ratings_and_the_other_modes_do(source, tmp_path):
-    made = build(options(source, None, tmp_path / "set", mode="random"))
+    made = build(options(source, None, tmp_path / "set"), "random")
     rows = read(made.folder, tmp_path / "cache")
     assert set(sum(rows["target_rated_words"][:], [])) == {""}
     assert "no word with a rating" not in made.manifest["set_aside"]
-    with pytest.raises(ValueError, match=r"--mode low needs --concreteness_ratings FILE or --download_ratings"):
-        options(source, None, tmp_path / "other", mode="low")
+    with pytest.raises(ValueError, match=r"low concreteness needs --concreteness_ratings FILE or --download_r"):
+        options(source, None, tmp_path / "other").check_ratings("low")
     with pytest.raises(FileNotFoundError, match=r"no concreteness ratings at .*nowhere"):
         build(options(source, tmp_path / "nowhere", tmp_path / "other"))
 
@@ -203,7 +212,7 @@ def test_balancing_refuses_another_set():
     ("settings", "message"),
     [
         ({"top_k": 0}, "k=0"),
-        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"rating_temperature": -1.0}, "temperature=-1.0"),
         ({"attribute_share": 2.0}, "attribute_share is 2.0"),
         ({"mode": "medium"}, "mode: found 'medium'"),
         ({"download_ratings": True}, "--concreteness_ratings and --download_ratings"),

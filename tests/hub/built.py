@@ -75,5 +75,6 @@ def built(
     stages = [Stage("pairs", make_rated if rated else make_pairs, {"word": word})]
     build: Build = run_stages(dataset, stages, folder, features=features, rows_per_shard=3)
     stated = Source("coco_folder", card, licenses is not None)
-    write_card(folder, build.manifest, stated, what="negatives", command="hfcomp build negatives --source coco_folder")
+    command = "hfcomp build negatives --source coco_folder"
+    write_card(folder, {"default": [build.manifest]}, stated, what="negatives", command=command)
     return folder

@@ -10,8 +10,7 @@ verbs without an object that are no state ("a dog running"), for which the paper
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from hfcomp.negatives.concreteness import ConcretenessRatings, RatingMatch
 from hfcomp.negatives.targets.relations import Phrase, is_interaction, is_spatial, spatial_phrases
@@ -44,8 +43,7 @@ _STATES = (POSTURES - {"be"}) | word_set("bend crouch float kneel sleep smile sq
 _NOT_COUNTS = word_set("one")  # "one of the dogs", "no one"
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A part of a caption that a negative may change.
 
     Attributes:
@@ -65,8 +63,7 @@ class Candidate:
     tag: str
 
 
-@dataclass(frozen=True)
-class _Unit:
+class _Unit(NamedTuple):
     """Tokens that change together: `[start, end)`, their head, and the token whose rating counts where not all do."""
 
     start: int
@@ -113,10 +110,11 @@ def find_candidates(
             f"{', '.join(PREPOSITIONS)}."
         )
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
+    text = doc.text  # put together from the tokens at every call
     units = sorted(_units(doc, left_out), key=lambda unit: unit.start)
     matches = [_match(doc, unit, ratings) for unit in units]
     if ratings is None:
-        return [_candidate(doc, unit, None) for unit in units]
+        return [_candidate(doc, text, unit, None) for unit in units]
     found: list[Candidate] = []
     behind, joins = 0, lookup == "expression_first"  # the token behind the last candidate
     for at, unit in enumerate(units):
@@ -127,9 +125,9 @@ def find_candidates(
             has_unrated = match is None or (second is not unit and matches[at + 1] is None)
             pair = ratings.first(_forms(doc, first, second.end)) if joins or has_unrated else None
             if pair is not None:
-                unit, match = replace(second, start=first), pair
+                unit, match = second._replace(start=first), pair
                 break
-        found.append(_candidate(doc, unit, match))
+        found.append(_candidate(doc, text, unit, match))
         behind = unit.end
     return found
 
@@ -147,11 +145,11 @@ def _pairs(doc: Doc, units: list[_Unit], behind: int) -> Iterator[tuple[int, _Un
             yield first, unit
 
 
-def _candidate(doc: Doc, unit: _Unit, match: RatingMatch | None) -> Candidate:
+def _candidate(doc: Doc, text: str, unit: _Unit, match: RatingMatch | None) -> Candidate:
     last = doc[unit.end - 1]
     span = doc[unit.start].idx, last.idx + len(last)
     entry, rating = ("", None) if match is None else (match.entry, match.rating)
-    return Candidate(doc.text[slice(*span)], span, unit.category, entry, rating, unit.tag)
+    return Candidate(text[slice(*span)], span, unit.category, entry, rating, unit.tag)
 
 
 def _match(doc: Doc, unit: _Unit, ratings: ConcretenessRatings | None) -> RatingMatch | None:
