@@ -18,16 +18,20 @@ PACKAGE = ROOT / "hfcomp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for path in MODULES}
 SLOW_IMPORTS = {
+    "bert_score",
     "diffusers",
     "evaluate",
     "faiss",
     "matplotlib",
     "nltk",
+    "openai",
     "optuna",
     "peft",
+    "ray",
     "simplemma",
     "sklearn",
     "spacy",
+    "statsmodels",
     "textblob",
 }
 

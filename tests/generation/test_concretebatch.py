@@ -1,0 +1,190 @@
+"""The chain that makes ConcreteBatch: from captions and images to pairs in three configurations, and kills."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from datasets import Image, load_dataset
+
+from hfcomp import cli
+from hfcomp.data.loading import load_training_set
+from hfcomp.data.negatives.columns import with_concreteness
+from hfcomp.generation.build import build_set, verify_set
+from hfcomp.generation.concretebatch import ConcreteBatchOptions, selection_table
+from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from tests import tiny
+from tests.generation.builds import hashes
+from tests.generation.kills import survive_kills
+
+CAPTIONS = [
+    "A brown dog is sitting on a red couch.",
+    "Two men riding horses in front of a big barn.",
+    "A woman holding a blue umbrella under the bridge.",
+    "Three wooden boats are parked near the green dock.",
+    "A child eating pizza at a small table.",
+]
+WORDS = {
+    **{"dog": 4.85, "couch": 4.9, "man": 4.79, "horse": 5, "barn": 4.9, "woman": 4.46, "umbrella": 5, "bridge": 4.97},
+    **{"boat": 4.93, "dock": 4.7, "child": 4.78, "pizza": 5, "table": 4.9, "brown": 4.48, "red": 4.24, "big": 3.66},
+    **{"blue": 3.76, "wooden": 4.5, "green": 4.07, "small": 3.22, "two": 3.9, "three": 3.8, "front": 3.7, "near": 2.9},
+    **{"ride": 4.1, "hold": 3.6, "eat": 4.44, "park": 4.74, "sit": 4.4, "under": 3.45},
+}
+
+
+@pytest.fixture(scope="module")
+def ratings(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("ratings") / "ratings.txt"
+    lines = ["Word\tConc.M\tDom_Pos", *(f"{word}\t{rating}\tNoun" for word, rating in WORDS.items())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory, clip) -> Path:
+    return write_tiny_sdxl(tmp_path_factory.mktemp("pipeline") / "sdxl", clip)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("source") / "photos"
+    folder.mkdir()
+    lines = []
+    for row in range(12):
+        tiny.image(row).save(folder / f"{row}.png")
+        facts = {"file_name": f"{row}.png", "caption": ["short", CAPTIONS[row % 5]], "image_id": str(row)}
+        lines.append(facts | {"license": "cc-by-nd-2.0" if row == 4 else "cc-by-2.0"})
+    lines[7]["caption"] = ["12"]
+    (folder / "5.png").write_bytes(b"no image")
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture
+def options(source, ratings, pipeline, tmp_path):
+    def make(**changes) -> ConcreteBatchOptions:
+        settings = {
+            "source": str(source),
+            "output": tmp_path / "pairs",
+            "concreteness_ratings": str(ratings),
+            "parser": "rules",
+            "writer": "substitute",
+            "image_pipeline": str(pipeline),
+            "image_size": 32,
+            "image_batch_size": 2,
+            "shard_size": 5,
+        }
+        return ConcreteBatchOptions(**settings | changes)
+
+    return make
+
+
+def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, tmp_path):
+    configs = ("high_concreteness", "low_concreteness", "random")
+    made = options(configs=configs, only_adaptable=True)
+    built = build_set(made, log=[].append)
+    assert built.rows == 3 * 9
+    verify_set(made.output, log=[].append)
+    for config in configs:
+        rows = load_training_set(str(made.output), config=config)
+        assert rows.cast_column("image", Image(decode=False))["image_id"][:] == [
+            str(row) for row in range(12) if row not in (4, 5, 7)
+        ]
+        for row in rows:
+            (text,), (keyword,), (((start, end),),) = (
+                row["negative_captions"],
+                row["negative_keywords"],
+                row["negative_spans"],
+            )
+            assert row["caption"][start:end].endswith(keyword) and text != row["caption"]
+            assert row["negative_image"].size == (32, 32)
+            assert row["negative_categories"][0] in ("attribute", "object", "relation")
+    words = {config: load_training_set(str(made.output), config=config)["negative_rated_words"] for config in configs}
+    high, low = (sum(WORDS[one[0]] for one in words[config]) for config in configs[:2])
+    assert high > low
+    same = load_dataset(str(made.output), "low_concreteness", split="train", cache_dir=str(tmp_path / "cache"))
+    assert same["caption"][:] == load_training_set(str(made.output), config="low_concreteness")["caption"][:]
+    default = load_dataset(str(made.output), split="train", cache_dir=str(tmp_path / "cache"))
+    assert default["negative_captions"][:] == rows_of(made.output, "high_concreteness")
+    aside = [json.loads(line) for line in (made.output / "steps" / "random" / "targets" / "set_aside.jsonl").open()]
+    assert {one["reason"] for one in aside} == {"licence forbids adaptation", "no word to change"}
+    card = (made.output / "README.md").read_text()
+    assert "mean concreteness" in card and "high&#95;concreteness" in card and "4.85" not in card
+    assert str(tmp_path) not in card
+
+
+def rows_of(folder: Path, config: str) -> list[list[str]]:
+    return load_training_set(str(folder), config=config)["negative_captions"][:]
+
+
+def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path):
+    whole = options(output=tmp_path / "whole")
+    build_set(whole, log=[].append)
+    parts = options(output=tmp_path / "parts", until="targets")
+    assert build_set(parts, log=[].append).rows == 11 and not (tmp_path / "parts" / "high_concreteness").exists()
+    build_set(options(output=tmp_path / "parts", until="captions", num_workers=2), log=[].append)
+    build_set(options(output=tmp_path / "parts"), log=[].append)
+    assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
+
+
+def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
+    build_set(options(), log=[].append)
+    lines: list[str] = []
+    rows = with_concreteness(rows_with_texts(options().output / "high_concreteness"), str(ratings), lines.append)
+    found = [WORDS[words[0]] for words in rows["negative_rated_words"]]
+    assert [value for (value,) in rows["negative_concreteness"]] == found
+    assert "negative_concreteness" not in load_training_set(str(options().output / "high_concreteness")).column_names
+
+
+def rows_with_texts(folder: Path):
+    return load_training_set(str(folder)).remove_columns(["image", "negative_image"])
+
+
+def test_keywords_of_captions_alone_are_shown_beside_the_papers(options, source):
+    rows = load_training_set(str(source)).remove_columns("image")
+    table = selection_table(rows, options(configs=("high_concreteness", "random")), log=[].append)
+    assert table.header[:4] == ["configuration", "targets", "concreteness", "the paper's"]
+    assert [row[3] for row in table.rows] == ["4.77 / 4.85", "4.29 / 4.63"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"configs": ("high",)},
+            "configs: found 'high', expected some of high_concreteness, low_",
+        ),
+        ({"configs": ()}, "configs: found none"),
+        ({"captions": "all"}, "--captions all: a row has one negative image"),
+        ({"writer": "endpoint"}, "--writer endpoint needs --base_url"),
+        ({"concreteness_ratings": None}, "high concreteness needs --concreteness_ratings FILE or --download_ratings"),
+        ({"image_strength": 0.1}, "rounds down to 0 steps"),
+        ({"grammar_tolerance": 1.0}, "--grammar_tolerance needs --grammar_model"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_at_once(options, changes, message):
+    with pytest.raises(ValueError, match=message):
+        options(**changes)
+
+
+def test_the_command_builds_and_reports(source, ratings, pipeline, tmp_path, capsys):
+    words = ["--source", str(source), "--output", str(tmp_path / "out"), "--concreteness_ratings", str(ratings)]
+    words += ["--parser", "rules", "--writer", "substitute", "--image_pipeline", str(pipeline), "--image_size", "32"]
+    cli.main(["build", "concretebatch", *words])
+    out = capsys.readouterr().out
+    assert "12 rows read, 10 written" in " ".join(out.split()) and "no word to change" in out
+    cli.main(["build", "concretebatch", *words])
+    assert "3 shards were there already, 0 were made" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_chain_that_is_killed_anywhere_has_the_same_bytes(options, tmp_path):
+    def start(folder: Path) -> BaseProcess:
+        process = multiprocessing.get_context("spawn").Process(target=build_set, args=(options(output=folder),))
+        process.start()
+        return process
+
+    survive_kills(start, tmp_path, kills=20)
