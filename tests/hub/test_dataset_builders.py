@@ -1,4 +1,4 @@
-"""The builder of AHNPL's negatives: from a COCO folder to a data set on the Hub, in one command."""
+"""The builders: from a COCO folder to a data set on the Hub, in one command."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from huggingface_hub import DatasetCard
 
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.options import NegativeOptions
+from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_yaml
 from tests.generation.builds import png
-from tests.hub.running import ROOT, run_command
+from tests.hub.running import ROOT, run_command, run_in_hub
 from tests.negatives import language_models
 
-BUILDER = ROOT / "dataset_builders/negatives"
+BUILDERS = ROOT / "dataset_builders"
+BUILDER = BUILDERS / "negatives"
 CAPTIONS = ["A red dog and a blue cat.", "A dog on a bench."]
 
 
@@ -34,8 +36,8 @@ def coco(tmp_path) -> Path:
     return folder
 
 
-def run(hub, *words: object, fails: bool = False) -> str:
-    command = [sys.executable, str(BUILDER / "build.py"), *map(str, words)]
+def run(hub, *words: object, builder: Path = BUILDER, fails: bool = False) -> str:
+    command = [sys.executable, str(builder / "build.py"), *map(str, words)]
     return run_command(command, hub.environment(), fails=fails)
 
 
@@ -68,3 +70,26 @@ def test_the_configurations_are_options_of_the_build_and_of_the_card():
 def test_an_unknown_configuration_is_one_line(hub, tmp_path):
     said = run(hub, "--source", "x", "--output", tmp_path, "--configs", "papers", fails=True)
     assert said.splitlines()[-1].startswith("error: --configs: found 'papers', expected some of paper, released.")
+
+
+def test_concretebatch_is_built_pushed_and_loaded_back(hub, coco, clip, tmp_path):
+    pipeline = write_tiny_sdxl(tmp_path / "sdxl", clip)
+    ratings = ["Word\tConc.M\tDom_Pos", "dog\t4.85\tNoun", "cat\t4.86\tNoun", "red\t4.24\tAdjective", ""]
+    (tmp_path / "ratings.txt").write_text("\n".join(ratings))
+    words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--writer", "substitute"]
+    words += ["--concreteness_ratings", tmp_path / "ratings.txt", "--image_pipeline", pipeline, "--image_size", "32"]
+    said = run(hub, *words, "--repo", "me/pairs", builder=BUILDERS / "concretebatch")
+    assert f"pushed to {hub.address}/datasets/me/pairs" in said
+    pushed = hub.repository("datasets", "me/pairs").files
+    card = DatasetCard(pushed["README.md"].content.decode())
+    assert [one["config_name"] for one in card.data.configs] == ["high_concreteness", "low_concreteness", "random"]
+    assert card.data.configs[0]["default"] and card.data.pretty_name == "ConcreteBatch"
+    assert not [name for name in pushed if name.startswith("steps")]
+    code = """
+        from datasets import load_dataset
+        rows = load_dataset("me/pairs", split="train")
+        assert rows["image_id"][:] == ["1", "2"] and rows[0]["negative_image"].size == (32, 32)
+        streamed = load_dataset("me/pairs", "random", split="train", streaming=True)
+        assert len(list(streamed)) == 2 and "negative_concreteness" not in rows.column_names
+    """
+    run_in_hub(hub, code)
