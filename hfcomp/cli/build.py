@@ -36,14 +36,16 @@ def main(arguments: Sequence[str]) -> None:
     try:
         built = build_set(KINDS[what](**options), progress=sys.stderr.isatty())
     except StageError as error:
-        traceback.print_exception(error)
+        if not isinstance(error.__cause__, OSError):  # a server that is down, a disk that is full
+            traceback.print_exception(error)
         raise SystemExit(f"error: {error}\n{RESUME}") from None
     except KeyboardInterrupt:
         print(f"interrupted. {RESUME}", file=sys.stderr)
         raise SystemExit(130) from None
     render_terminal(built.report())
-    if not built.rows:
-        raise ValueError(f"no row is left; {SET_ASIDE_FILE} in {built.folder} has the reason for each.")
+    if built.empty:
+        files = ", ".join(str(folder / SET_ASIDE_FILE) for folder in built.empty)
+        raise ValueError(f"no row is left; the reason for each is in {files}.")
 
 
 def parser() -> argparse.ArgumentParser:

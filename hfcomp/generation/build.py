@@ -64,6 +64,11 @@ class BuiltSet:
         """Of all configurations."""
         return sum(chain[-1].manifest["rows"] for chain in self.chains.values())
 
+    @property
+    def empty(self) -> list[Path]:
+        """The folders of builds without a row: of these, `set_aside.jsonl` has the reasons."""
+        return [chain[-1].folder for chain in self.chains.values() if not chain[-1].manifest["rows"]]
+
     def report(self) -> Report:
         """What was made and left out, by kind and reason."""
         sections = [
@@ -109,7 +114,7 @@ def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log:
     with locked(options.output):
         chains = build_chains(options, dataset, stated, log=log, progress=progress)
         finished = finished_chains(options)
-        if options.runs("images") and all(chain[-1]["rows"] for chain in finished.values()):
+        if finished:
             source = Source(options.source, stated, LICENSE in dataset.column_names)
             facts = [summary_table(options, list(finished), log)]
             settings = {"what": options.what, "command": options.command(), "facts": facts}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -227,9 +227,9 @@ def write_card(
         f"{first['hfcomp_version']}. {kind.about}",
         _loading(list(made)),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
-        "Other columns are the source's. Images are the source's own bytes. Concreteness ratings are not "
+        "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not "
         "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
-        _license_text(source),
+        " ".join([_license_text(source), *_generator_text(made.values())]),
         *(["## What is in it"] if facts or any(one.tables for one in made.values()) else []),
         *map(_markdown, facts),
         *(part for name, one in made.items() for part in one.text(name, kind)),
@@ -310,6 +310,14 @@ def _license_text(source: Source) -> str:
     if source.license:
         return f"{text}: {_plain(source.license)}."
     return f"{text}. The source states none that was found: it is unknown. Find it out before you publish this set."
+
+
+def _generator_text(made: Iterable[_Made]) -> list[str]:
+    """What applies to images that a pipeline made, if any were."""
+    names = dict.fromkeys(stage["pipeline"] for one in made for stage in one.stages.values() if "pipeline" in stage)
+    return (
+        [f"Negative images were made by {_plain(', '.join(names))}: its licence applies to them too."] if names else []
+    )
 
 
 def _examples(folder: Path, kind: _Kind) -> list[str]:

@@ -53,7 +53,7 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
     """Pairs of negative caption and negative image, chosen by concreteness (ConcretePlant).
 
     Attributes:
-        configs: of high_concreteness, low_concreteness and random; the first is the default of the set.
+        configs: of high_concreteness, low_concreteness and random; the first there is of these is the set's default.
         until: the last step that is run.
         grammar_model: refuse negative captions that this causal language model finds ungrammatical.
         grammar_tolerance: nats per token that a negative may lose.
@@ -70,9 +70,9 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
         for name in self.configs:
             if name not in CONFIGS or self.configs.count(name) > 1:
                 raise ValueError(f"configs: found {name!r}, expected some of {', '.join(CONFIGS)}, each once.")
-            self.check_ratings(CONFIGS[name])
         if not self.configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
+        self.check_ratings()  # of random too: the margin of its pairs depends on them
         if self.captions != "longest":
             raise ValueError(
                 "--captions all: a row has one negative image. Leave it out: the longest caption is used."
@@ -81,6 +81,8 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
             raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.until != "targets":
             self.check_writer()
+        if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
+            raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
 
     def runs(self, step: Step) -> bool:
         """Whether a step is to be run."""
@@ -106,10 +108,9 @@ class _Chain:
     def run(self) -> list[Build]:
         """The builds of the steps that are asked for."""
         builds = [self.run_targets()]
-        if self.options.runs("captions"):
-            builds.append(self._captions(builds[-1].folder))
-        if self.options.runs("images"):
-            builds.append(self._images(builds[-1].folder))
+        for step, run in (("captions", self._captions), ("images", self._images)):
+            if self.options.runs(step) and builds[-1].manifest["rows"]:  # a step without rows is the last
+                builds.append(run(builds[-1].folder))
         return builds
 
     def run_targets(self) -> Build:
@@ -152,8 +153,13 @@ class _Chain:
             step_folder(self.options.output, self.config, step),
             features=features,
             reads=reads,
-            **self.options.running(self.progress),
+            **self.options.running(self.progress) | self._gpus(step),
         )
+
+    def _gpus(self, step: Step) -> dict[str, float]:
+        """On Ray, no GPU for a step whose models are elsewhere."""
+        uses_gpu = step == "images" or (step == "captions" and self.options.writer == "transformers")
+        return {} if uses_gpu or self.options.executor != "ray" else {"gpus_per_worker": 0}
 
 
 def step_folder(output: Path, config: str, step: Step) -> Path:
@@ -186,13 +192,25 @@ def build_chains(
 
 
 def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, Any]]]:
-    """The manifests of all configurations in the folder that are finished, those that are asked for first."""
-    found = {}
-    for config in dict.fromkeys([*options.configs, *CONFIGS]):
+    """The manifests of all configurations in the folder that are finished and have rows, in the order of `CONFIGS`.
+
+    Raises:
+        ValueError: for one of another source, whose licence the card of the others would state.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for config in CONFIGS:
         folders = [step_folder(options.output, config, step) for step in get_args(Step)]
         manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
-        if all(manifests):
+        if all(manifests) and manifests[-1]["rows"]:
             found[config] = manifests
+    sources = {config: chain[0]["plan"]["source"] for config, chain in found.items()}
+    mine = sources.get(options.configs[0])
+    for config, source in sources.items():
+        if mine is not None and source != mine:
+            raise ValueError(
+                f"{options.output / config} was built from another source, or with other --only_adaptable, than "
+                f"{options.configs[0]}: one card would state the wrong licence. Choose another --output, or remove it."
+            )
     return found
 
 
@@ -220,17 +238,16 @@ def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log,
 
 
 def summary_table(options: ConcreteBatchOptions, configs: Sequence[str], log: Log) -> Table:
-    """Concreteness and categories of finished configurations; no concreteness without ratings, as of `random`."""
-    path = ratings_path(options, log)
-    ratings = None if path is None else ConcretenessRatings.from_file(path)
+    """Concreteness and categories of finished configurations."""
+    ratings = ConcretenessRatings.from_file(ratings_path(options, log))
     rows = [[config, *_summary(step_folder(options.output, config, "images"), ratings)] for config in configs]
-    header = ["configuration", "rows", *(["mean concreteness", "median"] if ratings else []), *CATEGORIES]
+    header = ["configuration", "rows", "mean concreteness", "median", *CATEGORIES]
     return Table("Configurations", header, rows)
 
 
-def _summary(folder: Path, ratings: ConcretenessRatings | None) -> list[str]:
+def _summary(folder: Path, ratings: ConcretenessRatings) -> list[str]:
     rows = load_training_set(str(folder)).select_columns([RATED_WORDS, "negative_categories"])
     pairs = ((names[0], words[0]) for names, words in zip(rows["negative_categories"], rows[RATED_WORDS], strict=True))
-    found = summarize_targets(pairs, ratings or ConcretenessRatings({}))
-    rated = [f"{found.mean:.2f}", f"{found.median:.2f}"] if ratings else []
-    return [f"{found.targets:,}", *rated, *(f"{found.shares[name]:.1%}" for name in CATEGORIES)]
+    found = summarize_targets(pairs, ratings)
+    shares = [f"{found.shares[name]:.1%}" for name in CATEGORIES]
+    return [f"{found.targets:,}", f"{found.mean:.2f}", f"{found.median:.2f}", *shares]

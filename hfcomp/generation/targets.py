@@ -22,10 +22,10 @@ from huggingface_hub.constants import HF_HOME
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.options import CaptionOptions
-from hfcomp.generation.shards import Stage
+from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.generation.text_negatives import make_captions
-from hfcomp.generation.text_targets import KEYWORD_FEATURES, TARGET_FEATURES, make_targets
+from hfcomp.generation.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.negatives.ratings_file import download_ratings
 from hfcomp.negatives.targets import Choice, Lookup, Mode, Prepositions, balanced_categories
@@ -76,12 +76,10 @@ class TargetOptions(CaptionOptions):
         """
         return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
 
-    def check_ratings(self, mode: Mode) -> None:
-        """Raises ValueError for a mode that needs ratings, without any."""
-        if mode != "random" and not self.concreteness_ratings and not self.download_ratings:
-            raise ValueError(
-                f"{mode} concreteness needs --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}"
-            )
+    def check_ratings(self) -> None:
+        """Raises ValueError where no ratings are named."""
+        if not self.concreteness_ratings and not self.download_ratings:
+            raise ValueError(f"expected --concreteness_ratings FILE or --download_ratings. {HOW_TO_GET}")
 
 
 def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log) -> BuildInputs:
@@ -98,9 +96,8 @@ def target_inputs(options: TargetOptions, mode: Mode, source: Dataset, log: Log)
 
 
 def is_old(column: str) -> bool:
-    """Whether a column of the source describes earlier targets or negatives."""
-    ours = column in TARGET_FEATURES or column in KEYWORD_FEATURES
-    return ours or column.startswith("negative_") or column == "mask"
+    """Whether a column of the source describes earlier negatives, or has a name that the chain's steps need."""
+    return column.startswith("negative_") or column in ("mask", SOURCE_ROW)
 
 
 def target_stage(options: TargetOptions, mode: Mode, log: Log) -> Stage:

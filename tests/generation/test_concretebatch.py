@@ -113,7 +113,7 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, tm
     assert {one["reason"] for one in aside} == {"licence forbids adaptation", "no word to change"}
     card = (made.output / "README.md").read_text()
     assert "mean concreteness" in card and "high&#95;concreteness" in card and "4.85" not in card
-    assert str(tmp_path) not in card
+    assert str(tmp_path) not in card and "Negative images were made by" in card
 
 
 def rows_of(folder: Path, config: str) -> list[list[str]]:
@@ -128,6 +128,34 @@ def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path):
     build_set(options(output=tmp_path / "parts", until="captions", num_workers=2), log=[].append)
     build_set(options(output=tmp_path / "parts"), log=[].append)
     assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
+
+
+def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(options, source, tmp_path, ratings):
+    rows = tiny.pairs(2).select_columns(["image", "image_id"]).add_column("caption", ["12", "..."])
+    rows.save_to_disk(tmp_path / "empty")
+    built = build_set(options(source=str(tmp_path / "empty")), log=[].append)
+    assert built.empty == [tmp_path / "pairs" / "steps" / "high_concreteness" / "targets"]
+    words = ["--source", tmp_path / "empty", "--output", tmp_path / "pairs", "--concreteness_ratings", ratings]
+    with pytest.raises(SystemExit, match="no row is left; the reason for each is in .*targets/set_aside.jsonl"):
+        cli.main(
+            [
+                "build",
+                "concretebatch",
+                *map(str, words),
+                "--parser",
+                "rules",
+                "--writer",
+                "substitute",
+                "--shard_size",
+                "5",
+            ]
+        )
+
+
+def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
+    build_set(options(limit=3), log=[].append)
+    with pytest.raises(ValueError, match="high_concreteness was built from another source.* than random"):
+        build_set(options(limit=4, configs=("random",)), log=[].append)
 
 
 def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
@@ -160,7 +188,8 @@ def test_keywords_of_captions_alone_are_shown_beside_the_papers(options, source)
         ({"configs": ()}, "configs: found none"),
         ({"captions": "all"}, "--captions all: a row has one negative image"),
         ({"writer": "endpoint"}, "--writer endpoint needs --base_url"),
-        ({"concreteness_ratings": None}, "high concreteness needs --concreteness_ratings FILE or --download_ratings"),
+        ({"concreteness_ratings": None}, "expected --concreteness_ratings FILE or --download_ratings"),
+        ({"executor": "ray"}, "--executor ray needs --image_dtype, such as float16"),
         ({"image_strength": 0.1}, "rounds down to 0 steps"),
         ({"grammar_tolerance": 1.0}, "--grammar_tolerance needs --grammar_model"),
     ],

@@ -39,7 +39,7 @@ class ImageOptions(BuildOptions):
         image_strength: share of the steps that are run, above 0 to 1; 1 ignores the image nearly.
         image_guidance: classifier-free guidance; 0 for pipelines distilled without it.
         image_size: side of the square in pixels; the centre is cropped, as CLIP sees an image.
-        image_batch_size: images at a time; part of the result, see docs/building.md.
+        image_batch_size: images at a time; part of the result, see docs/concretebatch.md.
         image_quality: of the JPEG, 1 to 95.
         image_dtype: of the pipeline's weights; auto is float16 on a GPU and float32 on a CPU.
         blank_below: deviation below which an image counts as of one colour, 0 for never.
