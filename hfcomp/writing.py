@@ -95,6 +95,30 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def write_first(path: Path, text: str) -> bool:
+    """Writes a file of text unless there is one, whole or not at all; returns whether this process was the first.
+
+    On a file system without links the last one stays.
+
+    Args:
+        path: of the file; its folder is made where it is missing.
+        text: in UTF-8.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = _part(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            return False
+        except OSError:
+            os.replace(part, path)
+        return True
+    finally:
+        _remove(part)
+
+
 def write_json(path: str | Path, content: Mapping[str, Any], *, sort_keys: bool = False) -> None:
     """Writes a JSON file with the checksum of its content, for `hfcomp.checksums.read_checked`; see `replacing`.
 

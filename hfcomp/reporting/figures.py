@@ -118,7 +118,7 @@ def draw(figure: Figure) -> bytes:
     """The PNG of a figure; ImportError without matplotlib (the extra `plots`)."""
     import matplotlib
 
-    panels, content = figure.filled(), io.BytesIO()
+    panels = figure.filled()
     names = list(dict.fromkeys(name for panel in panels for name in panel.names))
     styles = styles_of(names, figure.main)
     points = isinstance(panels[0], Points)
@@ -141,7 +141,13 @@ def draw(figure: Figure) -> bytes:
             axes.set_title(textwrap.fill(_line(panel.title), int(11 * size[0] / columns)), loc="left", fontsize=10)
             axes.set_axisbelow(True)
             axes.spines[["top", "right"]].set_visible(False)
-        canvas.savefig(content, dpi=150, format="png")
+        return png(canvas)
+
+
+def png(canvas: Any) -> bytes:
+    """A figure of matplotlib as a PNG."""
+    content = io.BytesIO()
+    canvas.savefig(content, dpi=150, format="png")
     return content.getvalue()
 
 

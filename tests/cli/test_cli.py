@@ -90,7 +90,7 @@ def test_help_before_a_recipe_lists_the_recipes(flag, capsys):
     cli.main(["train", flag])
     shown = capsys.readouterr().out
     assert shown.startswith("usage: hfcomp train RECIPE")
-    assert "\n  slipform slipform/real slipform/sandbox slipform/vit_b32_coco\n" in shown  # no sweep
+    assert "\n  slipform slipform/factory slipform/real slipform/sandbox slipform/vit_b32_coco\n" in shown  # no sweep
 
 
 @pytest.mark.parametrize("name", ["evaluate", "compare", "attention", "levels", "build", "cache", "push-metrics"])

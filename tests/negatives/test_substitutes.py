@@ -14,7 +14,8 @@ from hfcomp.negatives.substitutes.inflection import VERB_TAGS
 from hfcomp.negatives.substitutes.lexicon import DEFAULT_LEXICON
 from hfcomp.negatives.surface import rewrite
 from hfcomp.parsing import cached_parser
-from hfcomp.parsing.words import MAY_BE_ONE, longest_text
+from hfcomp.parsing.tokens import longest_text
+from hfcomp.parsing.words import MAY_BE_ONE
 
 
 def found(caption: str, keyword: str, tag: str, seed: int = 0):

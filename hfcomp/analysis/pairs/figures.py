@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.analysis.canvas import new_figure
-from hfcomp.reporting.figures import GRID, styles_of
+from hfcomp.reporting.figures import GRID, png, styles_of
 from hfcomp.reporting.format import number
 
 PANEL = (4.6, 3.7)  # inches
@@ -67,14 +66,13 @@ def draw_panels(name: str, panels: Sequence[Panel], sets: Sequence[str]) -> byte
     panels = [panel for panel in panels if panel.filled()]
     if not panels:
         return b""
-    styles, content = styles_of(sets), io.BytesIO()
+    styles = styles_of(sets)
     with matplotlib.rc_context({"text.parse_math": False}):  # a "$" in a name is no formula
         figure = new_figure(Path(name), (len(panels) * PANEL[0], PANEL[1] + 0.4))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False).ravel(), panels, strict=True):
             _draw(axes, panel, styles)
         _legend(figure, styles, panels)
-        figure.savefig(content, dpi=150, format="png")
-    return content.getvalue()
+        return png(figure)
 
 
 def _draw(axes: Any, panel: Panel, styles: Mapping[str, tuple[str, str]]) -> None:

@@ -9,8 +9,6 @@ counts as missing. The folder may be shared by processes and machines, network f
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +18,7 @@ from huggingface_hub.constants import HF_HOME
 
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.generation.writers.requests import Reply, Request, Writer, content_hash
+from hfcomp.writing import write_first
 
 DEFAULT_FOLDER = Path(HF_HOME) / "hfcomp" / "answers"
 
@@ -53,23 +52,10 @@ class AnswerCache:
         Raises:
             OSError: for a folder that cannot be written to, or a full disk.
         """
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{key}-{os.getpid()}-{secrets.token_hex(4)}")
         content = with_checksum({"text": reply.text, "problem": reply.problem})
-        try:
-            part.write_text(json.dumps(content), encoding="utf-8")
-            try:
-                os.link(part, path)
-            except FileExistsError:
-                return self.get(key) or self.put(key, reply)
-            except OSError:  # a file system without links
-                os.replace(part, path)
-                return reply
-        finally:
-            with suppress(OSError):
-                part.unlink()
-        return reply
+        if write_first(self._path(key), json.dumps(content)):
+            return reply
+        return self.get(key) or self.put(key, reply)
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"

@@ -16,7 +16,7 @@ from datasets import Dataset, load_dataset
 from PIL import Image
 
 from hfcomp.evaluation.embed import Embedder
-from hfcomp.generation import runner
+from hfcomp.generation.executors import local
 from hfcomp.generation.images import checks
 from hfcomp.generation.images.checks import is_blank, is_unchanged
 from hfcomp.generation.images.editor import Edit, ImageEditor
@@ -97,7 +97,7 @@ def context():
 @pytest.fixture
 def quick_workers(context, monkeypatch):
     """Workers that need not import everything anew."""
-    monkeypatch.setattr(runner, "START_METHOD", "forkserver")
+    monkeypatch.setattr(local, "START_METHOD", "forkserver")
 
 
 def build_in_process(folder: str, rows: list[dict], sdxl: str) -> None:
