@@ -51,9 +51,9 @@ class Loaded:
     def digest(self) -> str:
         """Identifies the items by their names and texts; an image by its name."""
         rows = self.data.rows
-        told = [name for name in rows.column_names if name not in self.benchmark.protocol.images]
-        digest = hashlib.sha256(repr((self.benchmark.name, told)).encode())
-        for name in told:
+        columns = [name for name in rows.column_names if name not in self.benchmark.protocol.images]
+        digest = hashlib.sha256(repr((self.benchmark.name, columns)).encode())
+        for name in columns:
             digest.update(repr(rows[name][:]).encode())
         return digest.hexdigest()[:16]
 

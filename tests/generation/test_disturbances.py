@@ -124,7 +124,7 @@ def fill_and_enlarge(disk: str) -> None:
 def test_a_small_disk(tmp_path):
     mount = f"mount -t tmpfs -o size=200k none {tmp_path}"
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "sh", "-c", mount], check=False).returncode:
-        pytest.skip("this machine lets nobody mount a file system")
+        pytest.skip("needs the right to mount a file system, to fill a small one")
     code = f"from {__name__} import fill_and_enlarge; fill_and_enlarge({str(tmp_path)!r})"
     script = f"{mount} && {sys.executable} -c {code!r}"
     done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, check=False)

@@ -65,8 +65,8 @@ def test_a_stage_that_raises_leaves_what_another_executor_resumes(tmp_path):
         build(tmp_path, stages, executor="ray", num_workers=2)
     assert "in fail\n" in str(raised.value.__cause__)  # the traceback of the actor
     assert not (tmp_path / MANIFEST).exists()
-    mended = [Stage("loud", builds.make_failing, {"at": "nothing"}, {"mark": "!"})]
-    assert build(tmp_path, mended).kept == 2
+    fixed = [Stage("loud", builds.make_failing, {"at": "nothing"}, {"mark": "!"})]
+    assert build(tmp_path, fixed).kept == 2
     assert load_dataset(str(tmp_path), split="train")["loud"][4:6] == ["caption 4", ""]
 
 

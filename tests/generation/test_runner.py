@@ -269,8 +269,8 @@ def test_an_exception_names_stage_shard_and_rows_and_loses_nothing(tmp_path, num
     with pytest.raises(StageError, match=message):
         build(tmp_path, stages=stages, num_workers=num_workers)
     assert not (tmp_path / MANIFEST).exists()
-    mended = [Stage("fails", builds.make_failing, {"at": "nothing"}, {})]
-    assert build(tmp_path, stages=mended).kept == 2
+    fixed = [Stage("fails", builds.make_failing, {"at": "nothing"}, {})]
+    assert build(tmp_path, stages=fixed).kept == 2
 
 
 def die(*_) -> None:

@@ -56,7 +56,7 @@ class StandInHub(ThreadingHTTPServer):
         self.server_close()
 
     def break_uploads(self, *, after: int, status: int = 403) -> None:
-        """Lets that many large files through and breaks all later ones in the middle, until `mend_uploads`.
+        """Lets that many large files through and breaks all later ones in the middle, until `fix_uploads`.
 
         Args:
             after: files.
@@ -64,7 +64,7 @@ class StandInHub(ThreadingHTTPServer):
         """
         self._uploads_left, self._break_status = after, status
 
-    def mend_uploads(self) -> None:
+    def fix_uploads(self) -> None:
         self._uploads_left = None
 
     def breaks_now(self) -> int | None:

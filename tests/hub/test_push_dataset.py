@@ -108,7 +108,7 @@ def test_a_broken_push_changes_nothing_and_the_same_call_resumes(hub, connect, t
         push_here(folder, api)
     assert "broken in the middle" in str(e.value) and "\n" not in str(e.value)
     assert list(hub.repository("datasets", "me/pairs").files) == [".gitattributes"] and len(hub.blobs) == 2
-    hub.mend_uploads()
+    hub.fix_uploads()
     before = hub.count("PUT /lfs/")
     push_here(folder, api)
     assert hub.count("PUT /lfs/") - before == 1

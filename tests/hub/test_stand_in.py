@@ -64,7 +64,7 @@ def test_a_broken_upload_is_resumed(hub, tmp_path):
     assert "broken in the middle" in run_in_hub(hub, UPLOAD, tmp_path / "files", fails=True)
     uploaded = dict(hub.blobs)
     assert len(uploaded) == 6 and list(hub.repository("datasets", "me/files").files) == [".gitattributes"]
-    hub.mend_uploads()
+    hub.fix_uploads()
     before = hub.count("PUT /lfs/")
     run_in_hub(hub, UPLOAD, tmp_path / "files")
     assert hub.count("PUT /lfs/") - before == 2

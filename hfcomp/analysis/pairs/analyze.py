@@ -181,4 +181,4 @@ def _note_absent(
                 "there are no negative images: T2I accuracy, CLIP-V, DINOScore and what needs them are left out"
             )
         if not one.pairs.items["keyword"].fillna("").any():
-            pairs.note("there is no column negative_keywords: unique keywords and their words are left out")
+            pairs.note("column negative_keywords is missing: unique keywords and their lengths are left out")

@@ -193,7 +193,7 @@ def _rate(pairs: PairSet, ratings: ConcretenessRatings | None) -> None:
         items["concreteness"] = words.map(found).astype("float64")
         missing = Counter(words[items["concreteness"].isna()])
     if items["concreteness"].isna().all():
-        needed = f"{source} has no rating" if pairs.has(source) else f"there is no column {source}"
+        needed = f"{source} has no rating" if pairs.has(source) else f"column {source} is missing"
         hint = "" if ratings else "; --concreteness_ratings joins them by keyword"
         pairs.note(f"concreteness is left out: {needed}{hint}")
     elif missing.total():

@@ -46,8 +46,8 @@ def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iter
             "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
             "call with fewer workers or smaller shards to resume."
         ) from error
-    except Exception:
-        pool.shutdown(cancel_futures=True)  # shards under way are finished and recorded
+    except Exception:  # raised again, once the shards under way are finished and recorded
+        pool.shutdown(cancel_futures=True)
         raise
     except BaseException:
         alive.close()  # an interrupt does not wait for them

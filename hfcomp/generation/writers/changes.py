@@ -1,7 +1,7 @@
 """What an answer changed in a caption, by its words, and whether that is the change that was asked for.
 
 The negative is put together from the caption and the new words alone, so that everything else stays byte for byte: a
-model that drops the full stop or changes a capital would otherwise leave a mark by which negatives can be told.
+model that drops the full stop or changes a capital would otherwise leave a cue that gives negatives away.
 Besides the new words only "a" and "an", and "is/are", "was/were", "has/have" and the like may differ, as they follow
 them.
 

@@ -145,7 +145,7 @@ class EndpointWriter:
             return Reply(problem=f"{NO_REPLY}: {f'code {status}' if status else type(error).__name__}", is_final=False)
 
     def _check_works(self, request: Request) -> None:
-        """Tells a bad request from a bad endpoint by a small request; one thread at a time."""
+        """Distinguishes a bad request from a bad endpoint with a small request; one thread at a time."""
         with self._probe_lock:
             if self._failure is not None:  # the others need not wait for it again
                 raise self._failure

@@ -60,11 +60,11 @@ def test_ratings_are_joined_by_rated_word_and_else_by_keyword(tmp_path):
 
 def test_without_ratings_the_set_says_so(tmp_path):
     assert read(tmp_path, row(negative_concreteness="absent")).notes == [
-        "set: concreteness is left out: there is no column negative_concreteness; --concreteness_ratings joins them "
+        "set: concreteness is left out: column negative_concreteness is missing; --concreteness_ratings joins them "
         "by keyword"
     ]
     nothing = row(negative_keywords="absent")
-    assert "there is no column negative_keywords" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
+    assert "column negative_keywords is missing" in read(tmp_path, nothing, ratings=RATINGS).notes[0]
     broken = read(tmp_path, row(negative_concreteness=[float("nan"), float("nan")]))
     assert broken.items["concreteness"].isna().all() and "negative_concreteness has no rating" in broken.notes[0]
 
