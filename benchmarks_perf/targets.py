@@ -20,9 +20,9 @@ from pathlib import Path
 
 from datasets import Dataset, Features, Value
 
+from hfcomp.generation.concretebatch.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import Stage
-from hfcomp.generation.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.negatives.targets import (

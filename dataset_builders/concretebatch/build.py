@@ -16,7 +16,7 @@ from pathlib import Path
 from hfcomp.cli.options import add_fields
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.build import build_set
-from hfcomp.generation.concretebatch import CONFIGS, ConcreteBatchOptions
+from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions
 from hfcomp.hub.datasets import PushOptions, push_built_sets
 from hfcomp.reporting.terminal import render_terminal
 

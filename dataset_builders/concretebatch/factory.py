@@ -25,7 +25,7 @@ from hfcomp.cli.options import add_fields
 from hfcomp.data.loading import load_training_set
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.concretebatch import CONFIGS, ConcreteBatchOptions, selection_table
+from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_json
 from hfcomp.reporting.report import Report, Section

@@ -1,4 +1,3 @@
-from hfcomp.data.caption_files import with_captions_of as with_captions_of
 from hfcomp.data.collators import CompositionalCollator as CompositionalCollator
 from hfcomp.data.columns import COLUMNS as COLUMNS
 from hfcomp.data.columns import NEGATIVE_KINDS as NEGATIVE_KINDS
@@ -6,6 +5,7 @@ from hfcomp.data.columns import rename_columns as rename_columns
 from hfcomp.data.columns import require_columns as require_columns
 from hfcomp.data.concepts.columns import concept_columns as concept_columns
 from hfcomp.data.concepts.columns import noun_phrase_extractor as noun_phrase_extractor
+from hfcomp.data.formats.caption_files import with_captions_of as with_captions_of
 from hfcomp.data.groups import GroupOrder as GroupOrder
 from hfcomp.data.groups import Groups as Groups
 from hfcomp.data.loading import TrainingRows as TrainingRows

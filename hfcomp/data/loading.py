@@ -26,10 +26,10 @@ from datasets import (
 from datasets.arrow_writer import SchemaInferenceError
 from datasets.exceptions import DatasetGenerationError
 
-from hfcomp.data.archives import check_tail
 from hfcomp.data.built_sets import checked_shards, configuration
-from hfcomp.data.coco_folders import coco_splits, is_coco_folder, read_coco_folder
-from hfcomp.data.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
+from hfcomp.data.formats.archives import check_tail
+from hfcomp.data.formats.coco_folders import coco_splits, is_coco_folder, read_coco_folder
+from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
 from hfcomp.data.urls import add_repositories
 from hfcomp.reading import may_be_hub_id
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.data.archives import COUNT, check_end, not_whole, numbered_archives
+from hfcomp.data.formats.archives import COUNT, check_end, not_whole, numbered_archives
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
 
 TEST, TRAIN = "test", "train"

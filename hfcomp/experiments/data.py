@@ -7,9 +7,9 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset
 
-from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
+from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.loading import load_training_set, load_training_stream
 from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS

@@ -20,7 +20,7 @@ from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
 from hfcomp.generation.concepts import concept_inputs
-from hfcomp.generation.concretebatch import (
+from hfcomp.generation.concretebatch.chain import (
     ConcreteBatchOptions,
     build_chains,
     concretebatch_source,

@@ -15,11 +15,11 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import fenced, is_on_hub
+from hfcomp.generation.concretebatch.text_targets import CANDIDATES
 from hfcomp.generation.images.options import IMAGE_COUNT
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
-from hfcomp.generation.text_targets import CANDIDATES
 from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text

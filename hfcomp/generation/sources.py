@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, Image, LargeList, List, Value
 
-from hfcomp.data.caption_files import with_captions_of
 from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import identity

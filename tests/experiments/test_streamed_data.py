@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.data import caption_files
+from hfcomp.data.formats import caption_files
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.controls import CONTROLS, control_arms
 from hfcomp.experiments.data import training_rows

@@ -93,7 +93,7 @@ def test_other_addresses_are_refused(tmp_path):
 def test_importing_downloads_nothing():
     code = (
         "import socket, sys; sys.addaudithook(lambda name, _: sys.exit(name) if name == 'socket.connect' else None)\n"
-        "import hfcomp.negatives.ratings_file, hfcomp.generation.targets, hfcomp.negatives.concreteness"
+        "import hfcomp.negatives.ratings_file, hfcomp.generation.concretebatch.targets, hfcomp.negatives.concreteness"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert URL.startswith("http://crr.ugent.be/")

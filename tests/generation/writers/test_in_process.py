@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.generation.negative_captions import make_negative_captions
+from hfcomp.generation.concretebatch.negative_captions import make_negative_captions
 from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.shards import COUNTS, SET_ASIDE
 from hfcomp.generation.writers.in_process import InProcessWriter
 from hfcomp.generation.writers.requests import Request
-from tests.generation.test_negative_captions import batch
+from tests.generation.concretebatch.test_negative_captions import batch
 from tests.generation.writers.random_model import random_model
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, Features, Image, List, Value
 
-from hfcomp.data.caption_readers import shortened
+from hfcomp.data.formats.caption_readers import shortened
 from hfcomp.data.licenses import COCO_LICENSES
 from hfcomp.reading import read_json
 

@@ -11,11 +11,8 @@ import pytest
 from datasets import Dataset, Features, Image, List, Value, load_dataset
 
 from hfcomp.data.negatives.columns import with_concreteness
-from hfcomp.generation.runner import run_stages
-from hfcomp.generation.shards import ROW, SET_ASIDE
-from hfcomp.generation.sources import read_captioned_rows
-from hfcomp.generation.targets import TargetOptions, is_old, target_inputs
-from hfcomp.generation.text_targets import (
+from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, target_inputs
+from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_FEATURES,
     KEYWORD_READS,
     KEYWORD_STAGE,
@@ -23,6 +20,9 @@ from hfcomp.generation.text_targets import (
     balance_targets,
     make_targets,
 )
+from hfcomp.generation.runner import run_stages
+from hfcomp.generation.shards import ROW, SET_ASIDE
+from hfcomp.generation.sources import read_captioned_rows
 from tests.generation.builds import hashes, png
 
 NOUNS = {"dog": 4.85, "cat": 4.86, "man": 4.79, "umbrella": 5.0, "table": 4.9, "park": 4.74, "car": 4.89, "ball": 5.0}
@@ -144,7 +144,7 @@ def test_the_manifest_holds_the_settings_and_no_place_of_this_machine(source, ra
 
 
 def test_workers_load_the_stages_without_torch():
-    code = "import sys, hfcomp.generation.text_targets; sys.exit('torch' in sys.modules)"
+    code = "import sys, hfcomp.generation.concretebatch.text_targets; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

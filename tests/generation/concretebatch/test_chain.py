@@ -14,7 +14,7 @@ from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import with_concreteness
 from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.concretebatch import ConcreteBatchOptions, selection_table
+from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions, selection_table
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from tests import tiny
 from tests.generation.builds import hashes

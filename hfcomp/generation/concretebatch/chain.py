@@ -24,17 +24,17 @@ from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.generation.chains import joined
+from hfcomp.generation.concretebatch.negative_captions import caption_stage
+from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, ratings_path, target_inputs
+from hfcomp.generation.concretebatch.text_targets import KEYWORD_READS, KEYWORD_STAGE, balance_targets, chosen_targets
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
 from hfcomp.generation.licenses import LICENSE, license_stages
-from hfcomp.generation.negative_captions import caption_stage
 from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import Log, output_features, read_captioned_rows
-from hfcomp.generation.targets import TargetOptions, is_old, ratings_path, target_inputs
-from hfcomp.generation.text_targets import KEYWORD_READS, KEYWORD_STAGE, balance_targets, chosen_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
 from hfcomp.negatives.targets import CATEGORIES, Mode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from hfcomp.data.caption_files import FileCaptions, read_captions, with_captions_of
+from hfcomp.data.formats.caption_files import FileCaptions, read_captions, with_captions_of
 from hfcomp.data.loading import load_training_set
 from tests.evaluation.webdatasets import encoded, write_tar
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from datasets import Dataset, Features, IterableDataset, Value
 
-from hfcomp.data.caption_readers import READERS, shortened
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.features import CONCEPT_FEATURES
+from hfcomp.data.formats.caption_readers import READERS, shortened
 
 KEY_COLUMN = "__key__"
 """What `datasets` calls the name of a WebDataset's sample."""

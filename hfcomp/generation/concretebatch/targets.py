@@ -4,9 +4,9 @@ Three parts, so that neither shards nor processes change a target:
 
 1. `target_inputs`: stages by which every row gets its possible targets, at most one of each category. They depend on
    that row, the seed and the settings only.
-2. `hfcomp.generation.text_targets.balance_targets`: one pass over the rows of that build, in their order, decides the
+2. `text_targets.balance_targets`: one pass over the rows of that build, in their order, decides the
    category of each.
-3. `hfcomp.generation.text_targets.KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`,
+3. `text_targets.KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`,
    `keyword_span`, `category`, `rated_word` and `keyword_tag`.
 """
 
@@ -21,11 +21,11 @@ from huggingface_hub.constants import HF_HOME
 
 from hfcomp.checksums import file_hash
 from hfcomp.data.publishing import without_local_paths
+from hfcomp.generation.concretebatch.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.generation.options import CaptionOptions
 from hfcomp.generation.shards import SOURCE_ROW, Stage
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.generation.text_negatives import make_captions
-from hfcomp.generation.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.negatives.concreteness import HOW_TO_GET
 from hfcomp.negatives.ratings_file import download_ratings
 from hfcomp.negatives.targets import Choice, Lookup, Mode, Prepositions, balanced_categories
