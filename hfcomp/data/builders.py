@@ -1,12 +1,6 @@
 """Built sets as builders of `datasets`, for use in process; on the Hub the same sets are plain Parquet.
 
-```python
-from hfcomp.data.builders import ConcreteBatch
-
-builder = ConcreteBatch(config_name="high_concreteness", data_dir="data/concretebatch", concreteness_ratings=ratings)
-builder.download_and_prepare()
-rows = builder.as_dataset("train")
-```
+docs/building.md has an example.
 """
 
 from __future__ import annotations

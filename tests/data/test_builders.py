@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_ratings_are_joined_by_the_word_that_the_build_found(folder, tmp_path, r
     logged: list[str] = []
     joined = with_concreteness(load_training_set(str(folder / "random")), ratings, logged.append)
     assert joined["negative_concreteness"][:] == [[4.85]] * 4
+
+
+def test_the_page_on_building_prepares_it(folder, tmp_path, ratings):
+    page = (Path(__file__).parents[2] / "docs/building.md").read_text()
+    (block,) = re.findall(r"```python\n(from hfcomp.data.builders.*?)```", page, flags=re.DOTALL)
+    for old, new in {"data/concretebatch": str(folder), "ratings.txt": ratings}.items():
+        block = block.replace(old, new)
+    names: dict = {}
+    exec(block.replace("data_dir=", f"cache_dir={str(tmp_path)!r}, data_dir="), names)
+    assert names["rows"][0]["negative_concreteness"] == [4.85]
 
 
 def test_the_cache_is_of_the_content(tmp_path, ratings):
