@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -101,17 +102,21 @@ def _damaged_pickle(folder: Path) -> Path | None:
 
 
 @contextmanager
-def no_report() -> Iterator[None]:
-    """Keeps transformers' bar and report of a load from the terminal: hfcomp reports it itself."""
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+def no_report(library: Any = logging) -> Iterator[None]:
+    """Keeps bars and warnings of transformers, or of diffusers, from the terminal: hfcomp reports what matters itself.
+
+    Args:
+        library: the module `logging` of either.
+    """
+    level, bar = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity_error()
+    library.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        library.set_verbosity(level)
         if bar:
-            logging.enable_progress_bar()
+            library.enable_progress_bar()
 
 
 def _first(names: Sequence[str]) -> str:

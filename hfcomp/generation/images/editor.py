@@ -16,6 +16,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import pipeline_identity
 from hfcomp.generation.images.options import DType, denoising_steps
 from hfcomp.generation.workers import worker_number
+from hfcomp.modeling.weight_checks import no_report
 from hfcomp.reading import may_be_hub_id
 
 INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'"
@@ -118,9 +119,11 @@ class ImageEditor:
         return found
 
     def _edit(self, images: Sequence[Image.Image], prompts: Sequence[str], seeds: Sequence[int]) -> list[Edit]:
+        from diffusers.utils import logging
+
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         try:
-            with _one_thread(self.device), _without_warnings(), torch.inference_mode():
+            with _one_thread(self.device), no_report(logging), torch.inference_mode():
                 made = self._pipeline(
                     prompt=list(prompts), image=list(images), generator=generators, output_type="pil", **self._settings
                 )
@@ -208,10 +211,11 @@ def _load(place: str, dtype: torch.dtype) -> Any:
     """The pipeline with all its parts, the safety checker included where it has one."""
     try:
         from diffusers import AutoPipelineForImage2Image
+        from diffusers.utils import logging
     except ImportError as error:
         raise ImportError(INSTALL) from error
     try:
-        with _without_warnings():
+        with no_report(logging):
             return AutoPipelineForImage2Image.from_pretrained(
                 place, dtype=dtype, use_safetensors=True, trust_remote_code=False
             )
@@ -229,19 +233,3 @@ def _one_thread(device: str) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Keeps diffusers from a warning for each batch: of its own casts, and of long prompts, which are counted."""
-    from diffusers.utils import logging
-
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-        if bars:
-            logging.enable_progress_bar()
