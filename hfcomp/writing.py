@@ -229,7 +229,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     is_new = not folder.exists()
     try:
-        lock = try_lock(folder)
+        lock = try_lock(folder, seconds=1.0)  # a process that was killed as it started another still holds it there
     except OSError as error:
         raise ValueError(f"{folder} cannot be written to: {error}. Choose another folder.") from error
     if lock is None:
