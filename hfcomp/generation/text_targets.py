@@ -71,7 +71,7 @@ def make_targets(
     order: Order | None = None,
     k: int | None = None,
     temperature: float = 1.0,
-    lookup: Lookup = "word_first",
+    lookup: Lookup = "expression_first",
     prepositions: Prepositions = "specific",
     seed: int = 0,
 ) -> Callable[[Batch], Batch]:
