@@ -41,6 +41,11 @@ def parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    found.add_argument("sets", nargs="+", metavar="SET", help="folder, file or Hub id, or NAME=SET; SET::CONFIG")
+    found.add_argument(
+        "sets",
+        nargs="+",
+        metavar="SET",
+        help="folder, file or Hub id, or NAME=SET; all configurations, SET::CONFIG for one",
+    )
     add_fields(found, AnalyzeOptions)
     return found

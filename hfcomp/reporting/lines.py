@@ -58,8 +58,13 @@ def grouped(lines: Iterable[Line], *keys: str) -> list[list[Line]]:
 
 
 def strictest(lines: Sequence[Line]) -> list[Line]:
-    """The `group` lines with their averages, where there are such; else all lines."""
-    return [line for line in lines if line["metric"] == HEADLINE_METRIC] or list(lines)
+    """Of a benchmark with `group` lines those and the primary endpoint, of any other all."""
+    headed = {line["benchmark"] for line in lines if line["metric"] == HEADLINE_METRIC}
+    return [
+        line
+        for line in lines
+        if line["metric"] == HEADLINE_METRIC or line["benchmark"] not in headed or line.get("primary")
+    ]
 
 
 def standing(lines: Sequence[Line], most: int = 0) -> list[Line]:
@@ -74,7 +79,7 @@ def standing(lines: Sequence[Line], most: int = 0) -> list[Line]:
 def foremost(lines: Sequence[Line]) -> list[Line]:
     """Of the strictest metric of each benchmark the first average, or the lines that stand for it."""
     kept: list[Line] = []
-    for part in map(strictest, grouped(standing(lines), "benchmark")):
+    for part in grouped(strictest(standing(lines)), "benchmark"):
         kept += [line for line in part if line.get("average")][:1] or part
     return kept
 

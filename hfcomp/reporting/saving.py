@@ -31,16 +31,16 @@ def save_report(report: Report, folder: Path, say: Callable[[str], None] = print
     """Writes `report.md`, the figures and the pictures, each whole or not at all, into a folder, made where missing.
 
     Without matplotlib (the extra `plots`) figures are not drawn, of which `say` receives a line; those of an earlier
-    run are removed, as those that would be empty.
+    run are removed, as are figures and pictures that would be empty.
     """
     there = []
     for image in report.images():
         try:
-            content = image.content if isinstance(image, Picture) else draw(image) if image.filled() else None
+            content = image.content if isinstance(image, Picture) else draw(image) if image.filled() else b""
         except ImportError:
             say(f"{image.name} is not drawn: pip install 'hfcomp[plots]'")
-            content = None
-        if content is None:
+            content = b""
+        if not content:
             (folder / image.name).unlink(missing_ok=True)
             continue
         write_bytes(folder / image.name, content)

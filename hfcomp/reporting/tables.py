@@ -277,6 +277,7 @@ def figure_of_lines(
 ) -> Figure:
     """Points with intervals: values of composition, and of general abilities, or of those that stand for many.
 
+    The primary endpoint is the first, whatever stands for the others.
     With a reference, general abilities are drawn as differences to that model. The main model is drawn larger.
     """
     panels = []
@@ -284,6 +285,8 @@ def figure_of_lines(
         of_panel = of_aspect(lines, aspect)
         choices = of_panel, standing(of_panel), foremost(of_panel)
         chosen = next((kept for kept in choices if len(kept) <= MANY_ROWS), choices[-1])
+        primary = [line for line in of_panel if line.get("primary")]
+        chosen = [*primary, *(line for line in chosen if not line.get("primary"))]
         compared = reference if aspect == "general" else None
         names = [model for model in models_of(lines) if model != compared]
         shared, labels = distinct_labels(chosen, notes=False)

@@ -25,6 +25,8 @@ from hfcomp.statistics.significance import BLOCK, differing_images, macro_sign_f
 LEAST_SPREAD = 0.25
 # Level of the intervals of differences, consistent with p.
 LEVEL = 0.95
+# Counts of images that are drawn at a time: 64 MB.
+CELLS = 2**23
 # Tails need that many draws.
 FEWEST_DRAWS = 100
 
@@ -46,6 +48,9 @@ class ImageBootstrap:
         resamples: number of draws. It holds `resamples * distinct images` bytes.
         seed: of the draws.
 
+    Attributes:
+        draws: `[resamples, distinct images]`, how often each is drawn; images in sorted order.
+
     Raises:
         ValueError: for a missing image id, or fewer than 100 resamples.
     """
@@ -60,8 +65,8 @@ class ImageBootstrap:
         generator = np.random.default_rng(seed)
         number = len(names)
         # a count above 255 has no chance to occur, so a byte holds it
-        self._weights = np.zeros((resamples, number), dtype=np.uint8)
-        for row in self._weights:
+        self.draws = np.zeros((resamples, number), dtype=np.uint8)
+        for row in self.draws:
             row[:] = np.bincount(generator.integers(number, size=number), minlength=number) if number else 0
 
     def interval(
@@ -189,9 +194,9 @@ class ImageBootstrap:
         self, aligned: Aligned, mean: NDArray[np.float64], least: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """`[draws, M]`: how far each draw's mean is from the whole set's, in units of the draw's own spread."""
-        found = []
-        for start in range(0, len(self._weights), BLOCK):
-            weights = self._weights[start : start + BLOCK, aligned.used].astype(np.float64)
+        found, rows = [], max(1, min(BLOCK, CELLS // len(aligned.used)))
+        for start in range(0, len(self.draws), rows):
+            weights = self.draws[start : start + rows].take(aligned.used, axis=1).astype(np.float64)
             drawn, spread, complete = aligned.mean_and_spread(weights)
             found.append(((drawn - mean) / np.maximum(spread, least))[complete])
         return np.concatenate(found)

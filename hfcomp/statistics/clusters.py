@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ Subsets = Sequence[tuple[Values, Images]]
 """The values `[n]` or `[n, M]` of each subset and the images `[n]` of its items."""
 Part = tuple[list[Any], NDArray[np.float64], NDArray[np.float64]]
 """Of one subset: the names of its I images, their sums `[I, M]` and numbers of items `[I]`."""
+FEW = 3
+"""Subsets with common images whose variance is quicker to multiply out, at the cost of the number's square."""
 
 
 def per_image(values: Values, images: Images, name: str) -> Part:
@@ -120,8 +123,9 @@ class Aligned:
         self._disjoint = len(np.unique(together)) == len(together)
         if self._disjoint:
             self.used = together
-            self._sums = np.concatenate([sums for _, sums, _ in parts])  # [I, M]
-            self._sizes = np.concatenate([sizes for _, _, sizes in parts])  # [I]
+            own = np.concatenate([sums for _, sums, _ in parts])  # [I, M]
+            sizes = np.concatenate([sizes for _, _, sizes in parts])[:, None]  # [I, 1]
+            self._columns = np.concatenate([own, own**2, own * sizes, sizes, sizes**2], axis=1)
             self._starts = np.cumsum([0, *map(len, places[:-1])])
             return
         self.used = np.unique(together)
@@ -146,38 +150,53 @@ class Aligned:
             Means `[B, M]`, spreads `[B, M]`, and `[B]`, whether the draw has items of every subset; other rows are not
             meaningful.
         """
-        drawn = self._resample(draws)  # [B, K]
-        number = np.maximum(drawn, 1)
         if self._disjoint:
-            ratio = self._by_subset(draws, self._sums) / number[:, :, None]  # [B, K, M]
-            variance = self._variance_of_disjoint(draws, ratio, self._share / number)
-        else:
-            ratio = np.tensordot(draws, self._sums, axes=(1, 1)) / number[:, :, None]
-            variance = _variance_of_many(draws, self._sums, self._sizes, ratio, self._share / number)
-        mean = np.tensordot(ratio + self._mean, self._share, axes=(1, 0))
-        return mean, np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
+            return self._spread_of_disjoint(draws)
+        drawn = draws @ self._sizes.T  # [B, K]
+        number = np.maximum(drawn, 1)
+        ratio = np.tensordot(draws, self._sums, axes=(1, 1)) / number[:, :, None]  # [B, K, M]
+        variance_of = _variance_of_few if len(self._sums) <= FEW else _variance_of_many
+        variance = variance_of(draws, self._sums, self._sizes, ratio, self._share / number)
+        return self._mean_of(ratio), np.sqrt(np.maximum(variance, 0)), (drawn > 0).all(axis=1)
 
-    def _resample(self, draws: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not self._disjoint:
-            return draws @ self._sizes.T
-        return self._by_subset(draws, self._sizes[:, None])[:, :, 0]
+    def _mean_of(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.tensordot(ratio + self._mean, self._share, axes=(1, 0))
 
-    def _by_subset(self, draws: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """`[B, K, M]` sums of values `[I, M]` times draws over each subset's images."""
-        ends = [*self._starts[1:], len(values)]
-        return np.stack(
-            [draws[:, start:end] @ values[start:end] for start, end in zip(self._starts, ends, strict=True)], axis=1
+    def _spread_of_disjoint(
+        self, draws: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """`mean_and_spread`, the variance multiplied out: draws are read once, and no `[B, I, M]` is needed."""
+        ends = [*self._starts[1:], len(self._columns)]
+        products = np.stack(
+            [draws[:, start:end] @ self._columns[start:end] for start, end in zip(self._starts, ends, strict=True)],
+            axis=1,
         )
+        models = self._mean.shape[1]
+        sums, squares, mixed, sizes = np.split(products, [models, 2 * models, 3 * models], axis=2)  # each [B, K, M]
+        number = np.maximum(sizes[:, :, :1], 1)
+        ratio = sums / number
+        squares += ratio * (ratio * sizes[:, :, 1:] - 2 * mixed)
+        variance = np.tensordot(squares / number**2, self._share**2, axes=(1, 0))
+        return self._mean_of(ratio), np.sqrt(np.maximum(variance, 0)), (sizes[:, :, 0] > 0).all(axis=1)
 
-    def _variance_of_disjoint(
-        self, draws: NDArray[np.float64], ratio: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """`[B, M]`, with the weight `[B, K]` of an item; multiplied out, so that no `[B, I, M]` is needed."""
-        sizes = self._sizes[:, None]
-        squares = self._by_subset(draws, self._sums**2)
-        squares -= 2 * ratio * self._by_subset(draws, self._sums * sizes)
-        squares += ratio**2 * self._by_subset(draws, sizes**2)
-        return np.einsum("bk,bkm->bm", weight**2, squares)
+
+def _variance_of_few(
+    draws: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+    ratio: NDArray[np.float64],
+    weight: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """As `_variance_of_many`, multiplied out: products of the draws in place of residuals of every image and model."""
+    variance = np.zeros((len(draws), ratio.shape[2]))
+    for one, other in combinations_with_replacement(range(len(sums)), 2):
+        (s, n), (t, m) = ((sums[part], sizes[part][:, None]) for part in (one, other))
+        columns = np.concatenate([s * t, s * m, n * t, n * m], axis=1)
+        both, first, second, size = np.split(draws @ columns, [len(t[0]), 2 * len(t[0]), 3 * len(t[0])], axis=1)
+        r, q = ratio[:, one], ratio[:, other]
+        factor = (1 if one == other else 2) * weight[:, one] * weight[:, other]
+        variance += factor[:, None] * (both - q * first - r * second + r * q * size)
+    return variance
 
 
 def _variance_of_many(

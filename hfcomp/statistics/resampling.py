@@ -11,11 +11,16 @@ from tqdm.auto import tqdm
 
 from hfcomp.statistics.bootstrap import FEWEST_DRAWS
 
-RESAMPLES = 2000
 Numbers = NDArray[np.float64]
-Statistic = Callable[[Numbers], float]
-"""From how often each of its items is drawn, `[n]`, to a number; NaN where it is not defined."""
+Places = NDArray[np.intp]
+Draws = NDArray[np.uint8]
+Statistic = Callable[[Draws], Numbers]
+"""From how often each image is drawn, `[B, I]`, to a number of each draw, `[B]`; NaN where it is not defined."""
 Key = TypeVar("Key", bound=Hashable)
+BLOCK = 64
+"""Draws at a time, which bounds memory."""
+ROUNDING = 1e-12
+"""Of the mean square: a variance below it is what rounding leaves of a constant."""
 
 
 class Median:
@@ -23,71 +28,107 @@ class Median:
 
     Args:
         values: `[n]`.
+        images: `[n]`, the number of each item's image, which is drawn with all of its items.
     """
 
-    def __init__(self, values: Numbers) -> None:
-        self._order = np.argsort(values, kind="stable")
-        self._sorted = np.asarray(values, dtype=np.float64)[self._order]
+    def __init__(self, values: Numbers, images: Places) -> None:
+        order = np.argsort(values, kind="stable")
+        self._sorted, self._images = np.asarray(values, dtype=np.float64)[order], images[order]
 
-    def __call__(self, weights: Numbers) -> float:
+    def __call__(self, draws: Draws) -> Numbers:
         """The mean of the two items in the middle, as `numpy.median` of the repeated items."""
-        below = np.cumsum(weights[self._order])
-        total = below[-1] if len(below) else 0
-        if total <= 0:
+        return np.array([self._of(draw) for draw in draws])
+
+    def _of(self, draw: Draws) -> float:
+        below = np.cumsum(draw.take(self._images), dtype=np.int64)
+        total = int(below[-1]) if len(below) else 0
+        if not total:
             return float("nan")
-        middle = np.searchsorted(below, [total / 2, total / 2 + 0.5], side="left")
+        middle = np.searchsorted(below, [(total + 1) // 2, total // 2 + 1], side="left")
         return float(self._sorted[middle].mean())
 
 
-class Correlation:
-    """Pearson's correlation of drawn items, or Spearman's, whose ranks are taken anew in every draw.
+class Pearson:
+    """Pearson's correlation of drawn items, from -1 to 1; NaN where one of the two is constant.
 
     Args:
         first: `[n]`.
         second: `[n]`.
-        ranks: Spearman's.
+        images: `[n]`, as of `Median`.
     """
 
-    def __init__(self, first: Numbers, second: Numbers, *, ranks: bool = False) -> None:
-        self._values = [np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)]
-        self._ranks = [_Ranks(values) for values in self._values] if ranks else None
+    def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
+        x, y = (_standardised(np.asarray(values, dtype=np.float64)) for values in (first, second))
+        columns = np.ones(len(x)), x, y, x * x, y * y, x * y
+        self._sums = np.stack([np.bincount(images, column) for column in columns], axis=1)  # by image
 
-    def __call__(self, weights: Numbers) -> float:
-        """From -1 to 1; NaN where one of the two is constant."""
-        total = weights.sum()
-        if total <= 0:
+    def __call__(self, draws: Draws) -> Numbers:
+        """From sums over each image's items, so that all draws are one product."""
+        number, *means = (draws[:, : len(self._sums)].astype(np.float64) @ self._sums).T
+        with np.errstate(invalid="ignore", divide="ignore"):  # of draws without an item
+            x, y, xx, yy, xy = means / number
+            spreads = [np.where(square - mean**2 > ROUNDING * square, square - mean**2, np.nan)
+                       for square, mean in ((xx, x), (yy, y))]  # fmt: skip
+            return np.clip((xy - x * y) / np.sqrt(spreads[0] * spreads[1]), -1, 1)
+
+
+class Spearman:
+    """Spearman's correlation of drawn items, whose ranks are taken anew in every draw; NaN where one is constant.
+
+    Args:
+        first: `[n]`.
+        second: `[n]`.
+        images: `[n]`, as of `Median`.
+    """
+
+    def __init__(self, first: Numbers, second: Numbers, images: Places) -> None:
+        order = np.argsort(first, kind="stable")  # memory is then read in order
+        self._images = images[order]
+        self._ranks = [_Ranks(values[order]) for values in (first, second)]
+
+    def __call__(self, draws: Draws) -> Numbers:
+        """Of each draw."""
+        return np.array([self._of(draw.take(self._images)) for draw in draws])
+
+    def _of(self, times: Draws) -> float:
+        (first, spread), (second, other) = (ranks(times) for ranks in self._ranks)
+        if not (spread > 0 and other > 0):
             return float("nan")
-        pair = [ranks(weights) for ranks in self._ranks] if self._ranks else self._values
-        centred = [values - (weights @ values) / total for values in pair]
-        spreads = [float(weights @ one**2) for one in centred]
-        # of a constant, what is left is rounding
-        still = [
-            spread <= 1e-20 * total * max(1.0, float(np.abs(values).max(initial=0.0)) ** 2)
-            for spread, values in zip(spreads, pair, strict=True)
-        ]
-        if any(still):
-            return float("nan")
-        return float(np.clip((weights * centred[0]) @ centred[1] / np.sqrt(spreads[0] * spreads[1]), -1, 1))
+        return float(np.clip((times * first) @ second / np.sqrt(spread * other), -1, 1))
 
 
 class _Ranks:
-    """Ranks of weighted values: items that are equal, or drawn several times, share the middle of theirs."""
+    """Ranks of drawn items: those that are equal, or drawn several times, share the middle of theirs."""
 
     def __init__(self, values: Numbers) -> None:
-        self._group = np.unique(values, return_inverse=True)[1]
+        self._order = np.argsort(values, kind="stable")
+        last = np.diff(values[self._order], append=np.nan) != 0  # of a group of equal items
+        self._ends = np.flatnonzero(last)
+        self._group = np.empty(len(values), dtype=np.intp)
+        self._group[self._order] = np.cumsum(last) - last
 
-    def __call__(self, weights: Numbers) -> Numbers:
-        size = np.bincount(self._group, weights)
-        return (np.cumsum(size) - (size - 1) / 2)[self._group]
+    def __call__(self, times: Draws) -> tuple[Numbers, float]:
+        """`[n]`, each item's rank less the mean rank, and the sum of their squares over drawn items.
+
+        Args:
+            times: `[n]`, how often each item is drawn.
+        """
+        upto = np.cumsum(times.take(self._order), dtype=np.int64).take(self._ends)
+        size = np.diff(upto, prepend=0)
+        ranks = (2 * upto - size - upto[-1]) * 0.5
+        return ranks.take(self._group), float((size * ranks) @ ranks)
+
+
+def _standardised(values: Numbers) -> Numbers:
+    """Less the mean, by the standard deviation; NaN for a constant, of which no more than rounding is left."""
+    centred = values - values.mean()
+    spread = float(np.mean(centred**2))
+    still = spread <= 1e-20 * max(1.0, float(np.abs(values).max()) ** 2)
+    return centred / (np.nan if still else np.sqrt(spread))
 
 
 def draw_statistics(
-    statistics: Mapping[Key, tuple[Statistic, NDArray[np.intp]]],
-    images: int,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    progress: bool = False,
+    statistics: Mapping[Key, Statistic], draws: Draws, *, progress: bool = False
 ) -> dict[Key, Numbers]:
     """The values of statistics in draws of images with replacement: an image comes with all of its items.
 
@@ -95,21 +136,18 @@ def draw_statistics(
     and what they do not share is independent.
 
     Args:
-        statistics: of each, the function and `[n]`, the number of each item's image.
-        images: how many images there are.
-        resamples: number of draws.
-        seed: of the draws.
+        statistics: by name.
+        draws: `[resamples, images]`, of `ImageBootstrap`.
         progress: whether to show a bar.
 
     Returns:
         Of each `[resamples]`.
     """
-    generator = np.random.default_rng(seed)
-    found = {key: np.full(resamples, np.nan) for key in statistics}
-    for draw in tqdm(range(resamples), desc="draws", disable=not progress, leave=False):
-        counts = np.bincount(generator.integers(images, size=images), minlength=images).astype(np.float64)
-        for key, (statistic, image) in statistics.items():
-            found[key][draw] = statistic(counts[image])
+    found = {key: np.full(len(draws), np.nan) for key in statistics}
+    for start in tqdm(range(0, len(draws), BLOCK), desc="draws", disable=not progress, leave=False):
+        block = draws[start : start + BLOCK]
+        for key, statistic in statistics.items():
+            found[key][start : start + BLOCK] = statistic(block)
     return found
 
 

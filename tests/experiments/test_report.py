@@ -331,6 +331,24 @@ def test_names_of_data_sets_cannot_break_a_table():
     assert "<img" not in row
 
 
+@pytest.mark.parametrize("number", [2, 20])
+def test_the_figure_begins_with_the_primary_endpoint_and_has_every_benchmark(number):
+    """Winoground's groups once drove out the mean that a run is judged by, and benchmarks without groups."""
+    about = {"benchmark": "Im et al. 2026, Table 2", "average": True, "primary": "the mean"}
+    lines = [line(f"kind {kind}", "caption choice", GROUP["swap_att"], benchmark="choices") for kind in range(number)]
+    lines += [line("all", metric, GROUP["swap_att"], benchmark="pairs") for metric in ("text", "group")]
+    lines.append(line("", "compositional mean", GROUP["swap_att"], **about))
+    (figure,) = run_report(lines, stages(), facts(), brief=False).images()
+    (panel,) = figure.filled()
+    labels = [label for label, _, _ in panel.rows]
+    assert labels[0] == "Im et al. 2026, Table 2 compositional mean" and "pairs group" in labels
+    assert any(label.startswith("choices kind 0") for label in labels) and "pairs text" not in labels
+    lines[-1].pop("primary")
+    lines[-3]["primary"] = "pairs: text"
+    (figure,) = run_report(lines, stages(), facts(), brief=False).images()
+    assert figure.filled()[0].rows[0][0] == "pairs text"
+
+
 def test_a_figure_of_many_benchmarks_stays_of_one_size(tmp_path):
     lines = [
         line(f"kind {kind}", "group", GROUP["swap_att"], benchmark=f"benchmark {number}")

@@ -41,6 +41,7 @@ READ_BACK = """
 import json, sys
 from datasets import load_dataset
 from huggingface_hub import snapshot_download
+from hfcomp.analysis.pairs.items import named_sets
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.build import verify_set
 whole = load_dataset("me/pairs", split="train")
@@ -54,6 +55,7 @@ print(json.dumps({
     "streamed": [row["negative_captions"] for row in streamed],
     "size": streamed[0]["image"].size,
     "trained on": len(trained_on),
+    "analysed": named_sets(["me/pairs"]),
     "verified": verified[-1],
 }))
 """
@@ -72,6 +74,7 @@ def test_a_set_of_two_configurations_is_pushed_loaded_and_streamed(hub, tmp_path
     assert found["whole"] == [[f"{row} cats on a large table"] for row in range(7)] and found["greys"] == [200] * 7
     assert found["streamed"] == [[f"{row} things on a large table"] for row in range(4)]
     assert found["size"] == [4, 4] and found["trained on"] == 2
+    assert found["analysed"] == {name: f"me/pairs::{name}" for name in ("high_concreteness", "random")}
     assert found["verified"] == "4 rows in 2 files are intact"
     check_card(pushed.files["README.md"].content.decode())
 

@@ -5,41 +5,53 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.statistics.resampling import Correlation, Median, draw_statistics, percentile_interval
+from hfcomp.statistics import ImageBootstrap
+from hfcomp.statistics.resampling import Median, Pearson, Spearman, draw_statistics, percentile_interval
 
 stats = pytest.importorskip("scipy.stats")
 
 
+ITEMS = np.arange(150)
+"""Every item is an image of its own."""
+ONCE = np.ones((1, 150), dtype=np.uint8)
+BOTH = pytest.mark.parametrize("correlation", [Pearson, Spearman])
+
+
 @pytest.fixture
 def drawn():
-    """Two columns with ties, and how often each item is drawn."""
+    """Two columns with ties, and how often each item is drawn, twice."""
     generator = np.random.default_rng(0)
     first = np.round(generator.normal(size=150), 1)
     second = first + np.round(generator.normal(size=150), 1)
-    return first, second, generator.integers(0, 4, 150)
+    return first, second, generator.integers(0, 4, (2, 150)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("ranks", [False, True])
-def test_a_weighted_correlation_is_that_of_repeated_items(drawn, ranks):
-    first, second, weights = drawn
-    expected = (stats.spearmanr if ranks else stats.pearsonr)(np.repeat(first, weights), np.repeat(second, weights))
-    assert Correlation(first, second, ranks=ranks)(weights.astype(float)) == pytest.approx(expected[0], abs=1e-12)
+@BOTH
+def test_a_weighted_correlation_is_that_of_repeated_items(drawn, correlation):
+    first, second, draws = drawn
+    by_scipy = stats.spearmanr if correlation is Spearman else stats.pearsonr
+    expected = [by_scipy(np.repeat(first, times), np.repeat(second, times))[0] for times in draws]
+    assert correlation(first, second, ITEMS)(draws) == pytest.approx(expected, abs=1e-12)
+    moved = correlation(2.0**20 + first, 2.0**-30 * second, ITEMS)(draws)
+    assert moved == pytest.approx(expected, abs=1e-6), "whatever the unit and the zero"
 
 
 def test_a_weighted_median_is_that_of_repeated_items(drawn):
-    first, _, weights = drawn
-    assert Median(first)(weights.astype(float)) == np.median(np.repeat(first, weights))
+    first, _, draws = drawn
+    assert Median(first, ITEMS)(draws).tolist() == [np.median(np.repeat(first, times)) for times in draws]
     for number in range(1, 8):
-        assert Median(first[:number])(np.ones(number)) == np.median(first[:number])
+        assert Median(first[:number], ITEMS[:number])(ONCE) == np.median(first[:number])
 
 
-@pytest.mark.parametrize("ranks", [False, True])
+@BOTH
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e8 / 3])
-def test_a_constant_has_no_correlation(drawn, ranks, constant):
+def test_a_constant_has_no_correlation(drawn, correlation, constant):
     first = drawn[0]
-    assert np.isnan(Correlation(first, np.full(150, constant), ranks=ranks)(np.ones(150)))
-    assert np.isnan(Correlation(first, first, ranks=ranks)(np.zeros(150))) and np.isnan(Median(first)(np.zeros(150)))
-    assert Correlation(1e-9 * first, 2e-9 * first, ranks=ranks)(np.ones(150)) == pytest.approx(1)
+    assert np.isnan(correlation(first, np.full(150, constant), ITEMS)(ONCE))
+    assert np.isnan(correlation(first, first, ITEMS)(0 * ONCE)) and np.isnan(Median(first, ITEMS)(0 * ONCE))
+    assert correlation(1e-9 * first, 2e-9 * first, ITEMS)(ONCE) == pytest.approx(1)
+    once, steps = np.append(np.full(149, constant), constant + 1), np.append(np.ones(149), 0)[None].astype(np.uint8)
+    assert np.isnan(correlation(first, once, ITEMS)(steps)), "what is drawn is constant"
 
 
 def test_pairs_of_one_image_are_drawn_together():
@@ -49,25 +61,26 @@ def test_pairs_of_one_image_are_drawn_together():
     second = first + 2 * generator.normal(size=30)
     many, image = np.repeat([first, second], 20, axis=1), np.repeat(np.arange(30), 20)
     statistics = {
-        "one": (Correlation(first, second), np.arange(30)),
-        "copies": (Correlation(*many), image),
-        "as if images of their own": (Correlation(*many), np.arange(600) % 30),
+        (kind, number): kind(*values, images)
+        for kind in (Pearson, Spearman)
+        for number, (values, images) in {1: ((first, second), np.arange(30)), 20: (many, image)}.items()
     }
-    draws = draw_statistics(statistics, 30, resamples=300)
-    np.testing.assert_allclose(draws["one"], draws["copies"])
-    low, high = percentile_interval(draws["one"])
-    assert low < Correlation(first, second)(np.ones(30)) < high
+    draws = draw_statistics(statistics, ImageBootstrap(np.arange(30), resamples=300).draws)
+    np.testing.assert_allclose(draws[Pearson, 1], draws[Pearson, 20])
+    np.testing.assert_allclose(draws[Spearman, 1], draws[Spearman, 20], atol=1e-12)
+    low, high = percentile_interval(draws[Pearson, 1])
+    assert low < np.corrcoef(first, second)[0, 1] < high
 
 
 def test_what_sets_share_is_paired_and_what_they_do_not_share_is_independent():
     generator = np.random.default_rng(2)
     values = generator.normal(size=200)
     statistics = {
-        "first": (Median(values), np.arange(200)),
-        "shared": (Median(values + 1), np.arange(200)),
-        "other": (Median(values + 1), np.arange(200, 400)),
+        "first": Median(values, np.arange(200)),
+        "shared": Median(values + 1, np.arange(200)),
+        "other": Median(values + 1, np.arange(200, 400)),
     }
-    draws = draw_statistics(statistics, 400, resamples=400)
+    draws = draw_statistics(statistics, ImageBootstrap(np.arange(400), resamples=400).draws)
     assert np.ptp(draws["shared"] - draws["first"]) == pytest.approx(0, abs=1e-12)
     assert np.std(draws["other"] - draws["first"]) == pytest.approx(np.sqrt(2) * np.std(draws["first"]), rel=0.25)
 

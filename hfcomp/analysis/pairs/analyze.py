@@ -88,14 +88,15 @@ def analyze(sets: Sequence[str] | Mapping[str, str], options: AnalyzeOptions) ->
     """Reads sets of pairs and has every model say what it can of them; nothing is loaded that is not needed.
 
     Args:
-        sets: built folders, folders of `save_to_disk`, files or Hub ids, also as `NAME=PLACE`, or by name.
+        sets: built folders, folders of `save_to_disk`, files or Hub ids, also as `NAME=PLACE`, or by name; one of
+            several configurations stands for all of them, `PLACE::CONFIG` for one.
         options: what is computed, and how.
 
     Raises:
         ValueError: for a set without pairs, a set none of whose images can be read, or a model that does not load.
         FileNotFoundError: for a path where nothing is.
     """
-    places = dict(sets) if isinstance(sets, Mapping) else named_sets(sets)
+    places = named_sets(sets, options.config)
     models = {} if NONE in options.models else named_models(options.models)
     path = options.concreteness_ratings
     ratings = None if path is None else ConcretenessRatings.from_file(path)

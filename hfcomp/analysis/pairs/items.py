@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from datasets import Dataset, Image
+from datasets import Dataset, Image, get_dataset_config_names
 from datasets.arrow_writer import SchemaInferenceError
 from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of
+from hfcomp.data.built_sets import configurations
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.generation.sources import column_names
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
+from hfcomp.reading import may_be_hub_id
 
 LISTS = {
     "negative_kinds": "kind",
@@ -64,23 +66,48 @@ class PairSet:
         self.notes.append(f"{self.name}: {text}")
 
 
-def named_sets(given: Sequence[str]) -> dict[str, str]:
+def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = None) -> dict[str, str]:
     """Sets by name, of `NAME=PLACE` or places, which are called by their configuration or last part.
+
+    A place of several configurations stands for all of them, unless it or `config` names one; of one with a name, each
+    is called `NAME CONFIG`.
 
     Raises:
         ValueError: for a name that is there twice.
+        ConnectionError: for what is no path, where the Hub is not reached.
     """
     found: dict[str, str] = {}
-    for one in given:
-        name, sign, place = one.partition("=")
-        if not sign or Path(one).exists():
-            name, place = "", one
-        path, _, config = place.partition("::")
-        name = name or config or Path(path).absolute().name
-        if name in found:
-            raise ValueError(f"two sets are called {name!r}. Name them, as in second={place}.")
-        found[name] = place
+    for name, place in given.items() if isinstance(given, Mapping) else map(_name_of, given):
+        path, _, own = place.partition("::")
+        known = [] if own or config else _configurations(path)
+        several = {f"{name} {one}".strip(): f"{path}::{one}" for one in known}
+        for called, where in (several or {name or own or Path(path).absolute().name: place}).items():
+            if called in found:
+                raise ValueError(f"two sets are called {called!r}. Name them, as in second={place}.")
+            found[called] = where
     return found
+
+
+def _name_of(given: str) -> tuple[str, str]:
+    """The name that is given, empty without, and the place."""
+    name, sign, place = given.partition("=")
+    return (name, place) if sign and not Path(given).exists() else ("", given)
+
+
+def _configurations(path: str) -> list[str]:
+    """The configurations of a built set, and of a folder with a card or a set of the Hub where they are several."""
+    folder = Path(path)
+    if configurations(folder) != [folder]:
+        return [one.name for one in configurations(folder)]
+    if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):
+        return []
+    try:
+        names = get_dataset_config_names(path)
+    except ConnectionError as error:  # loading would wait for it once more
+        raise ConnectionError(f"{path} is not a local file or folder, and as a Hub id: {error}") from error
+    except Exception:  # what is wrong with it, loading says
+        return []
+    return names if len(names) > 1 else []
 
 
 def read_pairs(name: str, place: str, options: DataOptions, ratings: ConcretenessRatings | None) -> PairSet:

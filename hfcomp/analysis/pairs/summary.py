@@ -17,7 +17,7 @@ from hfcomp.analysis.pairs.similarity import Numbers, Scores
 from hfcomp.metrics.group import CHANCE
 from hfcomp.metrics.units import Unit
 from hfcomp.statistics import ImageBootstrap
-from hfcomp.statistics.resampling import Correlation, Median, draw_statistics, percentile_interval
+from hfcomp.statistics.resampling import Median, Pearson, Spearman, draw_statistics, percentile_interval
 
 PERCENT, RATING, LOGIT, COSINE, COUNT = Unit(100, 2, "%"), Unit(1, 2), Unit(1, 2), Unit(1, 4), Unit(1, 2)
 SHARE, COSINES = (0.0, 1.0), (-1.0, 1.0)
@@ -143,55 +143,89 @@ class Summary:
             for model in ("", *models)
             if any(quantity.name in one.scores.get(model, Scores()).values for one in self.sets.values())
         ]
-        means = self._means([(quantity, model) for _, quantity, model in asked])
-        bar = tqdm(asked, desc="differences", disable=not self._progress, leave=False)
+        numbers = [(quantity, model) for _, quantity, model in asked]
+        means, differences = self._means(numbers), self._differences(numbers)
         found = [
-            self._mean_line(quantity, model, means) | {"in_table_1": place == 0} for place, quantity, model in bar
+            self._mean_line(quantity, model, means, differences) | {"in_table_1": place == 0}
+            for place, quantity, model in asked
         ]
         medians = self._median_line()
         after = next((at for at, line in enumerate(found) if line["row"] == "mean concreteness"), -1) + 1
         return [*found[:after], *medians, *found[after:], *self._unique_line()]
 
     def _means(self, asked: Sequence[tuple[Quantity, str]]) -> dict[tuple[str, str, str], dict[str, Any]]:
-        """By set, model and name; numbers of the same pairs share one pass over the draws."""
-        groups: dict[tuple[Any, ...], list[tuple[str, str, str]]] = {}
-        for name, one in self.sets.items():
-            for quantity, model in asked:
-                values = one.scores.get(model, Scores()).values.get(quantity.name)
-                if values is not None and (there := np.isfinite(values)).any():
-                    key = name, quantity.bounds, there.tobytes()
-                    groups.setdefault(key, []).append((name, model, quantity.name))
+        """By set, model and name."""
+        groups = [
+            (name, bounds, keys)
+            for name in self.sets
+            for bounds in dict.fromkeys(quantity.bounds for quantity, _ in asked)
+            for keys in self._alike([one for one in asked if one[0].bounds == bounds], name)
+        ]
         found = {}
-        bar = tqdm(groups.items(), desc="intervals", disable=not self._progress, leave=False)
-        for (name, bounds, _), keys in bar:
-            columns = np.stack([self.sets[name].scores[model].values[quantity] for _, model, quantity in keys], axis=1)
-            there = np.isfinite(columns[:, 0])
-            images = self.images[name][there]
-            low, high = self._bootstrap.interval(columns[there], images, bounds=bounds)
-            counts = {"items": int(there.sum()), "images": len(np.unique(images))}
+        for name, bounds, keys in tqdm(groups, desc="intervals", disable=not self._progress, leave=False):
+            columns, images = self._columns(name, keys)
+            low, high = self._bootstrap.interval(columns, images, bounds=bounds)
+            counts = {"items": len(images), "images": len(np.unique(images))}
             for column, key in enumerate(keys):
                 ends = {"low": float(low[column]), "high": float(high[column])}
-                found[key] = {"value": float(columns[there, column].mean()), **ends, **counts}
+                found[name, *key] = {"value": float(columns[:, column].mean()), **ends, **counts}
         return found
 
+    def _alike(self, asked: Sequence[tuple[Quantity, str]], *names: str) -> list[list[tuple[str, str]]]:
+        """Numbers by model and name that the same pairs of each set have: they share one pass over the draws."""
+        groups: dict[tuple[bytes, ...], list[tuple[str, str]]] = {}
+        for quantity, model in asked:
+            values = [self.sets[name].scores.get(model, Scores()).values.get(quantity.name) for name in names]
+            there = [np.isfinite(own) for own in values if own is not None]
+            if len(there) == len(names) and all(own.any() for own in there):
+                groups.setdefault(tuple(own.tobytes() for own in there), []).append((model, quantity.name))
+        return list(groups.values())
+
+    def _columns(self, name: str, keys: Sequence[tuple[str, str]]) -> tuple[Numbers, NDArray[np.intp]]:
+        """`[n, M]`, numbers that the same pairs of a set have, by model and name, and the images, in their order."""
+        columns = np.stack([self.sets[name].scores[model].values[quantity] for model, quantity in keys], axis=1)
+        there = np.flatnonzero(np.isfinite(columns[:, 0]))
+        there = there[np.argsort(self.images[name][there], kind="stable")]
+        return columns[there], self.images[name][there]
+
+    def _differences(self, asked: Sequence[tuple[Quantity, str]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        """Of the means of every two sets, by model and name."""
+        groups = [(*pair, keys) for pair in combinations(self.sets, 2) for keys in self._alike(asked, *pair)]
+        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for first, second, keys in tqdm(groups, desc="differences", disable=not self._progress, leave=False):
+            for key, difference in zip(keys, self._difference(first, second, keys), strict=True):
+                found.setdefault(key, []).append({"first": first, "second": second, **difference})
+        return found
+
+    def _difference(self, first: str, second: str, keys: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """Of the means of two sets: paired where all images are the same, which is quicker and the same number.
+
+        Else twice the mean of one set's values and the other's with the sign changed.
+        """
+        (values, images), (others, other_images) = (self._columns(name, keys) for name in (first, second))
+        if np.array_equal(images, other_images):
+            low, high = self._bootstrap.interval(values - others, images, bounds=None, difference=True)
+        else:
+            halves = [(values, images), (-others, other_images)]
+            low, high = (2 * end for end in self._bootstrap.macro_interval(halves, bounds=None, difference=True))
+        shared = len(np.intersect1d(images, other_images))
+        for change, *ends in zip(values.mean(axis=0) - others.mean(axis=0), low, high, strict=True):
+            found = dict(zip(("value", "low", "high"), map(float, (change, *ends)), strict=True))
+            yield found | {"shared_images": shared}
+
     def _mean_line(
-        self, quantity: Quantity, model: str, means: Mapping[tuple[str, str, str], Mapping[str, Any]]
+        self, quantity: Quantity, model: str, means: Mapping[Any, Any], differences: Mapping[Any, Any]
     ) -> dict[str, Any]:
         sets: dict[str, dict[str, Any]] = {}
-        parts: dict[str, tuple[Numbers, NDArray[np.intp]]] = {}
         for name, one in self.sets.items():
             if (name, model, quantity.name) not in means:
                 continue
             scores = one.scores[model]
-            values = scores.values[quantity.name]
-            there = np.isfinite(values)
-            parts[name] = values[there], self.images[name][there]
             sets[name] = {**means[name, model, quantity.name]}
             if quantity.name in scores.ties:
-                ties = scores.ties[quantity.name][there]
+                ties = scores.ties[quantity.name][np.isfinite(scores.values[quantity.name])]
                 sets[name] |= {"ties": int(ties.sum()), "tie_rate": float(ties.mean())}
-        differences = [self._difference(*pair, parts) for pair in combinations(parts, 2)]
-        return self._line(quantity, model, sets, differences)
+        return self._line(quantity, model, sets, differences.get((model, quantity.name), []))
 
     def _line(
         self, quantity: Quantity, model: str, sets: Mapping[str, Any], differences: Sequence[Mapping[str, Any]]
@@ -221,32 +255,14 @@ class Summary:
         counts = {"items": len(values), "images": len(np.unique(images))}
         return {"value": float(values.mean()), "low": low, "high": high, **counts}
 
-    def _difference(
-        self, first: str, second: str, parts: Mapping[str, tuple[Numbers, NDArray[np.intp]]]
-    ) -> dict[str, Any]:
-        """Of the means of two sets: paired where all images are the same, which is quicker and the same number.
-
-        Else twice the mean of one set's values and the other's with the sign changed.
-        """
-        (values, images), (others, other_images) = (_by_image(*parts[name]) for name in (first, second))
-        if np.array_equal(images, other_images):
-            low, high = self._bootstrap.interval(values - others, images, bounds=None, difference=True)
-        else:
-            halves = [(values, images), (-others, other_images)]
-            low, high = (2 * end for end in self._bootstrap.macro_interval(halves, bounds=None, difference=True))
-        shared = len(np.intersect1d(images, other_images))
-        change = float(values.mean() - others.mean())
-        return {"first": first, "second": second, "value": change, "low": low, "high": high, "shared_images": shared}
-
     def _median_line(self) -> Iterator[dict[str, Any]]:
-        statistics, sets = {}, {}
-        for name, one in self.sets.items():
-            values = one.find("", "concreteness")
-            there = np.isfinite(values) if values is not None else np.zeros(0, dtype=bool)
-            if values is not None and there.any():
-                statistics[name] = Median(values[there]), self.images[name][there]
-                counts = {"items": int(there.sum()), "images": len(np.unique(self.images[name][there]))}
-                sets[name] = {"value": float(np.median(values[there])), **counts}
+        statistics, sets, images = {}, {}, {}
+        for name in self.sets:
+            for keys in self._alike([(PAPER_ROWS[0], "")], name):
+                values, images[name] = self._columns(name, keys)
+                statistics[name] = Median(values[:, 0], images[name])
+                counts = {"items": len(values), "images": len(np.unique(images[name]))}
+                sets[name] = {"value": float(np.median(values)), **counts}
         if not sets:
             return
         draws = self._draw(statistics)
@@ -254,7 +270,7 @@ class Summary:
             own["low"], own["high"] = self._interval(draws[name], own["images"])
         differences = []
         for first, second in combinations(sets, 2):
-            shared = len(np.intersect1d(statistics[first][1], statistics[second][1]))
+            shared = len(np.intersect1d(images[first], images[second]))
             low, high = percentile_interval(draws[first] - draws[second])
             change = {"first": first, "second": second, "value": sets[first]["value"] - sets[second]["value"]}
             differences.append(change | {"low": low, "high": high, "shared_images": shared})
@@ -274,7 +290,7 @@ class Summary:
             yield self._line(quantity, "", sets, []) | {"in_table_1": True}
 
     def _draw(self, statistics: Mapping[Any, Any]) -> dict[Any, Numbers]:
-        return draw_statistics(statistics, self._number, seed=self._seed, progress=self._progress)
+        return draw_statistics(statistics, self._bootstrap.draws, progress=self._progress)
 
     def _interval(self, draws: Numbers, images: int) -> tuple[float, float]:
         return percentile_interval(draws) if images > 1 else (np.nan, np.nan)
@@ -282,6 +298,7 @@ class Summary:
     def correlations(self) -> list[dict[str, Any]]:
         """Of each set, model and pair of numbers: `pearson` and `spearman` with intervals, `items` and `images`."""
         found, statistics = [], {}
+        everything = np.ones((1, self._number), dtype=np.uint8)
         for name, one in self.sets.items():
             for model in one.models or [""]:
                 for first, second in CORRELATED:
@@ -295,10 +312,10 @@ class Summary:
                     counts = {"items": int(there.sum()), "images": len(np.unique(images))}
                     of_model = model if _says(one, model, first, second) else ""
                     found.append({"set": name, "model": of_model, "first": first, "second": second, **counts})
-                    for kind, ranks in (("pearson", False), ("spearman", True)):
-                        whole = Correlation(*(values[there] for values in pair), ranks=ranks)
-                        found[-1][kind] = {"value": whole(np.ones(len(images)))}
-                        statistics[len(found) - 1, kind] = whole, images
+                    for kind, statistic in (("pearson", Pearson), ("spearman", Spearman)):
+                        own = statistic(*(values[there] for values in pair), images)
+                        found[-1][kind] = {"value": float(own(everything)[0])}
+                        statistics[len(found) - 1, kind] = own
         draws = self._draw(statistics) if statistics else {}
         for (number, kind), values in draws.items():
             low, high = self._interval(values, found[number]["images"])
@@ -359,12 +376,6 @@ class Summary:
             for label, count in sorted(labels.value_counts().items(), key=lambda part: (-part[1], part[0])):
                 found.append({"set": name, column: label, "items": int(count), "share": float(count / len(labels))})
         return found
-
-
-def _by_image(values: Numbers, images: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.intp]]:
-    """The values in the order of their images."""
-    order = np.argsort(images, kind="stable")
-    return values[order], images[order]
 
 
 def _says(one: ScoredSet, model: str, *names: str) -> bool:

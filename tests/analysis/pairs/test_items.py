@@ -118,7 +118,8 @@ def test_images_without_an_id_are_their_own(tmp_path):
 
 
 def test_sets_are_named(tmp_path, monkeypatch):
-    (tmp_path / "a=b").mkdir()
+    for place in ("a=b", "runs/x", "runs/low", "one/x", "two/x"):
+        (tmp_path / place).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     given = ["high=runs/x", "runs/low/", "me/set::random", "last=me/set::random", "a=b"]
     assert named_sets(given) == {
@@ -132,7 +133,7 @@ def test_sets_are_named(tmp_path, monkeypatch):
         named_sets(["one/x", "two/x"])
 
 
-def test_a_configuration_of_a_set_is_read(tmp_path):
+def test_configurations_of_a_set_are_read(tmp_path):
     for name in ("high_concreteness", "random"):
         (tmp_path / "set" / name).mkdir(parents=True)
         datasets.Dataset.from_list([row(image_id=name)]).to_parquet(tmp_path / "set" / name / "train.parquet")
@@ -141,6 +142,12 @@ def test_a_configuration_of_a_set_is_read(tmp_path):
     )
     (tmp_path / "set" / "README.md").write_text(f"---\nconfigs:\n{card}---\n")
     place = f"{tmp_path / 'set'}::random"
+    whole = {"high_concreteness": f"{tmp_path / 'set'}::high_concreteness", "random": place}
+    assert named_sets([str(tmp_path / "set")]) == whole
+    assert list(named_sets({"mine": str(tmp_path / "set")})) == ["mine high_concreteness", "mine random"]
+    assert named_sets([place]) == {"random": place} and list(named_sets([str(tmp_path / "set")], "random")) == ["set"]
+    with pytest.raises(ValueError, match="two sets are called 'random'"):
+        named_sets([str(tmp_path / "set"), place])
     pairs = read_pairs("mine", place, DataOptions(config="high_concreteness"), None)
     assert pairs.items["image_id"].tolist() == ["random"] * 2 and pairs.config == "random"
 

@@ -11,6 +11,9 @@ import pytest
 from datasets import Image, load_dataset
 
 from hfcomp import cli
+from hfcomp.analysis.pairs.analyze import analyze
+from hfcomp.analysis.pairs.items import named_sets
+from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import with_concreteness
 from hfcomp.generation.build import build_set, verify_set
@@ -104,6 +107,11 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, tm
             assert row["caption"][start:end].endswith(keyword) and text != row["caption"]
             assert row["negative_image"].size == (32, 32)
             assert row["negative_categories"][0] in ("attribute", "object", "relation")
+    alone = AnalyzeOptions(models=("none",), image_model="none", text_model="none")
+    found = analyze([str(made.output)], alone)
+    assert {name: (one.pairs.config, len(one.pairs.items)) for name, one in found.sets.items()} == {
+        config: (config, 9) for config in configs
+    }
     words = {config: load_training_set(str(made.output), config=config)["negative_rated_words"] for config in configs}
     high, low = (sum(WORDS[one[0]] for one in words[config]) for config in configs[:2])
     assert high > low
@@ -162,6 +170,8 @@ def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
 
 def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
     build_set(options(), log=[].append)
+    place = f"{options().output}::high_concreteness"
+    assert named_sets([str(options().output)]) == {"high_concreteness": place}, "the only one, too"
     lines: list[str] = []
     rows = with_concreteness(rows_with_texts(options().output / "high_concreteness"), str(ratings), lines.append)
     found = [WORDS[words[0]] for words in rows["negative_rated_words"]]
