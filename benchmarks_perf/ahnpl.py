@@ -150,12 +150,12 @@ def texts_and_vocabulary(folder: Path, negatives: int) -> tuple[list[str], Path,
 
 
 def write_model(folder: Path, size: str, vocabulary: Path) -> None:
-    from hfcomp.modeling.random_clip import write_vit_b32
+    from hfcomp.modeling.random_clip import write_random_clip
 
     ids = json.loads((vocabulary / "vocab.json").read_text(encoding="utf-8"))
     start, end = ids["<|startoftext|>"], ids["<|endoftext|>"]
     text = TOWERS[size] | {"bos_token_id": start, "eos_token_id": end, "pad_token_id": end}
-    write_vit_b32(folder, str(vocabulary), seed=0, config=CLIPConfig(text_config=text, vision_config=TOWERS[size]))
+    write_random_clip(folder, str(vocabulary), seed=0, config=CLIPConfig(text_config=text, vision_config=TOWERS[size]))
 
 
 class Form:

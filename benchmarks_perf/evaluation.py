@@ -103,13 +103,13 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     logging.disable_progress_bar()
-    from hfcomp.modeling.random_clip import write_vit_b32
+    from hfcomp.modeling.random_clip import write_random_clip
 
     benchmark, items = read_items(Path(data), args.items)
     seconds = {"loop": [], "engine": [], "engine, cached": []}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        write_vit_b32(folder / "model", str(Path(data) / "clip_tokenizer"), seed=0)
+        write_random_clip(folder / "model", str(Path(data) / "clip_tokenizer"), seed=0)
         model, processor = (
             AutoModel.from_pretrained(folder / "model", trust_remote_code=False).eval(),
             AutoProcessor.from_pretrained(folder / "model", trust_remote_code=False),

@@ -3,48 +3,28 @@
 `python dataset_builders/concretebatch/build.py --source coco --output data/concretebatch --base_url
 http://127.0.0.1:8000/v1 --concreteness_ratings FILE` builds the paper's three configurations from rows whose licence
 allows adaptation, and `--repo my-org/concretebatch` pushes them. The same command resumes. The options are those of
-`hfcomp build concretebatch`.
+`hfcomp build concretebatch` and `hfcomp push-dataset`, and `--any_license`.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.build import build_and_report
+from hfcomp.cli.builders import build_and_push
 from hfcomp.errors import one_line_errors
-from hfcomp.generation.build import build_set
 from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions
-from hfcomp.hub.datasets import PushOptions, push_built_sets
-from hfcomp.reporting.terminal import render_terminal
 
-HERE = Path(__file__).parent
+CARD = Path(__file__).parent / "README.md"
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Builds the configurations that are asked for, and pushes them to `--repo`."""
-    given = vars(parser().parse_args(arguments))
-    push = {name: given.pop(name) for name in ("repo", "private") if name in given}
-    options = ConcreteBatchOptions(**{"only_adaptable": True, "configs": tuple(CONFIGS), **given})
-    render_terminal(build_set(options, progress=sys.stderr.isatty()).report())
-    if "repo" in push:
-        push_built_sets(options.output, PushOptions(card=HERE / "README.md", **push))
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = argparse.ArgumentParser(
-        description="Builds ConcreteBatch.", allow_abbrev=False, argument_default=argparse.SUPPRESS
-    )
-    ours = found.add_argument_group("The Hub")
-    ours.add_argument("--repo", help="push to this data set of the Hub")
-    ours.add_argument("--private", action="store_true", help="a new repository is private")
-    add_fields(found, ConcreteBatchOptions)
-    return found
+def build(given: dict[str, Any]) -> Path:
+    """Builds the configurations that are asked for, by default all."""
+    return build_and_report(ConcreteBatchOptions(**{"configs": tuple(CONFIGS), **given})).folder
 
 
 if __name__ == "__main__":
     with one_line_errors():
-        main(sys.argv[1:])
+        build_and_push(sys.argv[1:], ConcreteBatchOptions, build, card=CARD)

@@ -50,7 +50,14 @@ class _Cell:
 
 
 def draw_gallery(
-    dataset: Any, path: str | Path, *, rows: Sequence[int], columns: int = 2, scale: int | None = None
+    dataset: Any,
+    path: str | Path,
+    *,
+    rows: Sequence[int],
+    columns: int = 2,
+    scale: int | None = None,
+    labels: Sequence[str] | None = None,
+    heading: str = "",
 ) -> Path:
     """Draws rows of a training set in the column contract of `hfcomp.data.columns`.
 
@@ -66,6 +73,8 @@ def draw_gallery(
         columns: rows of the data set side by side.
         scale: whole factor of enlargement of every image, nearest neighbour. By default as large as fits 224 pixels,
             and larger images are shrunk to that.
+        labels: what stands below the images of each of `rows`; by default its number and `image_id`.
+        heading: above all.
 
     Returns:
         `path`.
@@ -79,10 +88,12 @@ def draw_gallery(
             dataset = dataset.cast_column(name, ImageFeature(decode=False))
     font = ImageFont.load_default(FONT_SIZE)
     shown = [name for name in TITLES if name in dataset.column_names]
-    cells = [_cell(dataset[row], row, shown, scale, font) for row in rows]
+    if labels is None:
+        labels = [_label(row, dataset[row].get("image_id")) for row in rows]
+    cells = [_cell(dataset[row], row, label, shown, scale, font) for row, label in zip(rows, labels, strict=True)]
     width = max(sum(_stride(*panel, font) for panel in cell.panels) for cell in cells)
     sheets = [_draw_cell(cell, width, font) for cell in cells]
-    picture = _arrange(sheets, columns)
+    picture = _arrange(sheets, columns, heading, font)
     path = Path(path)
     with replacing(path) as part:
         picture.save(part, format="PNG")
@@ -100,7 +111,11 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
             raise ValueError(f"{name}={value}: expected a whole number of at least 1.")
 
 
-def _cell(row: Mapping[str, Any], index: int, shown: Sequence[str], scale: int | None, font: Any) -> _Cell:
+def _label(row: int, image: Any) -> str:
+    return f"row {row}" + (f", {image}" if image else "")
+
+
+def _cell(row: Mapping[str, Any], index: int, label: str, shown: Sequence[str], scale: int | None, font: Any) -> _Cell:
     images = {
         name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
     }
@@ -109,7 +124,7 @@ def _cell(row: Mapping[str, Any], index: int, shown: Sequence[str], scale: int |
         below = "negative_image" if "negative_image" in images else "image"
         sized["mask"] = _highlight_mask(sized[below], images["mask"])
     panels = [(TITLES[name], sized.get(name) or _absent(sized["image"].size, font)) for name in shown]
-    return _Cell(panels, _texts(row, index))
+    return _Cell(panels, _texts(row, label))
 
 
 def _resize(image: Image.Image, scale: int | None) -> Image.Image:
@@ -141,12 +156,11 @@ def _absent(size: tuple[int, int], font: Any) -> Image.Image:
     return panel
 
 
-def _texts(row: Mapping[str, Any], index: int) -> list[_Text]:
+def _texts(row: Mapping[str, Any], label: str) -> list[_Text]:
     caption = row["caption"]
     captions = [caption] if isinstance(caption, str) else list(caption or [])
     negatives = [(place, text) for place, text in enumerate(row.get("negative_captions") or []) if text]
-    name = row.get("image_id")
-    texts = [_Text(f"row {index}" + (f", {name}" if name else ""), GRAY)]
+    texts = [_Text(label, GRAY)]
     # a negative is of the row's one caption
     first = negatives[0][1] if negatives and len(captions) == 1 else None
     texts += [_Text(text, BLACK, frozenset() if first is None else _changed(text, first)) for text in captions]
@@ -233,15 +247,19 @@ def _mark(draw: Any, line: Sequence[tuple[int, str]], marked: frozenset[int], y:
             draw.rectangle((left, y, left + font.getlength(word), y + LINE - 2), fill=MARKED)
 
 
-def _arrange(sheets: Sequence[Image.Image], columns: int) -> Image.Image:
-    """Sheets in a grid, each row of it as high as its highest."""
+def _arrange(sheets: Sequence[Image.Image], columns: int, heading: str, font: Any) -> Image.Image:
+    """Sheets in a grid below the heading, each row of it as high as its highest."""
     columns = min(columns, len(sheets))
     grid = [sheets[start : start + columns] for start in range(0, len(sheets), columns)]
     heights = [max(sheet.height for sheet in line) for line in grid]
     width = sheets[0].width
-    size = columns * (width + BETWEEN) - BETWEEN + 2 * GAP, sum(heights) + GAP * (len(grid) + 1)
-    picture = Image.new("RGB", size, WHITE)
-    y = GAP
+    whole = columns * (width + BETWEEN) - BETWEEN
+    above = [_joined(line) for line in _wrap(heading, whole, font)] if heading else []
+    y = GAP + LINE * len(above)
+    picture = Image.new("RGB", (whole + 2 * GAP, sum(heights) + GAP * len(grid) + y), WHITE)
+    draw = ImageDraw.Draw(picture)
+    for number, text in enumerate(above):
+        draw.text((GAP, GAP // 2 + LINE * number), text, fill=RED, font=font)
     for line, height in zip(grid, heights, strict=True):
         for place, sheet in enumerate(line):
             picture.paste(sheet, (GAP + place * (width + BETWEEN), y))

@@ -8,8 +8,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hfcomp.cli.options import add_fields
+
+if TYPE_CHECKING:
+    from hfcomp.generation.build import BuiltSet
+    from hfcomp.generation.options import BuildOptions
 
 USAGE = "negatives|concepts|neighbours|concretebatch --source DATASET --output DIR, or verify DIR"
 SUMMARY = "data sets with hard negatives, negative pairs, noun phrases or nearest images; repeat it to resume"
@@ -23,18 +28,30 @@ def main(arguments: Sequence[str]) -> None:
         ValueError: for options that do not fit, or a set without rows.
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
-    from hfcomp.data.built_sets import SET_ASIDE_FILE
-    from hfcomp.generation.build import KINDS, build_set, verify_set
-    from hfcomp.generation.runner import StageError
-    from hfcomp.reporting.terminal import render_terminal
+    from hfcomp.generation.build import KINDS, verify_set
 
     options = vars(parser().parse_args(arguments))
     what = options.pop("what")
     if what == "verify":
         verify_set(options["folder"], log=lambda line: print(line, flush=True))
-        return
+    else:
+        build_and_report(KINDS[what](**options))
+
+
+def build_and_report(options: BuildOptions) -> BuiltSet:
+    """Builds a set and prints what was made and left out.
+
+    Raises:
+        ValueError: as `hfcomp.generation.build.build_set`, or for a set without rows.
+        SystemExit: where the build was interrupted, or a stage failed, after its traceback.
+    """
+    from hfcomp.data.built_sets import SET_ASIDE_FILE
+    from hfcomp.generation.build import build_set
+    from hfcomp.generation.runner import StageError
+    from hfcomp.reporting.terminal import render_terminal
+
     try:
-        built = build_set(KINDS[what](**options), progress=sys.stderr.isatty())
+        built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
         if not isinstance(error.__cause__, OSError):  # a server that is down, a disk that is full
             traceback.print_exception(error)
@@ -46,6 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     if built.empty:
         files = ", ".join(str(folder / SET_ASIDE_FILE) for folder in built.empty)
         raise ValueError(f"no row is left; the reason for each is in {files}.")
+    return built
 
 
 def parser() -> argparse.ArgumentParser:

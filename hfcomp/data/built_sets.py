@@ -16,6 +16,8 @@ MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
 PLAN = "plan.json"
 DATA = "data"
+STEPS = ("targets", "captions", "images")
+"""Of a set that is built in several, each from what the one before made; see `step_folder`."""
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
 BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
@@ -73,6 +75,41 @@ def configurations(folder: Path) -> list[Path]:
     return inside or [folder]
 
 
+def step_folder(folder: Path, config: str, step: str) -> Path:
+    """Where a step of a set's configuration is built; the last one's is the finished configuration."""
+    return folder / config if step == STEPS[-1] else folder / "steps" / config / step
+
+
+def check_finished(folder: Path) -> None:
+    """Checks that no configuration of a set that is built in steps waits for one of them; any other folder passes.
+
+    Raises:
+        ValueError: naming what is missing and how to make it; or where no row is left, why.
+    """
+    begun = [place.name for place in sorted((folder / "steps").glob("*")) if _is_build(place / STEPS[0])]
+    ends = {config: _last_step(folder, config) for config in begun}
+    missing = [f"the {step} of {config}" for config, (step, is_done) in ends.items() if not is_done]
+    if missing:
+        raise ValueError(
+            f"{folder} is not finished: it lacks {', '.join(missing)}. Give the `hfcomp build concretebatch --output "
+            f"{folder}` command that began it again, with --until images or without --until: what is done is kept."
+        )
+    if ends and configurations(folder) == [folder]:
+        files = (step_folder(folder, config, step) / SET_ASIDE_FILE for config, (step, _) in ends.items())
+        raise ValueError(f"{folder} has no row; the reason for each is in {', '.join(map(str, files))}.")
+
+
+def _last_step(folder: Path, config: str) -> tuple[str, bool]:
+    """The first step of a configuration that is not done, or the last that is: one without rows ends it."""
+    for step in STEPS:
+        place = step_folder(folder, config, step)
+        if not (place / MANIFEST).is_file() or (place / UNFINISHED).is_dir():
+            return step, False
+        if (read_manifest(place) or {}).get("rows") == 0:
+            break
+    return step, True
+
+
 def configuration(folder: Path, config: str | None) -> Path:
     """The folder of a built set: that of one of its configurations, if it has such.
 
@@ -81,12 +118,12 @@ def configuration(folder: Path, config: str | None) -> Path:
         config: the configuration.
 
     Raises:
-        ValueError: where a set has several and none of them is named.
+        ValueError: where a set has several and none of them is named, or where it is not finished.
     """
     known = configurations(folder)
-    if known == [folder]:
-        return folder
-    found = next((one for one in known if one.name == config), None)
+    found = folder if known == [folder] else next((one for one in known if one.name == config), None)
+    if known == [folder] or (found is None and config and _is_build(step_folder(folder, config, STEPS[0]))):
+        check_finished(folder)
     if found is None:
         names = ", ".join(one.name for one in known)
         raise ValueError(f"{folder} has the configurations {names}; found {config!r}. Name one of them.")

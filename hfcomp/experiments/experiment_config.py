@@ -12,6 +12,7 @@ from hfcomp.schemas import Strict, plain_name
 
 SANDBOX = "sandbox"
 SANDBOX_MODELS = {SANDBOX: "clip", "sandbox-siglip": "siglip"}  # the architectures of its bases
+RANDOM_MODELS = ("vit_b32", "vit_tiny")
 NOT_SET = "which is not set. Set it, or"
 SAME_BATCH = "same-batch"
 CONTROLS = ("plain", SAME_BATCH, "shuffled", "random-spans", "equal-images")
@@ -59,11 +60,11 @@ class ExperimentConfig(Strict):
     """Rows of the contrastive batch, over all processes."""
     model: str | None = None
     """Hub id or folder. Unset: a model without a download, as `fresh_model` says."""
-    fresh_model: Literal[*SANDBOX_MODELS, "vit_b32"] = SANDBOX
-    """Without --model: 'sandbox' and 'sandbox-siglip' are the tiny models that hfcomp brings along, 'vit_b32' is a
-    CLIP of that size with random weights."""
+    fresh_model: Literal[*SANDBOX_MODELS, *RANDOM_MODELS] = SANDBOX
+    """Without --model: 'sandbox' and 'sandbox-siglip' are the tiny models that hfcomp brings along, 'vit_b32' and
+    'vit_tiny' are CLIPs with random weights."""
     clip_vocabulary: str | None = None
-    """Folder with CLIP's vocab.json and merges.txt, for fresh_model vit_b32."""
+    """Folder with CLIP's vocab.json and merges.txt, for CLIPs with random weights."""
     dataset_config: str | None = None
     """Configuration of a Hub data set."""
     dataset_split: str = "train"

@@ -22,7 +22,7 @@ from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, Experi
 from hfcomp.experiments.recipes import Recipe, check_place
 from hfcomp.experiments.session import Session
 from hfcomp.modeling import load_config, load_processor
-from hfcomp.modeling.random_clip import check_vocabulary, write_vit_b32
+from hfcomp.modeling.random_clip import RANDOM_CLIPS, check_vocabulary, write_random_clip
 from hfcomp.negatives.keywords import MATCHINGS, PAPER_TABLE, read_keyword_table
 from hfcomp.reading import nearest
 from hfcomp.sandbox.bases import base_folder
@@ -182,7 +182,8 @@ def base_model(recipe: Recipe, folder: Path) -> Path | str:
         shipped = SANDBOX_MODELS[config.fresh_model]
         make_base(base, lambda part: shutil.copytree(base_folder(shipped), part, dirs_exist_ok=True))
     else:
-        make_base(base, lambda part: write_vit_b32(part, config.clip_vocabulary, seed=recipe.seed))
+        size = RANDOM_CLIPS[config.fresh_model]()
+        make_base(base, lambda part: write_random_clip(part, config.clip_vocabulary, seed=recipe.seed, config=size))
     return base
 
 

@@ -37,7 +37,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
 from hfcomp.experiments.arm import Arm, Scoring
-from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS
+from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.prepare import base_model
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
@@ -52,7 +52,7 @@ from hfcomp.trainers.stages import SUMMARY_FILE, read_summary
 FOLDER = "evaluation"
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
-    "vit_b32": "Plumbing, not quality: the model started from random weights.",
+    **dict.fromkeys(RANDOM_MODELS, "Plumbing, not quality: the model started from random weights."),
 }
 
 # Fields that do not change what is trained: a run may resume with other values of these. Stored outcomes know the

@@ -10,6 +10,7 @@ from typing import Any
 from hfcomp.data.built_sets import (
     MANIFEST,
     SET_ASIDE_FILE,
+    check_finished,
     check_no_others,
     check_set_aside,
     check_shard,
@@ -144,8 +145,10 @@ def verify_set(folder: Path, log: Log = print) -> None:
         log: receives the lines.
 
     Raises:
-        ValueError: for the first file that is missing, damaged or not of the build, or a folder of something else.
+        ValueError: for the first file that is missing, damaged or not of the build, a set that is not finished, or a
+            folder of something else.
     """
+    check_finished(folder)
     for one in configurations(folder):
         _verify(one, log)
 

@@ -62,6 +62,16 @@ def test_the_sandbox_s_rows_are_shown_with_captions_and_facts(tmp_path, texts):
     assert "negative image" in texts
 
 
+def test_a_heading_and_labels_of_ones_own_are_shown_and_cover_nothing(tmp_path, texts):
+    dataset = rows(image_id=["7"])
+    plain = draw(dataset, tmp_path)
+    assert "row 0, 7" in texts
+    picture = draw(dataset, tmp_path, labels=["mine"], heading="synthetic " * 60)
+    assert "mine" in texts and texts.count("row 0, 7") == 1
+    assert "synthetic" in texts[-1] and picture.height > plain.height
+    assert count(picture, BLUE) == count(plain, BLUE)
+
+
 @pytest.mark.parametrize(("scale", "side"), [(None, 224), (1, 32), (3, 96)])
 def test_small_images_are_enlarged_by_whole_factors_without_blur(tmp_path, scale, side):
     halves = Image.new("RGB", (SIZE, SIZE), BLUE)

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoProcessor, CLIPConfig
 
 from hfcomp.experiments import prepare
 from hfcomp.experiments.prepare import make_base
-from hfcomp.modeling.random_clip import write_vit_b32
+from hfcomp.modeling.random_clip import write_random_clip
 from hfcomp.sandbox.bases import base_folder
 from tests import tiny
 
@@ -51,7 +51,7 @@ def vocabulary(request, old_clip) -> tuple[Path, int]:
 
 def test_the_auto_classes_load_it_whole(tmp_path, vocabulary):
     folder, size = vocabulary
-    write_vit_b32(tmp_path / "base", str(folder), seed=0, config=small(size))
+    write_random_clip(tmp_path / "base", str(folder), seed=0, config=small(size))
     model, report = AutoModel.from_pretrained(tmp_path / "base", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     inputs = AutoProcessor.from_pretrained(tmp_path / "base")(
@@ -80,7 +80,7 @@ def test_a_kill_leaves_no_half_model_and_the_next_start_mends(tmp_path):
 @pytest.mark.parametrize("vocabulary", [None, "nowhere"])
 def test_without_a_vocabulary_the_way_out_is_named(tmp_path, vocabulary):
     with pytest.raises(ValueError, match="expected a folder with CLIP's vocab.json and merges.txt.*--model openai"):
-        write_vit_b32(tmp_path / "base", vocabulary, seed=0)
+        write_random_clip(tmp_path / "base", vocabulary, seed=0)
 
 
 def test_a_process_that_does_not_see_the_base_says_so(tmp_path, monkeypatch):

@@ -29,18 +29,7 @@ TRIES = 10
 """Times the number of pairs wanted that are tried, where images cannot be read."""
 
 
-def pair_gallery(rows: Dataset, path: Path, *, columns: int = 2) -> Path:
-    """Draws rows of pairs.
-
-    Args:
-        rows: in the column contract.
-        path: of the PNG.
-        columns: pairs side by side.
-    """
-    return draw_gallery(rows, path, rows=range(len(rows)), columns=columns)
-
-
-def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0) -> bytes:
+def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0, heading: str = "") -> bytes:
     """The PNG of pairs drawn at random: of images that all sets have, each with its pair of every set.
 
     Where the sets share no image, each shows its own. Only pairs whose images can be read are shown; empty where
@@ -50,19 +39,30 @@ def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0) -> by
         sets: by name.
         number: of pairs.
         seed: of the choice.
+        heading: above all.
     """
     chosen = _choose(sets, number, seed)
-    rows = [
-        _shown(name, sets[name], row)
-        for pairs in zip(*chosen.values(), strict=True)
-        for name, row in zip(chosen, pairs, strict=True)
+    pairs = [
+        (name, row) for rows in zip(*chosen.values(), strict=True) for name, row in zip(chosen, rows, strict=True)
     ]
-    if not rows:
+    if not pairs:
         return b""
+    rows = [_shown(sets[name], row) for name, row in pairs]
+    labels = [_label(name, row, shown["image_id"]) for (name, row), shown in zip(pairs, rows, strict=True)]
     with tempfile.TemporaryDirectory() as folder:
-        columns = max(len(chosen), 2)  # sets side by side
-        drawn = pair_gallery(Dataset.from_list(rows, features=FEATURES), Path(folder) / "gallery.png", columns=columns)
+        drawn = draw_gallery(
+            Dataset.from_list(rows, features=FEATURES),
+            Path(folder) / "gallery.png",
+            rows=range(len(rows)),
+            columns=max(len(chosen), 2),  # sets side by side
+            labels=labels,
+            heading=heading,
+        )
         return drawn.read_bytes()
+
+
+def _label(name: str, row: int, image: str | None) -> str:
+    return f"{name}, row {row}" + (f", image {image}" if image else "")
 
 
 def _choose(sets: Mapping[str, ScoredSet], number: int, seed: int) -> dict[str, list[int]]:
@@ -99,13 +99,12 @@ def _looks(one: ScoredSet) -> Callable[[int], bool]:
     return look
 
 
-def _shown(name: str, one: ScoredSet, row: int) -> dict[str, Any]:
+def _shown(one: ScoredSet, row: int) -> dict[str, Any]:
     """A row with the columns that are drawn, and its rating joined."""
     own = one.pairs.dataset[row]
     items = one.pairs.items[one.pairs.items["row"] == row]
     found = {column: own.get(column) for column in FEATURES}
-    label = own.get("image_id")
-    found["image_id"] = name if label in (None, "") else f"{name}, {label}"
+    found["image_id"] = None if own.get("image_id") is None else str(own["image_id"])
     for column, kind in LISTS.items():
         if column in FEATURES:
             found[column] = [None if pd.isna(value) else value for value in items[kind]]

@@ -18,6 +18,7 @@ class DataOptions:
     Attributes:
         output_dir: receives results.json, report.md, figures and pairs.parquet.
         overwrite: replace results in the output folder.
+        caveat: a sentence above report and gallery, such as "Random weights: plumbing, not quality."
         split: of the sets.
         config: the configuration of all sets; DIR::CONFIG names it for one of them.
         column_names: hfcomp's name=the set's name, as caption=text; or JSON.
@@ -29,6 +30,7 @@ class DataOptions:
 
     output_dir: Path = Path("runs/analyze")
     overwrite: bool = False
+    caveat: str = ""
     split: str = "train"
     config: str | None = None
     column_names: str = ""

@@ -55,7 +55,7 @@ def draw_pictures(results: PairResults, found: Mapping[str, Any], notes: list[st
         if content:
             yield Picture(name, title, content)
     number = results.options.gallery
-    content = gallery_png(sets, number, results.options.seed) if number else b""
+    content = gallery_png(sets, number, results.options.seed, results.options.caveat) if number else b""
     if content:
         yield Picture(GALLERY, "pairs drawn at random (Fig. 7)", content)
 

@@ -96,7 +96,7 @@ def pair_report(results: PairResults, found: Mapping[str, Any], folder: Path) ->
         closing = {"written to": str(folder)}
         title = f"Hard negative pairs: {', '.join(names)}"
         sections = list(_sections(results, found, pictures, brief=brief))
-        return Report(title, "", (), sections, legend, notes, closing)
+        return Report(title, results.options.caveat, (), sections, legend, notes, closing)
 
     return report
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.built_sets import read_manifest
+from hfcomp.data.built_sets import STEPS, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
@@ -61,8 +61,7 @@ from hfcomp.reporting.report import Table
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
 """The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
-Step = Literal["targets", "captions", "images"]
-STEPS = "steps"
+Step = Literal[*STEPS]
 MADE = {name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)}
 
 
@@ -104,8 +103,7 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
 
     def runs(self, step: Step) -> bool:
         """Whether a step is to be run."""
-        steps = get_args(Step)
-        return steps.index(step) <= steps.index(self.until)
+        return STEPS.index(step) <= STEPS.index(self.until)
 
 
 @dataclass(frozen=True)
@@ -180,11 +178,6 @@ class _Chain:
         return {} if uses_gpu or self.options.executor != "ray" else {"gpus_per_worker": 0}
 
 
-def step_folder(output: Path, config: str, step: Step) -> Path:
-    """Where a step's build is; the images' is the finished set."""
-    return output / config if step == "images" else output / STEPS / config / step
-
-
 def concretebatch_source(options: ConcreteBatchOptions, log: Log) -> Dataset:
     """The rows to build from.
 
@@ -217,7 +210,7 @@ def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, A
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for config in CONFIGS:
-        folders = [step_folder(options.output, config, step) for step in get_args(Step)]
+        folders = [step_folder(options.output, config, step) for step in STEPS]
         manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
         if all(manifests) and manifests[-1]["rows"]:
             found[config] = manifests

@@ -1,61 +1,23 @@
-"""Tiny DINOv2 and RoBERTa on disk, and sets of pairs."""
+"""Tiny RoBERTa and BERT on disk, and sets of pairs."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import datasets
 import torch
-from tokenizers import Tokenizer, models, trainers
-from tokenizers.pre_tokenizers import ByteLevel
-from transformers import (
-    BertConfig,
-    BertModel,
-    BertTokenizer,
-    BitImageProcessorPil,
-    Dinov2Config,
-    Dinov2Model,
-    RobertaConfig,
-    RobertaModel,
-    RobertaTokenizer,
-)
+from transformers import BertConfig, BertModel, BertTokenizer
 
+from hfcomp.modeling.random_encoders import write_tiny_roberta
 from tests import tiny
 
 LAYERS = 3
 TINY = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": 64}
 
 
-def dinov2(folder: Path) -> Path:
-    """A DINOv2 with its image processor."""
-    torch.manual_seed(0)
-    size = {"height": 28, "width": 28}
-    network = Dinov2Model(
-        Dinov2Config(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
-    )
-    network.save_pretrained(folder)
-    BitImageProcessorPil(size={"shortest_edge": 32}, crop_size=size).save_pretrained(folder)
-    return folder
-
-
 def roberta(folder: Path) -> Path:
-    """A RoBERTa with a byte-level tokenizer."""
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(tiny.captions(), trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    merges = [tuple(merge) for merge in model["merges"]]
-    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=38)
-    torch.manual_seed(0)
-    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=40, pad_token_id=1, **TINY)
-    RobertaModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    """A RoBERTa with a tokenizer of the tiny world's captions."""
+    return write_tiny_roberta(folder, tiny.captions())
 
 
 def bert(folder: Path) -> Path:

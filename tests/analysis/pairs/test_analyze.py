@@ -16,6 +16,7 @@ from PIL import Image
 from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.options import AnalyzeOptions
 from hfcomp.evaluation.embed import Embedder
+from hfcomp.modeling.random_encoders import write_tiny_dinov2
 from hfcomp.statistics.outcomes import read_table
 from tests import tiny
 from tests.analysis.pairs import models
@@ -24,7 +25,8 @@ from tests.analysis.pairs import models
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return {"image_model": str(models.dinov2(folder / "dino")), "text_model": str(models.roberta(folder / "roberta"))}
+    image_model, text_model = write_tiny_dinov2(folder / "dino"), models.roberta(folder / "roberta")
+    return {"image_model": str(image_model), "text_model": str(text_model)}
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_three_sets_side_by_side(options, tmp_path, capsys):
         "lc": save(models.pairs(24, first=8, shift=2), tmp_path, "two"),
         "text": save(models.pairs(8, first=60, images=False), tmp_path, "three"),
     }
-    results = analyze(places, options(gallery=6))
+    results = analyze(places, options(gallery=6, caveat="Random weights."))
     results.save(tmp_path / "out", command="hfcomp analyze ...")
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
     found = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -104,6 +106,7 @@ def test_three_sets_side_by_side(options, tmp_path, capsys):
         assert f"({name}.png)" in report
         with Image.open(tmp_path / "out" / f"{name}.png") as picture:
             assert picture.format == "PNG"
+    assert "Random weights." in out and "\nRandom weights.\n" in report
     assert "| T2I accuracy (%) |" in report and "| 50.87 | 40.20 |" in report
     table, _ = read_table(tmp_path / "out" / "pairs.parquet")
     pd.testing.assert_frame_equal(table, results.table(), check_dtype=False)
@@ -216,15 +219,25 @@ def test_a_second_run_encodes_nothing(options, tmp_path, monkeypatch):
 def test_a_gallery_shows_shared_images_side_by_side(options, tmp_path, monkeypatch):
     from hfcomp.analysis.pairs import gallery
 
-    shown = []
-    monkeypatch.setattr(gallery, "pair_gallery", lambda rows, path, columns: shown.extend(rows) or _png(path))
+    shown, settings = [], {}
+
+    def draw(dataset, path, **given):
+        shown.extend(dataset)
+        settings.update(given)
+        return _png(path)
+
+    monkeypatch.setattr(gallery, "draw_gallery", draw)
     places = {"a": save(models.pairs(10), tmp_path, "a"), "b": save(models.pairs(10, first=5), tmp_path, "b")}
     results = analyze(places, options(image_model="none", text_model="none", gallery=6))
-    assert gallery.gallery_png(results.sets, 6)
+    assert gallery.gallery_png(results.sets, 6, heading="Random weights.")
     names = [row["image_id"] for row in shown]
-    assert len(names) == 6 and all(
-        one.removeprefix("a") == two.removeprefix("b") for one, two in zip(names[::2], names[1::2], strict=True)
-    )
+    assert len(names) == 6 and names[::2] == names[1::2]
+    numbers = [int(name.removeprefix("image ")) for name in names]
+    expected = [
+        f"{name}, row {number - first}, image image {number}"
+        for number, (name, first) in zip(numbers, [("a", 0), ("b", 5)] * 3, strict=True)
+    ]
+    assert settings["labels"] == expected and settings["heading"] == "Random weights."
     assert all(row["negative_concreteness"][0] >= 2 for row in shown)
 
 

@@ -9,15 +9,15 @@ from transformers import AutoImageProcessor, AutoModel
 
 from hfcomp.analysis.pairs.image_model import ImageEmbedder
 from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.modeling.random_encoders import write_tiny_dinov2
 from tests import tiny
-from tests.analysis.pairs import models
 
 IMAGES = [tiny.image(seed, (40, 30)) for seed in range(5)]
 
 
 @pytest.fixture(scope="module")
 def dinov2(tmp_path_factory):
-    return models.dinov2(tmp_path_factory.mktemp("models") / "dinov2")
+    return write_tiny_dinov2(tmp_path_factory.mktemp("models") / "dinov2")
 
 
 def test_vectors_are_the_class_tokens_of_the_model(dinov2):
@@ -38,7 +38,7 @@ def test_vectors_are_kept_for_later_runs(dinov2, tmp_path):
     )
     assert (first.computed, second.computed) == (3, 2)
     np.testing.assert_array_equal(first.vectors, second.vectors[:3])
-    stale = models.dinov2(tmp_path / "other")
+    stale = write_tiny_dinov2(tmp_path / "other")
     weights = torch.nn.init.normal_(torch.empty(1))
     model = AutoModel.from_pretrained(stale, trust_remote_code=False)
     with torch.no_grad():

@@ -140,11 +140,32 @@ def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path):
     assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
 
 
+def test_an_unfinished_set_says_what_it_lacks_and_how_to_make_it(options, tmp_path):
+    configs = ("high_concreteness", "random")
+    build_set(options(configs=configs, until="targets"), log=[].append)
+    build_set(options(configs=configs[:1], until="captions"), log=[].append)
+    folder = tmp_path / "pairs"
+    lacks = "pairs is not finished: it lacks the images of high_concreteness, the captions of random"
+    for words in (["build", "verify", folder], ["push-dataset", folder, "--repo", "me/pairs"]):
+        with pytest.raises(SystemExit, match=f"{lacks}. Give the `hfcomp build concretebatch --output .*until images"):
+            cli.main(list(map(str, words)))
+    with pytest.raises(ValueError, match=lacks):
+        load_training_set(str(folder), config="random")
+    build_set(options(), log=[].append)
+    assert load_training_set(str(folder), config="high_concreteness").num_rows == 10
+    with pytest.raises(ValueError, match="it lacks the captions of random. Give"):
+        load_training_set(str(folder), config="random")
+    with pytest.raises(ValueError, match="it lacks the captions of random. Give"):
+        verify_set(folder)
+
+
 def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(options, source, tmp_path, ratings):
     rows = tiny.pairs(2).select_columns(["image", "image_id"]).add_column("caption", ["12", "..."])
     rows.save_to_disk(tmp_path / "empty")
     built = build_set(options(source=str(tmp_path / "empty")), log=[].append)
     assert built.empty == [tmp_path / "pairs" / "steps" / "high_concreteness" / "targets"]
+    with pytest.raises(ValueError, match="pairs has no row; the reason for each is in .*targets/set_aside.jsonl"):
+        verify_set(tmp_path / "pairs")
     words = ["--source", tmp_path / "empty", "--output", tmp_path / "pairs", "--concreteness_ratings", ratings]
     with pytest.raises(SystemExit, match="no row is left; the reason for each is in .*targets/set_aside.jsonl"):
         cli.main(

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -19,13 +12,14 @@ from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.shards import COUNTS, SET_ASIDE
 from hfcomp.generation.writers.in_process import InProcessWriter
 from hfcomp.generation.writers.requests import Request
+from hfcomp.generation.writers.serving import transformers_serve
+from hfcomp.modeling.random_llama import write_tiny_llama
 from tests.generation.concretebatch.test_negative_captions import batch
-from tests.generation.writers.random_model import random_model
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    return random_model(tmp_path_factory.mktemp("models") / "llama")
+    return write_tiny_llama(tmp_path_factory.mktemp("models") / "llama")
 
 
 def requests(temperature: float) -> list[Request]:
@@ -56,7 +50,7 @@ def test_an_answer_without_an_end_is_cut(model):
 
 def test_thinking_is_off_and_a_model_without_a_template_gets_the_prompt(model, tmp_path):
     assert InProcessWriter(str(model), device="cpu")._encode("a dog") == [1, 3, 4, 2]
-    plain = random_model(tmp_path / "plain", chat=False)
+    plain = write_tiny_llama(tmp_path / "plain", chat=False)
     assert InProcessWriter(str(plain), device="cpu")._encode("a dog") == [3, 4]
 
 
@@ -78,28 +72,8 @@ def test_a_model_that_knows_nothing_is_refused_nearly_always_and_counted(model, 
 
 @pytest.fixture
 def served(model):
-    """The model behind `transformers serve`."""
-    pytest.importorskip("openai")
-    pytest.importorskip("fastapi")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    program = Path(sys.executable).with_name("transformers")
-    command = [str(program), "serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1)
-                break
-            except (urllib.error.URLError, OSError):
-                assert process.poll() is None, "transformers serve ended"
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.kill()
-        process.wait()
+    with transformers_serve(model) as address:
+        yield address
 
 
 @pytest.mark.slow

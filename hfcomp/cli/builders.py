@@ -1,0 +1,52 @@
+"""What the programs of `dataset_builders` share: a set is built, and pushed where a repository is named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from hfcomp.cli.options import add_fields
+from hfcomp.generation.options import BuildOptions
+from hfcomp.hub.datasets import PushOptions, push_built_sets
+
+Build = Callable[[dict[str, Any]], Path | Mapping[str, Path]]
+
+
+def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Build, *, card: Path) -> None:
+    """Builds by a command line, by default from rows that may be adapted, and pushes to `--repo`.
+
+    Args:
+        arguments: of the command line.
+        kind: whose fields are the options.
+        build: from the options that are given to the folder of the set, or the folders of several by configuration.
+        card: of the set, unless another is given.
+
+    Raises:
+        ValueError: for options that do not fit; as `hfcomp.generation.build.build_set` and `push_built_sets`.
+    """
+    given = vars(parser(kind).parse_args(arguments))
+    push = {field.name: given.pop(field.name) for field in fields(PushOptions) if field.name in given}
+    if push and "repo" not in push:
+        raise ValueError(f"--{next(iter(push))} needs --repo.")
+    folders = build({"only_adaptable": True, **given})
+    if push:
+        push_built_sets(folders, PushOptions(**{"card": card, **push}))
+
+
+def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
+    """The command line of a builder."""
+    found = argparse.ArgumentParser(
+        description=(kind.__doc__ or "").partition("\n")[0], allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    words = (
+        "also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out"
+    )
+    found.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
+    add_fields(found, PushOptions)
+    add_fields(found, kind)
+    for action in found._actions:
+        action.required = action.required and action.dest != "repo"
+    return found

@@ -1,0 +1,46 @@
+"""What the programs of `dataset_builders` make of their words; with the Hub they are tested in tests/hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hfcomp.cli import builders
+from hfcomp.generation.options import NegativeOptions
+
+WORDS = ["--source", "coco", "--output", "out"]
+CARD = Path("card.md")
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a builder that builds nothing; returns what it would build from, and what it would push."""
+
+    def run(*words):
+        built, pushed = [], []
+        monkeypatch.setattr(builders, "push_built_sets", lambda *given: pushed.append(given))
+        build = lambda given: built.append(given) or given["output"]  # noqa: E731
+        builders.build_and_push([*WORDS, *words], NegativeOptions, build, card=CARD)
+        return built[0], pushed
+
+    return run
+
+
+def test_only_rows_that_may_be_adapted_are_read_unless_all_are_asked_for(run):
+    assert run() == ({"only_adaptable": True, "source": "coco", "output": Path("out")}, [])
+    assert run("--any_license")[0]["only_adaptable"] is False
+    assert run("--seed", "3")[0]["seed"] == 3
+
+
+def test_a_repository_receives_the_set_with_the_builder_s_card_or_another(run):
+    _, [(folder, options)] = run("--repo", "me/set", "--allow_unknown_licenses")
+    assert folder == Path("out") and options.repo == "me/set" and options.allow_unknown_licenses
+    assert options.card == CARD and not options.private
+    _, [(_, options)] = run("--repo", "me/set", "--card", "mine.md", "--private")
+    assert options.card == Path("mine.md") and options.private
+
+
+def test_options_of_a_push_need_a_repository(run):
+    with pytest.raises(ValueError, match="--private needs --repo."):
+        run("--private")
