@@ -103,6 +103,9 @@ def write_first(path: Path, text: str) -> bool:
     Args:
         path: of the file; its folder is made where it is missing.
         text: in UTF-8.
+
+    Raises:
+        OSError: naming the file, where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _part(path)
@@ -115,6 +118,10 @@ def write_first(path: Path, text: str) -> bool:
         except OSError:
             os.replace(part, path)
         return True
+    except OSError as error:
+        if error.filename is None:  # such as a full disk
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         _remove(part)
 

@@ -7,8 +7,9 @@ import inspect
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.cli.options import add_fields
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 USAGE = "negatives|concepts|neighbours|concretebatch --source DATASET --output DIR, or verify DIR"
 SUMMARY = "data sets with hard negatives, negative pairs, noun phrases or nearest images; repeat it to resume"
-RESUME = "Finished shards are kept: the same command resumes."
+KEPT = "Finished shards are kept"
+RESUME = f"{KEPT}: the same command resumes."
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -53,9 +55,10 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
     try:
         built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
-        if not isinstance(error.__cause__, OSError):  # a server that is down, a disk that is full
+        # of a server that is down or a disk that is full, and an error of the build's own, the message is enough
+        if not isinstance(error.__cause__, OSError | None):
             traceback.print_exception(error)
-        raise SystemExit(f"error: {error}\n{RESUME}") from None
+        raise SystemExit(f"error: {error}" if KEPT in str(error) else f"error: {error}\n{RESUME}") from None
     except KeyboardInterrupt:
         print(f"interrupted. {RESUME}", file=sys.stderr)
         raise SystemExit(130) from None
@@ -66,6 +69,21 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
     return built
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says at once which option is unknown, with the nearest one."""
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+        """As in argparse, but nothing unknown is left for the parser above, which has no options to compare with."""
+        from hfcomp.reading import nearest
+
+        found, unknown = super().parse_known_args(*args, **kwargs)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            hint = nearest(name, self._option_string_actions) or f" `{self.prog} --help` lists the options."
+            self.error(f"{name!r} is not an option.{hint}")
+        return found, unknown
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.generation.options`."""
     from hfcomp.generation.build import KINDS
@@ -73,10 +91,12 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="hfcomp build", description="Builds data sets for training.", allow_abbrev=False
     )
-    kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT")
+    kinds = found.add_subparsers(dest="what", required=True, metavar="WHAT", parser_class=_Parser)
     for kind in KINDS.values():
         title = (inspect.getdoc(kind) or "").partition("\n")[0]
-        words = {"help": title.rstrip("."), "description": f"{title} {RESUME}"}
+        needed = " ".join(f"--{one.name} {one.name.upper()}" for one in fields(kind) if one.default is MISSING)
+        usage = f"hfcomp build {kind.what} {needed} [OPTIONS]"  # all of them would hide the error below it
+        words = {"help": title.rstrip("."), "description": f"{title} {RESUME}", "usage": usage}
         one = kinds.add_parser(kind.what, allow_abbrev=False, argument_default=argparse.SUPPRESS, **words)
         add_fields(one, kind)
     words = "check every file of a built set against its manifest.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ from datasets import (
     load_from_disk,
 )
 from datasets.arrow_writer import SchemaInferenceError
+from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.data.built_sets import checked_shards, configuration
@@ -54,6 +56,7 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         FileNotFoundError: for a path, and no Hub id, where nothing is.
         ValueError: when the data set has no such split, naming those that it has, is an unfinished build, or has a
             file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` by its end.
+        OSError: where the disk of the cache is full.
     """
     path = configuration(Path(name), config)
     shards = checked_shards(path)
@@ -63,25 +66,39 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         if split.partition("[")[0] != "train":
             raise ValueError(_no_split(name, split, ["train"]))
         # by its files: the card of a built set, which `datasets` would read, is not verified
-        return load_dataset("parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
+        return _load(name, "parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
     elif (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
     elif path.is_file():
         builder = BUILDERS.get(path.suffix)
         if builder is None:
             raise ValueError(f"{name}: expected a .parquet, .json, .jsonl or .csv file, or a folder.")
-        try:
-            loaded = load_dataset(builder, data_files=name, **kwargs)
-        except (DatasetGenerationError, pa.ArrowInvalid, StopIteration) as error:
-            # what `datasets` raises for a file without a line; before version 5 the second
-            if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
-                raise ValueError(f"{name} has no rows.") from error
-            raise ValueError(f"{name} cannot be read as {builder}: {error.__cause__ or error}") from error
+        loaded = _load(name, builder, data_files=name, **kwargs)
     else:
         captioned = None if kwargs.keys() & {"data_files", "streaming"} else _captioned_folder(path, split, config)
         return _load_split(name, split, config, kwargs) if captioned is None else captioned
     loaded = _part(name, loaded, split)
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
+
+
+def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
+    """`load_dataset`, whose errors say what cannot be read, or that there is no room."""
+    try:
+        return load_dataset(builder, *args, **kwargs)
+    except (DatasetGenerationError, pa.ArrowInvalid, StopIteration, OSError) as error:
+        reason = error.__cause__ or error if isinstance(error, DatasetGenerationError) else error
+        if getattr(reason, "errno", None) == errno.ENOSPC or "Not enough disk space" in str(reason):
+            raise OSError(
+                f"{name} cannot be loaded: no space left on the disk of the cache, {HF_DATASETS_CACHE}. Make room, or "
+                "set HF_DATASETS_CACHE to another folder, and repeat."
+            ) from error
+        if isinstance(error, OSError):
+            raise
+        # what `datasets` raises for a file without a line; before version 5 the second
+        if isinstance(reason, SchemaInferenceError | StopIteration):
+            raise ValueError(f"{name} has no rows.") from error
+        kind = builder if builder in BUILDERS.values() else "a data set"
+        raise ValueError(f"{name} cannot be read as {kind}: {reason}") from error
 
 
 def load_training_stream(name: str, *, split: str = "train", config: str | None = None) -> IterableDataset:
@@ -155,7 +172,7 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
             raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
         add_repositories([name])
     try:
-        return load_dataset(name, config, split=split, **kwargs)
+        return _load(name, name, config, split=split, **kwargs)
     except ConnectionError as error:
         raise ConnectionError(f"{name} is not a local file or folder, and as a Hub id: {error}") from error
     except ValueError as error:

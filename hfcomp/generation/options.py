@@ -149,8 +149,11 @@ class WriterOptions:
     llm_batch_size: int = 16
 
     def check_writer(self) -> None:
-        """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range."""
-        from hfcomp.generation.writers.endpoint import check_base_url
+        """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range.
+
+        Raises ImportError for an endpoint without its package.
+        """
+        from hfcomp.generation.writers.endpoint import check_base_url, check_installed
 
         if self.writer == "endpoint":
             if not self.base_url:
@@ -159,6 +162,7 @@ class WriterOptions:
                     "transformers with a small --llm."
                 )
             check_base_url(self.base_url)
+            check_installed()
         elif self.base_url:
             raise ValueError(f"--base_url is of --writer endpoint; found --writer {self.writer}.")
         for name in ("temperature", "retries"):

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from hfcomp import __version__
 from hfcomp.generation.executors import ExecutorName, Workers, make_shards
 from hfcomp.generation.manifest import Plan, close_build, open_build
-from hfcomp.generation.shards import COUNTS, RESERVED, ROW, SET_ASIDE, Batch, Job, Stage, StageError
+from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, Batch, Job, Stage, StageError
 from hfcomp.writing import locked
 
 __all__ = ["COUNTS", "ROW", "SET_ASIDE", "Batch", "Build", "Stage", "StageError", "run_stages"]
@@ -86,7 +86,7 @@ def run_stages(
     Raises:
         ValueError: for settings that do not fit, a source without rows, a folder that holds something else or a build
             of other settings, naming the difference, or that another process is building in.
-        StageError: when a stage fails; what is done is kept.
+        StageError: when a stage fails, or the disk is full; what is done is kept.
     """
     # Workers import this module; torch, which comes with that one, would cost each of them seconds.
     from hfcomp.data.loading import undecoded
@@ -109,7 +109,10 @@ def run_stages(
                 rows += record["rows"]
                 bar.set_postfix_str(f"{rows:,} rows", refresh=False)
                 bar.update()
-        manifest = close_build(folder, plan, [records[index] for index in range(job.shards)])
+        try:
+            manifest = close_build(folder, plan, [records[index] for index in range(job.shards)])
+        except OSError as error:
+            raise StageError(f"the build cannot be finished: {error}. {KEPT}") from error
     return Build(folder, manifest, kept, len(missing))
 
 

@@ -33,7 +33,9 @@ ROWS_PER_GROUP = 1000
 ROWS_PER_GROUP_WITH_IMAGES = 100
 BYTES_PER_GROUP = 90_000_000
 SOURCE_ROW = "source_row"
-"""A column that a build writes where its features name it: the number of the row in the source."""
+"""A column that a build writes where its features name it: the number of the row in the source. Of a source that has
+it, as in a chain of builds, it stands beside each row that is set aside."""
+KEPT = "Finished shards are kept: once there is room, repeat the call to resume."
 
 Batch = dict[str, list[Any]]
 StageFunction = Callable[[Batch], Batch]
@@ -110,12 +112,14 @@ class Job:
 class _Tally:
     """Counts of a shard, and its rows that are set aside."""
 
+    first_rows: Mapping[int, int]
     counts: Counter[str] = field(default_factory=Counter)
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def leave_out(self, row: int, reason: str) -> None:
         name, _, detail = reason.partition(": ")
-        self.set_aside.append({"row": row, "reason": name} | ({"detail": detail} if detail else {}))
+        first = {SOURCE_ROW: self.first_rows[row]} if row in self.first_rows else {}
+        self.set_aside.append({"row": row, **first, "reason": name} | ({"detail": detail} if detail else {}))
 
     def by_reason(self) -> dict[str, int]:
         return dict(sorted(Counter(one["reason"] for one in self.set_aside).items()))
@@ -151,7 +155,7 @@ class ShardMaker:
         self.prepare()
         rows = self.job.rows(index)
         source = self._source[rows.start : rows.stop]
-        tally = _Tally()
+        tally = _Tally(_first_rows(source, rows))
         source, numbers = self._with_images(source, rows, tally)
         batch: Batch = {name: source.column(name).to_pylist() for name in self.job.reads} | {ROW: numbers}
         for stage, function in zip(self.job.stages, self._functions, strict=True):
@@ -252,10 +256,14 @@ def note_shard(job: Job, index: int, record: Record) -> Record:
 
 
 def _unwritten(job: Job, index: int, error: OSError) -> StageError:
-    return StageError(
-        f"shard {index} of {job.shards} cannot be written: {error}. Finished shards are kept: once there is room, "
-        "repeat the call to resume."
-    )
+    return StageError(f"shard {index} of {job.shards} cannot be written: {error}. {KEPT}")
+
+
+def _first_rows(source: pa.Table, rows: range) -> dict[int, int]:
+    """The numbers of rows in the source that a chain of builds began with; none where there is no chain."""
+    if SOURCE_ROW not in source.column_names or not pa.types.is_integer(source.schema.field(SOURCE_ROW).type):
+        return {}
+    return dict(zip(rows, source.column(SOURCE_ROW).to_pylist(), strict=True))
 
 
 def _rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:

@@ -15,7 +15,7 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import identity
 from hfcomp.generation.options import BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
-from hfcomp.reading import parse_json
+from hfcomp.reading import may_be_hub_id, parse_json
 
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
@@ -76,15 +76,21 @@ def read_captioned_rows(
     `needed` are further columns, `needed_by` the option that needs them.
 
     Raises:
-        ValueError: for missing columns, or a `caption` that is not a text.
+        ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
     """
     dataset = read_rows(options, log)
     _check_captions(options, dataset)
-    left = [name for name in dataset.column_names if is_old(name)]
-    if left and options.columns is None:
-        log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
     require_columns(dataset, needed, needed_by=needed_by)
-    kept = [name for name in kept_columns(dataset, options.columns) if name not in left]
+    kept = kept_columns(dataset, options.columns)
+    left = [name for name in kept if is_old(name)]
+    if left and options.columns is not None:
+        raise ValueError(
+            f"--columns names {', '.join(left)}, which cannot be kept: the source's own describe other "
+            f"{options.what}, and this build makes them anew. Leave them out of --columns."
+        )
+    if left:
+        log(f"the source's own {', '.join(left)} are dropped: they describe other {options.what}")
+    kept = [name for name in kept if name not in left]
     if options.captions == "all" and isinstance(dataset.features["caption"], List | LargeList):
         dataset = _with_image_ids(dataset)
         needed = [*needed, "image_id"]
@@ -152,6 +158,5 @@ def model_facts(place: str) -> str:
     try:
         return f"{without_local_paths(place)} ({identity(place)})"
     except OSError as error:
-        raise OSError(
-            f"the model {place!r} is not a folder and could not be downloaded: {error} Pass a folder."
-        ) from error
+        why = f" and could not be downloaded: {error}" if may_be_hub_id(place) else "."
+        raise OSError(f"the model {place!r} is not a folder{why} Pass a folder.") from error

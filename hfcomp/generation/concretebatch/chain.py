@@ -143,16 +143,21 @@ class _Chain:
         )
         for line in tally.lines():
             self.log(f"{self.config}: {line}")
-        options = self.options
-        settings = {
-            "mode": self.mode,
-            "writer": options.writer_settings(),
-            **{name: getattr(options, name) for name in ("seed", "attempts", "device")},
-            **{name: getattr(options, name) for name in ("grammar_model", "grammar_tolerance")},
-        }
         features = Features({SOURCE_ROW: Value("int64"), "caption": Value("string"), **MADE})
-        stages = [KEYWORD_STAGE, caption_stage(settings)]
+        stages = [KEYWORD_STAGE, self._caption_stage()]
         return self._build("captions", balanced, stages, features, ["caption", *KEYWORD_READS])
+
+    def _caption_stage(self) -> Stage:
+        names = ("seed", "attempts", "device", "grammar_model", "grammar_tolerance")
+        settings = {name: getattr(self.options, name) for name in names}
+        return caption_stage({"mode": self.mode, "writer": self.options.writer_settings(), **settings})
+
+    def check(self) -> None:
+        """Raises what later steps would, which may be hours away: for packages, models and pipelines not found."""
+        if self.options.runs("captions"):
+            self._caption_stage()
+        if self.options.runs("images"):
+            image_stages(self.options)
 
     def _images(self, captions: Path) -> Build:
         rows = joined(self.source, captions)
@@ -198,8 +203,14 @@ def build_chains(
         stated: the licence on the source's card.
         log: receives lines about what is done.
         progress: whether to show bars.
+
+    Raises:
+        ImportError: for a missing package, before the first step; so are models and pipelines that are not found.
+        StageError: when a stage fails; what is done is kept.
     """
-    return {config: _Chain(options, config, source, stated, log, progress).run() for config in options.configs}
+    chains = {config: _Chain(options, config, source, stated, log, progress) for config in options.configs}
+    chains[options.configs[0]].check()
+    return {config: chain.run() for config, chain in chains.items()}
 
 
 def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, Any]]]:

@@ -41,11 +41,11 @@ def _make_in_workers(job: Job, missing: Sequence[int], num_workers: int) -> Iter
             futures = {pool.submit(_make_in_worker, index): index for index in missing}
             for future in as_completed(futures):
                 yield futures[future], future.result()
-    except BrokenProcessPool as error:
+    except BrokenProcessPool:
         raise StageError(
             "a worker process ended unexpectedly, for example out of memory. Finished shards are kept: repeat the "
             "call with fewer workers or smaller shards to resume."
-        ) from error
+        ) from None
     except Exception:  # raised again, once the shards under way are finished and recorded
         pool.shutdown(cancel_futures=True)
         raise

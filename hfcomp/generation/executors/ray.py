@@ -24,6 +24,7 @@ from typing import Any
 from datasets import Image
 
 from hfcomp.data.built_sets import PLAN, UNFINISHED
+from hfcomp.errors import MISTAKES
 from hfcomp.generation.manifest import Record
 from hfcomp.generation.shards import Job, ShardMaker, StageError, note_shard
 from hfcomp.writing import host, write_bytes
@@ -90,9 +91,11 @@ class ShardActor:
             if not (maker.job.folder / UNFINISHED / _STOP).exists():
                 _count_try(maker.job, index)
                 record = json.dumps(maker.write(index))
-        except Exception as raised:  # as a result: an exception would end the other actors in the middle of a shard
-            trace = traceback.format_exc()
-            error = str(raised) if isinstance(raised, StageError) else f"{type(raised).__name__}: {raised}"
+        except StageError as raised:  # as a result: an exception would end the other actors in the middle of a shard
+            error, trace = str(raised), _trace(raised.__cause__, OSError)
+        except Exception as raised:
+            trace = _trace(raised, MISTAKES)
+            error = f"{type(raised).__name__}: {raised}" if trace else str(raised)
         return {"index": [index], "record": [record], "error": [error], "trace": [trace]}
 
     def _opened(self) -> ShardMaker:
@@ -110,6 +113,11 @@ class ShardActor:
                 raise StageError(_unseen(str(job.folder)))
             self._maker = ShardMaker(job)
         return self._maker
+
+
+def _trace(error: BaseException | None, expected: type | tuple[type, ...]) -> str:
+    """Where an error was raised; nothing where its text is enough."""
+    return "" if error is None or isinstance(error, expected) else "".join(traceback.format_exception(error))
 
 
 def _unseen(path: str) -> str:

@@ -6,7 +6,8 @@ import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from hfcomp.generation.workers import worker_number
 from hfcomp.modeling.weight_checks import no_report
 from hfcomp.reading import may_be_hub_id
 
-INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'"
+INSTALL = "negative images need diffusers: pip install 'hfcomp[generate]'."
 PARAMETERS = ("prompt", "image", "strength", "num_inference_steps", "guidance_scale", "generator")
 """What the call of a pipeline has to take."""
 
@@ -181,10 +182,9 @@ def versions() -> dict[str, str]:
     Raises:
         ImportError: without diffusers.
     """
-    try:
-        return {name: version(name) for name in ("diffusers", "torch", "transformers", "pillow")}
-    except PackageNotFoundError as error:
-        raise ImportError(INSTALL) from error
+    if find_spec("diffusers") is None:
+        raise ImportError(INSTALL)
+    return {name: version(name) for name in ("diffusers", "torch", "transformers", "pillow")}
 
 
 def pipeline_facts(place: str) -> str:
@@ -196,15 +196,15 @@ def pipeline_facts(place: str) -> str:
     try:
         return f"{without_local_paths(place)} ({pipeline_identity(place)})"
     except OSError as error:
-        raise ValueError(f"image_pipeline={place}: {_no_pipeline(place)}: {error}") from error
+        raise ValueError(f"image_pipeline={place}: {_no_pipeline(place, error)}") from error
 
 
-def _no_pipeline(place: str) -> str:
+def _no_pipeline(place: str, error: Exception) -> str:
     if os.path.isdir(place):
-        return "the folder holds no pipeline of diffusers with safetensors"
+        return f"the folder holds no pipeline of diffusers with safetensors: {error}"
     if may_be_hub_id(place):
-        return "not a local folder, and could not be loaded from the Hub"
-    return "no such folder"
+        return f"not a local folder, and could not be loaded from the Hub: {error}"
+    return "no such folder."
 
 
 def _load(place: str, dtype: torch.dtype) -> Any:
@@ -220,7 +220,7 @@ def _load(place: str, dtype: torch.dtype) -> Any:
                 place, dtype=dtype, use_safetensors=True, trust_remote_code=False
             )
     except (OSError, ValueError) as error:
-        raise ValueError(f"image_pipeline={place}: {_no_pipeline(place)}: {error}") from error
+        raise ValueError(f"image_pipeline={place}: {_no_pipeline(place, error)}") from error
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,10 +87,9 @@ class EndpointWriter:
         plain_answers: bool = False,
     ) -> None:
         check_base_url(base_url)
-        try:
-            import openai
-        except ImportError as error:
-            raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'") from error
+        check_installed()
+        import openai
+
         self._openai, self._base_url, self._model = openai, base_url, model
         self._concurrency, self._retries, self._timeout = concurrency, retries, timeout
         self._thinking, self._plain = thinking, plain_answers
@@ -154,8 +154,8 @@ class EndpointWriter:
             except (self._openai.OpenAIError, BadBody) as error:
                 place = urlsplit(self._base_url)
                 self._failure = EndpointError(
-                    f"the endpoint {place.scheme}://{place.netloc}{place.path} does not work: {_said(error)}. Start "
-                    f"it, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
+                    f"the endpoint {place.scheme}://{place.netloc}{place.path} does not work: {self._said(error)}. "
+                    f"Start it, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
                 )
                 raise self._failure from error
 
@@ -176,13 +176,29 @@ class EndpointWriter:
         deadline, found = time.monotonic() + self._timeout, bytearray()
         create = self._client.chat.completions.with_streaming_response.create
         with create(**given, extra_body=body) as response:
-            for part in response.iter_bytes():
+            parts = response.iter_bytes()
+            while (part := _next(parts)) is not None:
                 found += part
                 if len(found) > MOST_BYTES:
                     return None
                 if time.monotonic() > deadline:  # the client's limit is for each read
-                    raise BadBody(f"the reply took more than {self._timeout:g} seconds")
+                    raise BadBody(f"the reply took more than {self._timeout:g} seconds (--llm_timeout)")
         return bytes(found)
+
+    def _said(self, error: Exception) -> str:
+        """An error in one line of plain characters; what the server says of itself is cut."""
+        if isinstance(error, self._openai.APITimeoutError):
+            return f"no reply within {self._timeout:g} seconds (--llm_timeout)"
+        is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every reason
+        words = str(error.__cause__ if is_lost and error.__cause__ else error)
+        line = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:200].rstrip(". ")
+        return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
+
+
+def check_installed() -> None:
+    """Raises ImportError without the package openai."""
+    if find_spec("openai") is None:
+        raise ImportError("an endpoint needs the package openai: pip install 'hfcomp[generate]'.")
 
 
 def check_base_url(base_url: str) -> None:
@@ -194,22 +210,27 @@ def check_base_url(base_url: str) -> None:
         raise ValueError(f"base_url is {base_url!r}; expected an address such as http://127.0.0.1:8000/v1.")
 
 
+def _next(parts: Iterator[bytes]) -> bytes | None:
+    """The next part of a body; None at its end.
+
+    Raises:
+        BadBody: where it breaks off. The client hands on what its HTTP library raises within a body, of any class.
+    """
+    try:
+        return next(parts, None)
+    except Exception as error:
+        raise BadBody(f"the reply broke off, {error or type(error).__name__}") from error
+
+
 def _read(body: bytes | None) -> Reply:
     if body is None:
         return Reply(problem=TOO_LARGE)
     try:
         choice = _Completion.model_validate(parse_json(body)).choices[0]
     except (ValueError, ValidationError) as error:
-        raise BadBody(f"expected a chat completion, found {body[:60]!r}") from error
+        raise BadBody(f"expected a chat completion, found {body[:60].decode(errors='replace')!r}") from error
     if choice.message.refusal:
         return Reply(problem=REFUSED)
     if choice.finish_reason == "length":
         return Reply(problem=CUT)
     return Reply(choice.message.content or "")
-
-
-def _said(error: Exception) -> str:
-    """An error in one line of plain characters; what the server says of itself is cut."""
-    status = getattr(error, "status_code", None)
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in str(error)).split())[:200]
-    return f"code {status}, {line}" if status else line

@@ -87,6 +87,19 @@ def options(source, ratings, pipeline, tmp_path):
     return make
 
 
+@pytest.fixture
+def command(source, ratings, pipeline, tmp_path):
+    """The command with these and further words."""
+
+    def run(*more) -> None:
+        words = ["--source", source, "--output", tmp_path / "out", "--concreteness_ratings", ratings]
+        words += ["--parser", "rules", "--writer", "substitute", "--image_pipeline", pipeline, "--image_size", 32]
+        words += ["--image_batch_size", 2, "--shard_size", 5]
+        cli.main(["build", "concretebatch", *map(str, [*words, *more])])
+
+    return run
+
+
 def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, tmp_path):
     configs = ("high_concreteness", "low_concreteness", "random")
     made = options(configs=configs, only_adaptable=True)
@@ -159,28 +172,15 @@ def test_an_unfinished_set_says_what_it_lacks_and_how_to_make_it(options, tmp_pa
         verify_set(folder)
 
 
-def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(options, source, tmp_path, ratings):
+def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(command, options, tmp_path):
     rows = tiny.pairs(2).select_columns(["image", "image_id"]).add_column("caption", ["12", "..."])
     rows.save_to_disk(tmp_path / "empty")
     built = build_set(options(source=str(tmp_path / "empty")), log=[].append)
     assert built.empty == [tmp_path / "pairs" / "steps" / "high_concreteness" / "targets"]
     with pytest.raises(ValueError, match="pairs has no row; the reason for each is in .*targets/set_aside.jsonl"):
         verify_set(tmp_path / "pairs")
-    words = ["--source", tmp_path / "empty", "--output", tmp_path / "pairs", "--concreteness_ratings", ratings]
     with pytest.raises(SystemExit, match="no row is left; the reason for each is in .*targets/set_aside.jsonl"):
-        cli.main(
-            [
-                "build",
-                "concretebatch",
-                *map(str, words),
-                "--parser",
-                "rules",
-                "--writer",
-                "substitute",
-                "--shard_size",
-                "5",
-            ]
-        )
+        command("--source", tmp_path / "empty", "--output", tmp_path / "pairs")
 
 
 def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
@@ -242,14 +242,12 @@ def test_options_that_do_not_fit_are_refused_at_once(options, changes, message):
         options(**changes)
 
 
-def test_the_command_builds_and_reports(source, ratings, pipeline, tmp_path, capsys):
-    words = ["--source", str(source), "--output", str(tmp_path / "out"), "--concreteness_ratings", str(ratings)]
-    words += ["--parser", "rules", "--writer", "substitute", "--image_pipeline", str(pipeline), "--image_size", "32"]
-    cli.main(["build", "concretebatch", *words])
+def test_the_command_builds_and_reports(command, capsys):
+    command()
     out = capsys.readouterr().out
     assert "12 rows read, 10 written" in " ".join(out.split()) and "no word to change" in out
-    cli.main(["build", "concretebatch", *words])
-    assert "3 shards were there already, 0 were made" in capsys.readouterr().out
+    command()
+    assert "9 shards were there already, 0 were made" in capsys.readouterr().out
 
 
 @pytest.mark.slow

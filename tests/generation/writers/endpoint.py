@@ -32,6 +32,7 @@ class Answer:
         headers: besides type and length.
         seconds: before it is sent.
         piece_seconds: between its halves.
+        is_cut: whether the connection ends after the first half.
     """
 
     body: Any
@@ -39,6 +40,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     piece_seconds: float = 0.0
+    is_cut: bool = False
     kind: str = "application/json"
 
 
@@ -113,10 +115,11 @@ class Endpoint:
                     self.send_header("Content-Length", str(len(content)))
                     self.end_headers()
                     half = len(content) // 2
-                    for piece in (content[:half], content[half:]):
+                    for piece in (content[:half],) if answer.is_cut else (content[:half], content[half:]):
                         self.wfile.write(piece)
                         self.wfile.flush()
                         time.sleep(answer.piece_seconds)
+                    self.close_connection = self.close_connection or answer.is_cut
                 except OSError:  # the client has gone
                     self.close_connection = True
 

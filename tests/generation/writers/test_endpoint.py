@@ -161,18 +161,41 @@ def test_a_slow_request_is_set_aside_alone():
     assert reply(lambda _: dripping, timeout=0.6).text
 
 
-@pytest.mark.parametrize("status", [401, 404, 500])
-def test_an_endpoint_that_does_not_work_stops_with_what_to_do(status, monkeypatch):
+@pytest.mark.parametrize("bad", [{"piece_seconds": 1.0}, {"is_cut": True}])
+def test_a_body_that_stops_half_way_is_tried_again_and_then_a_problem_of_its_request(bad):
+    stopping = Answer(completion("x" * 1000), **bad)
+    with serving([lambda _: stopping, right]) as server:
+        assert dict(client(server.base_url, retries=1, timeout=0.4).replies([REQUEST]))[0].text
+    found = reply(lambda _: stopping, retries=1, timeout=0.4)
+    assert found.problem == "no reply from the server: BadBody" and not found.is_final
+
+
+MODEL = b'{"error": {"message": "no such model."}}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(MODEL, 401), "code 401 - no such model"),
+        (Answer(MODEL, 404), "code 404 - no such model"),
+        (Answer(b"<html>Bad Gateway</html>", 502, kind="text/html"), "code 502"),
+        (
+            Answer(b"<html>Welcome</html>", kind="text/html"),
+            "expected a chat completion, found '<html>Welcome</html>'",
+        ),
+        (Answer(b"{}", seconds=1.0), r"no reply within 0\.3 seconds \(--llm_timeout\)"),
+        (Answer(b"{" * 99, is_cut=True), "the reply broke off, .*"),
+        (None, r"no connection, .*[Cc]onnection refused"),
+    ],
+)
+def test_an_endpoint_that_does_not_work_stops_with_what_to_do(answer, said, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, "secret-123")
-    refusing = serving(lambda _: Answer(b'{"error": {"message": "no such model"}}', status))
-    with refusing as server, pytest.raises(EndpointError, match="does not work") as error:
-        list(client(server.base_url).replies([REQUEST] * 50))
-    assert "--llm m" in str(error.value) and "secret-123" not in str(error.value)
-
-
-def test_nothing_listens():
-    with pytest.raises(EndpointError, match="Connection error"):
-        list(client(closed_address(), retries=2, concurrency=32).replies([REQUEST] * 100))
+    with serving(lambda _: answer) as server:
+        base_url = server.base_url if answer else closed_address()
+        expected = rf"does not work: {said}\. Start it, or check --base_url, --llm m and {KEY_VARIABLE}; answers"
+        with pytest.raises(EndpointError, match=expected) as error:
+            list(client(base_url, timeout=0.3, concurrency=32).replies([REQUEST] * 50))
+    assert "secret-123" not in str(error.value)
 
 
 def test_no_requests_need_no_server():
