@@ -50,7 +50,13 @@ class _Cell:
 
 
 def draw_gallery(
-    dataset: Any, path: str | Path, *, rows: Sequence[int], columns: int = 2, scale: int | None = None
+    dataset: Any,
+    path: str | Path,
+    *,
+    rows: Sequence[int],
+    columns: int = 2,
+    scale: int | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Path:
     """Draws rows of a training set in the column contract of `hfcomp.data.columns`.
 
@@ -66,6 +72,7 @@ def draw_gallery(
         columns: rows of the data set side by side.
         scale: whole factor of enlargement of every image, nearest neighbour. By default as large as fits 224 pixels,
             and larger images are shrunk to that.
+        labels: what each of the rows is called; by default its number and `image_id`.
 
     Returns:
         `path`.
@@ -79,7 +86,8 @@ def draw_gallery(
             dataset = dataset.cast_column(name, ImageFeature(decode=False))
     font = ImageFont.load_default(FONT_SIZE)
     shown = [name for name in TITLES if name in dataset.column_names]
-    cells = [_cell(dataset[row], row, shown, scale, font) for row in rows]
+    names = labels or [_label(dataset[row], row) for row in rows]
+    cells = [_cell(dataset[row], row, name, shown, scale, font) for row, name in zip(rows, names, strict=True)]
     width = max(sum(_stride(*panel, font) for panel in cell.panels) for cell in cells)
     sheets = [_draw_cell(cell, width, font) for cell in cells]
     picture = _arrange(sheets, columns)
@@ -100,7 +108,12 @@ def _check(dataset: Any, rows: Sequence[int], columns: int, scale: int | None) -
             raise ValueError(f"{name}={value}: expected a whole number of at least 1.")
 
 
-def _cell(row: Mapping[str, Any], index: int, shown: Sequence[str], scale: int | None, font: Any) -> _Cell:
+def _label(row: Mapping[str, Any], index: int) -> str:
+    name = row.get("image_id")
+    return f"row {index}" + (f", {name}" if name else "")
+
+
+def _cell(row: Mapping[str, Any], index: int, label: str, shown: Sequence[str], scale: int | None, font: Any) -> _Cell:
     images = {
         name: decode_image(row[name], where=f"column '{name}', row {index}") for name in shown if row[name] is not None
     }
@@ -109,7 +122,7 @@ def _cell(row: Mapping[str, Any], index: int, shown: Sequence[str], scale: int |
         below = "negative_image" if "negative_image" in images else "image"
         sized["mask"] = _highlight_mask(sized[below], images["mask"])
     panels = [(TITLES[name], sized.get(name) or _absent(sized["image"].size, font)) for name in shown]
-    return _Cell(panels, _texts(row, index))
+    return _Cell(panels, [_Text(label, GRAY), *_texts(row)])
 
 
 def _resize(image: Image.Image, scale: int | None) -> Image.Image:
@@ -141,15 +154,13 @@ def _absent(size: tuple[int, int], font: Any) -> Image.Image:
     return panel
 
 
-def _texts(row: Mapping[str, Any], index: int) -> list[_Text]:
+def _texts(row: Mapping[str, Any]) -> list[_Text]:
     caption = row["caption"]
     captions = [caption] if isinstance(caption, str) else list(caption or [])
     negatives = [(place, text) for place, text in enumerate(row.get("negative_captions") or []) if text]
-    name = row.get("image_id")
-    texts = [_Text(f"row {index}" + (f", {name}" if name else ""), GRAY)]
     # a negative is of the row's one caption
     first = negatives[0][1] if negatives and len(captions) == 1 else None
-    texts += [_Text(text, BLACK, frozenset() if first is None else _changed(text, first)) for text in captions]
+    texts = [_Text(text, BLACK, frozenset() if first is None else _changed(text, first)) for text in captions]
     texts += [_Text(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
     for place, text in negatives[:MOST_NEGATIVES]:
         marked = _changed(text, captions[0]) if len(captions) == 1 else ()

@@ -29,17 +29,6 @@ TRIES = 10
 """Times the number of pairs wanted that are tried, where images cannot be read."""
 
 
-def pair_gallery(rows: Dataset, path: Path, *, columns: int = 2) -> Path:
-    """Draws rows of pairs.
-
-    Args:
-        rows: in the column contract.
-        path: of the PNG.
-        columns: pairs side by side.
-    """
-    return draw_gallery(rows, path, rows=range(len(rows)), columns=columns)
-
-
 def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0) -> bytes:
     """The PNG of pairs drawn at random: of images that all sets have, each with its pair of every set.
 
@@ -52,17 +41,18 @@ def gallery_png(sets: Mapping[str, ScoredSet], number: int, seed: int = 0) -> by
         seed: of the choice.
     """
     chosen = _choose(sets, number, seed)
-    rows = [
-        _shown(name, sets[name], row)
-        for pairs in zip(*chosen.values(), strict=True)
-        for name, row in zip(chosen, pairs, strict=True)
+    pairs = [
+        (name, row) for rows in zip(*chosen.values(), strict=True) for name, row in zip(chosen, rows, strict=True)
     ]
-    if not rows:
+    if not pairs:
         return b""
+    shown = Dataset.from_list([_shown(sets[name], row) for name, row in pairs], features=FEATURES)
+    ids = [f", {one}" if one else "" for one in shown["image_id"]]
+    labels = [f"{name}, row {row}{label}" for (name, row), label in zip(pairs, ids, strict=True)]
+    columns = max(len(chosen), 2)  # sets side by side
     with tempfile.TemporaryDirectory() as folder:
-        columns = max(len(chosen), 2)  # sets side by side
-        drawn = pair_gallery(Dataset.from_list(rows, features=FEATURES), Path(folder) / "gallery.png", columns=columns)
-        return drawn.read_bytes()
+        path = Path(folder) / "gallery.png"
+        return draw_gallery(shown, path, rows=range(len(shown)), columns=columns, labels=labels).read_bytes()
 
 
 def _choose(sets: Mapping[str, ScoredSet], number: int, seed: int) -> dict[str, list[int]]:
@@ -99,13 +89,11 @@ def _looks(one: ScoredSet) -> Callable[[int], bool]:
     return look
 
 
-def _shown(name: str, one: ScoredSet, row: int) -> dict[str, Any]:
+def _shown(one: ScoredSet, row: int) -> dict[str, Any]:
     """A row with the columns that are drawn, and its rating joined."""
     own = one.pairs.dataset[row]
     items = one.pairs.items[one.pairs.items["row"] == row]
     found = {column: own.get(column) for column in FEATURES}
-    label = own.get("image_id")
-    found["image_id"] = name if label in (None, "") else f"{name}, {label}"
     for column, kind in LISTS.items():
         if column in FEATURES:
             found[column] = [None if pd.isna(value) else value for value in items[kind]]

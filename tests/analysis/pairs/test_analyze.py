@@ -104,6 +104,7 @@ def test_three_sets_side_by_side(options, tmp_path, capsys):
         assert f"({name}.png)" in report
         with Image.open(tmp_path / "out" / f"{name}.png") as picture:
             assert picture.format == "PNG"
+    assert "each fit over the nearest 67 % of a set's rated pairs. Fits are 1 % of" in report
     assert "| T2I accuracy (%) |" in report and "| 50.87 | 40.20 |" in report
     table, _ = read_table(tmp_path / "out" / "pairs.parquet")
     pd.testing.assert_frame_equal(table, results.table(), check_dtype=False)
@@ -217,14 +218,23 @@ def test_a_gallery_shows_shared_images_side_by_side(options, tmp_path, monkeypat
     from hfcomp.analysis.pairs import gallery
 
     shown = []
-    monkeypatch.setattr(gallery, "pair_gallery", lambda rows, path, columns: shown.extend(rows) or _png(path))
+    labels = []
+
+    def draw(dataset, path, **settings):
+        shown.extend(dataset)
+        labels.extend(settings["labels"])
+        return _png(path)
+
+    monkeypatch.setattr(gallery, "draw_gallery", draw)
     places = {"a": save(models.pairs(10), tmp_path, "a"), "b": save(models.pairs(10, first=5), tmp_path, "b")}
     results = analyze(places, options(image_model="none", text_model="none", gallery=6))
     assert gallery.gallery_png(results.sets, 6)
     names = [row["image_id"] for row in shown]
-    assert len(names) == 6 and all(
-        one.removeprefix("a") == two.removeprefix("b") for one, two in zip(names[::2], names[1::2], strict=True)
-    )
+    assert len(names) == 6 and names[::2] == names[1::2]
+    rows = [int(name.removeprefix("image ")) for name in names]
+    expected = [f"{name}, row {row}, image {image}" for name, first in (("a", 0), ("b", 5))
+                for image in rows[::2] for row in [image - first]]  # fmt: skip
+    assert [*labels[::2], *labels[1::2]] == expected, "the rows are those of the sets"
     assert all(row["negative_concreteness"][0] >= 2 for row in shown)
 
 
