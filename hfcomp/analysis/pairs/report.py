@@ -7,11 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hfcomp.analysis.pairs.curves import STEP
+from hfcomp.analysis.pairs.figures import DOTS
 from hfcomp.analysis.pairs.pictures import GALLERY, GAPS, draw_pictures, loess_curves
 from hfcomp.analysis.pairs.summary import CORRELATED, COSINE, COUNT, ScoredSet
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting.format import decimal, interval, with_interval
-from hfcomp.reporting.report import Part, Picture, Report, Section, Table
+from hfcomp.reporting.report import Lines, Part, Picture, Report, Section, Table
 from hfcomp.reporting.tables import facts_table, made_table
 from hfcomp.statistics.results import package_versions
 
@@ -32,6 +34,11 @@ PAPER = (
     'Columns "paper" are the paper\'s own numbers (Concrete Jungle, Table 1), of its own pairs and of '
     "PE-Core-L-14-336, DINOv2 and RoBERTa-large: for reference, not computed here."
 )
+LOESS = (
+    "Curves: robust LOESS, each fit over the nearest {share:.0f} % of a set's rated pairs. Fits are {step:g} % of the "
+    "ratings' range apart and joined by straight lines: without that, time would grow with the number of ratings."
+)
+POINTS = "Points: {number:,} pairs of a set at most, drawn at random; r is of all pairs."
 SHARED = "A difference is paired as far as two sets share images, and independent as far as they do not."
 
 
@@ -106,8 +113,8 @@ def _sections(
 ) -> Iterator[Section]:
     names, lines = list(results.sets), found["results"]
 
-    def drawn(*wanted: str) -> list[Part]:
-        return [pictures[name] for name in wanted if name in pictures and not brief]
+    def drawn(name: str, note: str = "") -> list[Part]:
+        return [pictures[name], Lines([note] if note else [])] if name in pictures and not brief else []
 
     first = [line for line in lines if line["in_table_1"]]
     yield Section("Table 1", [value_table(first, names), *drawn("concreteness.png")])
@@ -116,9 +123,10 @@ def _sections(
     yield Section("Differences of sets", list(difference_tables(shown)))
     yield Section("Ties", [tie_table(lines, names)])
     yield Section("Hardness by similarity of the images", drawn("hardness.png"))
-    yield Section("Similarity against concreteness", drawn("gap.png"))
+    loess = LOESS.format(share=100 * results.options.loess_share, step=100 * STEP) if found["curves"] else ""
+    yield Section("Similarity against concreteness", drawn("gap.png", loess))
     central = [one for one in found["correlations"] if not brief or (one["first"], one["second"]) in CENTRAL]
-    yield Section("Correlations", [correlation_table(central), *drawn("correlations.png")])
+    yield Section("Correlations", [correlation_table(central), *drawn("correlations.png", POINTS.format(number=DOTS))])
     yield Section("Words of the keyword", [keyword_table(found["keywords"]), *drawn("keywords.png")])
     yield Section("Categories", [category_table(found["categories"], names)])
     yield Section("Pairs", drawn(GALLERY))
