@@ -44,7 +44,7 @@ real: $(INSTALLED)  ## the same program on real photographs
 # one torch thread per worker: with more, the workers fight for the cores
 test test-all: export OMP_NUM_THREADS = 1
 
-factory: $(INSTALLED)  ## pairs with negative captions and images from photographs, and Slipform trained on them
+factory: $(INSTALLED)  ## keywords, pairs with negative images, Slipform on them and an analysis, with random models
 	@$(PY) dataset_builders/concretebatch/factory.py $(ARGS)
 
 test: $(INSTALLED)  ## the tests, without the slow ones

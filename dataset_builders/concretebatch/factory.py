@@ -1,11 +1,16 @@
 """The whole way of ConcreteBatch on a small scale, on real photographs and captions: `make factory`.
 
-1. Keywords of the captions of COCO val2017 in the paper's three selections, beside the paper's numbers.
-2. Pairs of 449 photographs in three configurations; a picture of 24 of them.
-3. Slipform trained on them by its recipe, and the analysis of the pairs by the models before and after.
+| `--only` | what is done |
+|---|---|
+| `keywords` | the keywords of the captions of COCO val2017 in three selections and three orders, beside the paper's |
+| `pairs` | pairs of 449 photographs in three configurations |
+| `llm` | captions by a random language model behind `transformers serve`, nearly all of which have to be refused |
+| `training` | Slipform trained on the pairs by its recipe |
+| `analysis` | `hfcomp analyze` of the pairs by the models before and after, and a gallery of 24 pairs |
 
-Without `--image_pipeline` the images are noise of a tiny random pipeline, and without `--writer endpoint` the captions
-are those of a lexicon. The model is random too. That tries the plumbing and says nothing about quality.
+Keywords, captions and photographs are real. The models are random, and without `--image_pipeline` so are the negative
+images; without `--writer endpoint` the negative captions come from a lexicon. It tries the plumbing and says nothing
+about quality.
 """
 
 from __future__ import annotations
@@ -14,55 +19,60 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import datasets
 from datasets import Dataset
+from transformers.utils import logging
 
 from hfcomp import cli
-from hfcomp.analysis.gallery import draw_gallery
+from hfcomp.cli.build import build_and_report
 from hfcomp.cli.options import add_fields
 from hfcomp.data.loading import load_training_set
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
+from hfcomp.generation.writers.serving import check_transformers_serve, transformers_serve
+from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
+from hfcomp.modeling.random_encoders import write_tiny_dinov2, write_tiny_roberta
+from hfcomp.modeling.random_llama import write_tiny_llama
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_json
 from hfcomp.reporting.report import Report, Section
+from hfcomp.reporting.saving import render_markdown
 from hfcomp.reporting.terminal import render_terminal
-from hfcomp.sandbox.bases import base_folder
+from hfcomp.writing import replacing_folder, write_text
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "slipform.py"
+RATINGS = "concreteness/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 PAIRS = 24
-STEPS = ("keywords", "pairs", "training")
+ASKED = 40
+"""Rows that the random language model writes for."""
+MOST_KEPT = 0.1
+"""Of these, the share that validation may let pass."""
+ABOUT = "* is the default. Concreteness is mean / median, 1 to 5; the paper gives no shares."
+ORDERS_MEAN = [
+    "top_k: the category rule acts among the k most (least) concrete words.",
+    "category_first: the category rule acts on all words, before the k are taken.",
+    "sample: no category rule; one of the k is drawn.",
+]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs what `--only` names, by default everything."""
+    """Runs what `--only` names, by default everything, and lists what was written."""
     given = vars(parser().parse_args(arguments))
-    data, only = real_data(), given.pop("only", STEPS)
-    folder = given.setdefault("output", Path("runs/factory"))
-    ratings = str(data / "concreteness" / "Concreteness_ratings_Brysbaert_et_al_BRM.txt")
-    options = {
-        "source": str(data / "coco_open_256.jsonl"),
-        "column_names": "caption=captions",
-        "configs": tuple(CONFIGS),
-        "concreteness_ratings": ratings,
-        "parser": "rules",
-        "writer": "substitute",
-        "shard_size": 50,
-        **given,
-        "output": folder / "concretebatch",
-    }
-    if "keywords" in only:
-        captions = captions_of(data / "coco" / "captions_val2017.json")
-        selected = ConcreteBatchOptions(**{**options, "output": folder / "keywords"})
-        table = selection_table(captions, selected, log=print)
-        render_terminal(Report("Keywords", sections=[Section("", [table])]))
-    if "pairs" in only:
-        make_pairs(ConcreteBatchOptions(**_with_pipeline(options, folder)), folder / "pairs.png")
-    if "training" in only:
-        train_and_analyze(options["output"], ratings, folder)
+    only = given.pop("only", list(STEPS))
+    if "llm" in only:
+        check_transformers_serve()  # before minutes of work
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    logging.disable_progress_bar()
+    factory = Factory.of(real_data(), given)
+    written = {str(place): what for step in STEPS if step in only for place, what in STEPS[step](factory)}
+    render_terminal(Report("Written", factory.caveat, closing=written))
 
 
 def real_data() -> Path:
@@ -77,6 +87,151 @@ def real_data() -> Path:
     return Path(place)
 
 
+Written = Iterator[tuple[Path, str]]
+
+
+@dataclass(frozen=True)
+class Factory:
+    """What the steps share; each yields what it wrote, and what that is.
+
+    Attributes:
+        data: the folder of photographs, captions and ratings.
+        folder: that receives everything.
+        options: of the pairs.
+        is_random: whether the negative images are those of the random pipeline.
+    """
+
+    data: Path
+    folder: Path
+    options: ConcreteBatchOptions
+    is_random: bool
+
+    @classmethod
+    def of(cls, data: Path, given: Mapping[str, Any]) -> Factory:
+        """By the folder of the data and the options that are given."""
+        folder, is_random = given.get("output", Path("runs/factory")), "image_pipeline" not in given
+        options = {
+            "source": str(data / "coco_open_256.jsonl"),
+            "column_names": "caption=captions",
+            "configs": tuple(CONFIGS),
+            "concreteness_ratings": str(data / RATINGS),
+            "parser": "rules",
+            "writer": "substitute",
+            "shard_size": 50,
+            **({"image_pipeline": str(folder / "random_models" / "sdxl"), "image_size": 32} if is_random else {}),
+            **given,
+            "output": folder / "concretebatch",
+        }
+        return cls(data, folder, ConcreteBatchOptions(**options), is_random)
+
+    @property
+    def caveat(self) -> str:
+        """What of the pairs and the models is not real."""
+        images = "the negative images are noise of a tiny random pipeline, " if self.is_random else ""
+        captions = "the negative captions come from a lexicon, " if self.options.writer == "substitute" else ""
+        return f"Plumbing, not quality: {images}{captions}and all models have random weights."
+
+    def random_model(self, name: str, write: Callable[[Path], object]) -> Path:
+        """A model of random weights, written where it is missing."""
+        place = self.folder / "random_models" / name
+        if not place.is_dir():
+            with replacing_folder(place) as part:
+                write(part)
+        return place
+
+    def keywords(self) -> Written:
+        """The words that are chosen of the captions of COCO val2017."""
+        captions = captions_of(self.data / "coco" / "captions_val2017.json")
+        title = f"Keywords of the longest captions of {len(captions):,} images of COCO val2017"
+        table = selection_table(captions, self.options, log=_say)
+        facts = f"Parser {self.options.parser}, real ratings. {ABOUT}"
+        report = Report(title, sections=[Section("", [table])], legend=[facts, *ORDERS_MEAN])
+        render_terminal(report)
+        path = self.folder / "keywords.md"
+        write_text(path, render_markdown(report))
+        yield path, "keywords of real captions in three orders, beside the paper's"
+
+    def pairs(self) -> Written:
+        """The pairs of the photographs, built and verified."""
+        if self.is_random:
+            clip = self.random_model("clip", self._write_clip)
+            self.random_model("sdxl", lambda part: write_tiny_sdxl(part, clip))
+        built = build_and_report(self.options)
+        verify_set(built.folder, log=lambda line: None)
+        yield built.folder, f"{built.rows:,} pairs in the configurations {', '.join(built.chains)}"
+
+    def llm(self) -> Written:
+        """Captions of a random language model.
+
+        Raises:
+            ValueError: where validation lets more than a few of them pass.
+        """
+        model = self.random_model("llama", write_tiny_llama)
+        asked = {"writer": "endpoint", "llm": str(model), "temperature": 1.0, "plain_answers": True, "concurrency": 4}
+        place = self.folder / "random_captions"
+        changes = {
+            "configs": self.options.configs[:1],
+            "until": "captions",
+            "limit": min(self.options.limit or ASKED, ASKED),
+        }
+        with transformers_serve(model) as address:
+            options = replace(
+                self.options,
+                **asked,
+                **changes,
+                base_url=address,
+                answer_cache=str(self.folder / "random_answers"),
+                output=place,
+            )
+            built = build_set(options, log=_say)
+        render_terminal(built.report())
+        (chain,) = built.chains.values()
+        targets, captions = chain[0].manifest["rows"], built.rows
+        refused = f"{targets - captions} of {targets} captions of a random language model were refused"
+        _say(f"{refused}, each after {options.attempts} attempts: the reasons are counted above.")
+        if captions > MOST_KEPT * targets:
+            raise ValueError(f"{refused}; expected nearly all. Look into {place}: validation lets too much pass.")
+        yield chain[-1].folder / "set_aside.jsonl", f"{refused}, with the reason for each"
+
+    def training(self) -> Written:
+        """Slipform on the pairs, by its recipe."""
+        place = self.folder / "slipform"
+        values = {"dataset": self.options.output, "dataset_config": self.options.configs[0], "output_dir": place}
+        words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
+        subprocess.run([sys.executable, RECIPE, "--config", "slipform/factory", *words], check=True)
+        yield place / "report.md", "Slipform from random weights, trained on the pairs and scored"
+
+    def analysis(self) -> Written:
+        """The pairs by the models before and after, and a gallery of some of them."""
+        sets = {name: self.options.output / name for name in self.options.configs}
+        captions = load_training_set(str(sets[self.options.configs[0]]))["caption"]
+        roberta = self.random_model("roberta", lambda part: write_tiny_roberta(part, captions, tokens=128))
+        models = {"base": self.folder / "slipform" / "base", "Slipform": self.folder / "slipform" / "method"}
+        place = self.folder / "analysis"
+        values = {
+            "models": ",".join(f"{name}={model}" for name, model in models.items()),
+            "image_model": self.random_model("dinov2", write_tiny_dinov2),
+            "text_model": roberta,
+            "concreteness_ratings": self.options.concreteness_ratings,
+            "gallery": PAIRS,
+            "caveat": self.caveat,
+            "output_dir": place,
+        }
+        words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
+        cli.main(["analyze", *(f"{name}={one}" for name, one in sets.items()), *words, "--overwrite"])
+        yield place / "report.md", "the configurations by random models: numbers of models show that parts fit"
+        yield place / "gallery.png", f"{PAIRS} pairs drawn at random, {PAIRS // len(sets)} of each configuration"
+
+    def _write_clip(self, part: Path) -> None:
+        vocabulary = str(self.data / "clip_tokenizer")
+        write_random_clip(part, vocabulary, seed=0, config=RANDOM_CLIPS["vit_tiny"]())
+
+
+STEPS: dict[str, Callable[[Factory], Written]] = {
+    step.__name__: step for step in (Factory.keywords, Factory.pairs, Factory.llm, Factory.training, Factory.analysis)
+}
+
+
 def captions_of(path: Path) -> Dataset:
     """The captions of each image of COCO's file, in the order of images."""
     content = read_json(path)
@@ -86,44 +241,18 @@ def captions_of(path: Path) -> Dataset:
     return Dataset.from_dict({"caption": list(texts.values())})
 
 
-def make_pairs(options: ConcreteBatchOptions, gallery: Path) -> None:
-    """Builds and verifies the configurations, and draws pairs of the first."""
-    render_terminal(build_set(options, progress=sys.stderr.isatty()).report())
-    verify_set(options.output, log=lambda line: None)
-    rows = load_training_set(str(options.output), config=options.configs[0])
-    draw_gallery(rows, gallery, rows=range(min(PAIRS, len(rows))))
-    print(f"{gallery}: {min(PAIRS, len(rows))} pairs of {options.configs[0]}")
-
-
-def train_and_analyze(pairs: Path, ratings: str, folder: Path) -> None:
-    """Trains by the recipe, and analyses the pairs by the model before and after."""
-    values = {"dataset": pairs, "dataset_config": next(iter(CONFIGS)), "output_dir": folder / "slipform"}
-    words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
-    subprocess.run([sys.executable, RECIPE, "--config", "slipform/factory", *words], check=True)
-    models = ",".join(
-        f"{name}={folder / 'slipform' / place}" for name, place in (("base", "base"), ("Slipform", "method"))
-    )
-    sets = [f"{name}={pairs / name}" for name in CONFIGS]
-    words = ["--models", models, "--image_model", "none", "--text_model", "none", "--limit", "100", "--overwrite"]
-    cli.main(["analyze", *sets, *words, "--concreteness_ratings", ratings, "--output_dir", str(folder / "analysis")])
-
-
-def _with_pipeline(options: dict, folder: Path) -> dict:
-    """The options with a tiny random pipeline where none is named."""
-    if "image_pipeline" in options:
-        return options
-    place = folder / "tiny_sdxl"
-    if not (place / "model_index.json").is_file():
-        write_tiny_sdxl(place, base_folder())
-    return {**options, "image_pipeline": str(place), "image_size": options.get("image_size", 64)}
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = argparse.ArgumentParser(
-        description="Builds pairs and trains on them.", allow_abbrev=False, argument_default=argparse.SUPPRESS
+        description="Builds pairs, trains on them and analyses them.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
-    found.add_argument("--only", choices=STEPS, nargs="+", help="by default all")
+    found.add_argument("--only", choices=list(STEPS), nargs="+", help="by default all")
     add_fields(found, ConcreteBatchOptions)
     for action in found._actions:
         action.required = False

@@ -41,7 +41,7 @@ def write_random_clip(folder: Path, vocabulary: str | None, *, seed: int, config
         folder: where it goes.
         vocabulary: folder with CLIP's `vocab.json` and `merges.txt`.
         seed: of the weights.
-        config: its size; by default that of ViT-B/32.
+        config: its size, by default that of ViT-B/32; the numbers of tokens are taken from the vocabulary.
 
     Raises:
         ValueError: without a vocabulary.
@@ -52,5 +52,9 @@ def write_random_clip(folder: Path, vocabulary: str | None, *, seed: int, config
     set_seed(seed)
     files = {name: str(Path(vocabulary) / file) for name, file in (("vocab", "vocab.json"), ("merges", "merges.txt"))}
     tokenizer = CLIPTokenizer(**files, model_max_length=77)
-    CLIPModel(config or CLIPConfig()).save_pretrained(folder)
+    config = config or CLIPConfig()
+    for name in ("bos_token_id", "eos_token_id"):
+        setattr(config.text_config, name, getattr(tokenizer, name))
+    config.text_config.vocab_size = len(tokenizer)
+    CLIPModel(config).save_pretrained(folder)
     CLIPProcessor(image_processor=CLIPImageProcessorPil(), tokenizer=tokenizer).save_pretrained(folder)
