@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from hfcomp.statistics import ImageBootstrap
+from hfcomp.statistics import ImageBootstrap, bootstrap, clusters
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.clusters import Aligned
 from hfcomp.statistics.measures import mean_of_lines, missing_averages
@@ -296,6 +296,17 @@ def test_subsets_without_a_common_image_are_drawn_as_in_a_table_of_all_images():
         patched.setattr(Aligned, "__init__", as_if_shared)
         shared = bootstrap.macro_interval(subsets, weights=[1, 2, 3, 4])
     np.testing.assert_allclose(apart, shared)
+
+
+def test_few_subsets_with_common_images_are_drawn_as_many_in_any_number_at_a_time(monkeypatch):
+    generator = np.random.default_rng(1)
+    subsets = [(generator.random((60, 2)), generator.integers(40, size=60)) for _ in range(2)]
+    subsets.append((-subsets[0][0], subsets[0][1]))
+    drawn = ImageBootstrap(np.arange(40))
+    few = drawn.macro_interval(subsets, weights=[1, 2, 3], bounds=None)
+    monkeypatch.setattr(clusters, "FEW", 0)
+    monkeypatch.setattr(bootstrap, "CELLS", 100)
+    np.testing.assert_allclose(few, drawn.macro_interval(subsets, weights=[1, 2, 3], bounds=None), rtol=1e-9)
 
 
 def test_differences_are_corrected_for_their_number():
