@@ -186,6 +186,7 @@ def test_every_sentence_has_its_root(parse):
         ("left", "VBD", "leave"),
         ("women", "NNS", "woman"),
         ("ties", "NNS", "tie"),
+        ("poles", "NNS", "pole"),
         ("bus", "NN", "bus"),
         ("people", "NNS", "people"),
         ("larger", "JJR", "large"),

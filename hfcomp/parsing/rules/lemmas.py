@@ -20,6 +20,7 @@ _IRREGULAR = {
     ("found", "VBD"): "find",
     ("found", "VBN"): "find",
     ("glasses", "NNS"): "glass",
+    ("poles", "NNS"): "pole",  # else the people
     ("playing", "VBG"): "play",
     ("me", "PRP"): "I",
     ("him", "PRP"): "he",
