@@ -115,14 +115,15 @@ def configuration(folder: Path, config: str | None) -> Path:
 
     Args:
         folder: of any data set.
-        config: the configuration.
+        config: the configuration; None for the only one.
 
     Raises:
         ValueError: where a set has several and none of them is named, or where it is not finished.
     """
     known = configurations(folder)
-    found = folder if known == [folder] else next((one for one in known if one.name == config), None)
-    if known == [folder] or (found is None and config and _is_build(step_folder(folder, config, STEPS[0]))):
+    is_only = config is None and len(known) == 1
+    found = known[0] if is_only or known == [folder] else next((one for one in known if one.name == config), None)
+    if is_only or known == [folder] or (found is None and config and _is_build(step_folder(folder, config, STEPS[0]))):
         check_finished(folder)
     if found is None:
         names = ", ".join(one.name for one in known)

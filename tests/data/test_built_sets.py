@@ -161,6 +161,8 @@ def test_a_set_of_several_configurations_is_loaded_by_name_and_verified(whole, t
     assert load_training_set(str(tmp_path), config="low").to_list() == load_training_set(str(whole)).to_list()
     with pytest.raises(ValueError, match="has the configurations high, low; found None. Name one of them"):
         load_training_set(str(tmp_path))
+    shutil.rmtree(tmp_path / "high")
+    assert load_training_set(str(tmp_path)).num_rows == load_training_set(str(whole)).num_rows, "the only one"
     path = tmp_path / "low" / SHARD
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match=str(path)):
