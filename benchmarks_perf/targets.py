@@ -5,37 +5,30 @@ HFCOMP_REAL_DATA=FOLDER python benchmarks_perf/targets.py [--parser rules] [--ca
 Speed: the stage of a build (parse, candidates, draw) over all captions of COCO val2017, in one process, against the
 same parse alone, taking turns; the ratio of CPU times is what this code may move, whatever else the machine does. Then
 the build itself, shards on disk included, with 1 and 2 processes, in captions per second of the clock.
-Table: the longest caption of each of the 5,000 images, with the real ratings, for both lookups and both sets of
-prepositions.
+Tables: the longest caption of each of the 5,000 images, with the real ratings, for both lookups and both sets of
+prepositions, each as `make factory ARGS="--only keywords"` prints it for the defaults.
 """
 
 import argparse
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 from datasets import Dataset, Features, Value
 
+from hfcomp.generation.concretebatch import CONFIGS, ConcreteBatchOptions, selection_table
 from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import Stage
 from hfcomp.generation.text_targets import TARGET_FEATURES, make_targets
 from hfcomp.negatives.concreteness import ConcretenessRatings
-from hfcomp.negatives.negative import caption_rng
-from hfcomp.negatives.targets import (
-    MODES,
-    ORDERS,
-    PAPER_MEAN_AND_MEDIAN,
-    Choice,
-    balanced_categories,
-    find_candidates,
-    summarize_targets,
-)
+from hfcomp.negatives.targets.candidates import LOOKUPS, PREPOSITIONS
 from hfcomp.parsing import cached_parser
-from hfcomp.parsing.tokens import longest_text
+from hfcomp.reporting.report import Report, Section
+from hfcomp.reporting.terminal import render_terminal
 
 GOAL = 2.5
 """CPU time of the stage over that of its parse by rules, which is ten times as fast as a trained pipeline."""
@@ -80,35 +73,20 @@ def build(captions: list[str], file: Path, parser: str, processes: int) -> None:
     )
 
 
-def table(longest: list[str], ratings: ConcretenessRatings, docs: list, lookup: str, prepositions: str) -> None:
-    found = [find_candidates(doc, ratings, lookup=lookup, prepositions=prepositions) for doc in docs]
-    number = statistics.fmean(map(len, found))
-    unrated = sum(one.rating is None for row in found for one in row)
-    print(f"\nlookup {lookup}, prepositions {prepositions}: {number:.2f} candidates a caption, {unrated:,} unrated")
-    shares = "attribute   object  relation  2 words"
-    print(f"{'mode':7} {'order':16} {'k':>2}  {'mean':>5} {'median':>6}  {'paper':>11}   {shares}")
-    for mode in MODES:
-        for order in ORDERS:
-            choice = Choice.of(mode, order=order)
-            drawn = [
-                choice.targets(row, caption_rng(0, caption, "target", mode))
-                for row, caption in zip(found, longest, strict=True)
-            ]
-            decided = balanced_categories([one.category for one in row] for row in drawn)
-            chosen = [
-                next(one for one in row if one.category == category)
-                for row, category in zip(drawn, decided, strict=True)
-                if row
-            ]
-            pairs = sum(" " in one.keyword and one.category == "object" for one in chosen) / len(chosen)
-            facts = summarize_targets([(one.category, one.rated_word) for one in chosen], ratings)
-            is_default = (choice.order, choice.k) == (Choice.of(mode).order, Choice.of(mode).k)
-            shares = "  ".join(f"{share:8.1%}" for share in facts.shares.values())
-            mean, median = PAPER_MEAN_AND_MEDIAN[mode]
-            print(
-                f"{mode:7} {order + (' *' if is_default else ''):16} {choice.k:2}  {facts.mean:5.2f} "
-                f"{facts.median:6.2f}  {mean:5.2f} {median:5.2f}   {shares}  {pairs:7.1%}"
-            )
+def tables(captions: Dataset, file: Path, parser: str) -> None:
+    for lookup, prepositions in product(LOOKUPS, PREPOSITIONS):
+        options = ConcreteBatchOptions(
+            source="",
+            output=Path(),
+            configs=tuple(CONFIGS),
+            until="targets",
+            parser=parser,
+            concreteness_ratings=str(file),
+            lookup=lookup,
+            prepositions=prepositions,
+        )
+        section = Section(f"{lookup}, {prepositions}", [selection_table(captions, options, log=print)])
+        render_terminal(Report("Keywords", sections=[section]))
 
 
 def main() -> None:
@@ -133,12 +111,7 @@ def main() -> None:
         print(f"the stage takes {ratio:.2f} x the CPU time of the parse; at most {GOAL} is asked for")
         for processes in (1, 2):
             build(captions, file, args.parser, processes)
-    longest = [longest_text(texts) for texts in by_image.values()]
-    docs = list(cached_parser(args.parser).parse(longest))
-    print(f"\n{len(longest):,} longest captions; * marks a mode's default")
-    for lookup in ("word_first", "expression_first"):
-        for prepositions in ("specific", "all"):
-            table(longest, ConcretenessRatings.from_file(file), docs, lookup, prepositions)
+    tables(Dataset.from_dict({"caption": list(by_image.values())}), file, args.parser)
     if ratio is not None and ratio > GOAL:
         raise SystemExit("missed")
 

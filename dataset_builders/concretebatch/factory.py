@@ -40,7 +40,6 @@ from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
 from hfcomp.modeling.random_encoders import write_tiny_dinov2, write_tiny_roberta
 from hfcomp.modeling.random_llama import write_tiny_llama
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
-from hfcomp.negatives.targets import ORDERS
 from hfcomp.reading import read_json
 from hfcomp.reporting.report import Report, Section
 from hfcomp.reporting.saving import render_markdown
@@ -54,13 +53,9 @@ ASKED = 40
 """Rows that the random language model writes for."""
 MOST_KEPT = 0.1
 """Of these, the share that validation may let pass."""
-ABOUT_ORDERS = {
-    "top_k": "the category rule acts among the k most (least) concrete words",
-    "category_first": "the category rule acts on all words, before the k are taken",
-    "sample": "no category rule: one of the k is drawn",
-}
-DEFAULTS = (
-    "The defaults are top_k for high_concreteness and sample for the others. Concreteness is mean / median, 1 to 5; "
+ABOUT_KEYWORDS = (
+    "top_k: the category rule acts among the k most (least) concrete words; category_first: on all words, before the "
+    "k are taken; sample: one of the k is drawn without it. * is the default. Concreteness is mean / median, 1 to 5; "
     "the paper gives no shares of categories."
 )
 
@@ -76,7 +71,8 @@ def main(arguments: Sequence[str]) -> None:
     logging.disable_progress_bar()
     factory = Factory.of(real_data(), given)
     written = {str(place): what for step in STEPS if step in only for place, what in STEPS[step](factory)}
-    render_terminal(Report("Written", factory.caveat, closing=written))
+    caveat = "" if only == ["keywords"] else factory.caveat
+    render_terminal(Report("Written", caveat, closing=written))
 
 
 def real_data() -> Path:
@@ -145,14 +141,11 @@ class Factory:
 
     def keywords(self) -> Written:
         """The words that are chosen of the captions of COCO val2017."""
-        captions, sections = captions_of(self.data / "coco" / "captions_val2017.json"), []
-        for order in ORDERS:
-            options = replace(self.options, order=order, output=self.folder / "keywords" / order, limit=None)
-            table = selection_table(captions, options, log=_say)
-            sections.append(Section(f"{order}: {ABOUT_ORDERS[order]}", [table]))
+        captions = captions_of(self.data / "coco" / "captions_val2017.json")
+        table = selection_table(captions, self.options, log=_say)
         title = f"Keywords of the longest captions of {len(captions):,} images of COCO val2017"
-        facts = f"Parser {self.options.parser}, real ratings. {DEFAULTS}"
-        report = Report(title, sections=sections, legend=[facts])
+        facts = f"Parser {self.options.parser}, real captions and ratings. {ABOUT_KEYWORDS}"
+        report = Report(title, sections=[Section("", [table])], legend=[facts])
         render_terminal(report)
         path = self.folder / "keywords.md"
         write_text(path, render_markdown(report))

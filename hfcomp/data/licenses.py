@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+LICENSE = "license"
+"""The column of rows that state a licence each."""
 COCO_LICENSES = {
     1: "Attribution-NonCommercial-ShareAlike License",
     2: "Attribution-NonCommercial License",

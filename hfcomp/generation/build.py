@@ -17,6 +17,7 @@ from hfcomp.data.built_sets import (
     configurations,
     read_manifest,
 )
+from hfcomp.data.licenses import LICENSE
 from hfcomp.data.urls import UrlAccess, set_url_access
 from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
@@ -28,7 +29,7 @@ from hfcomp.generation.concretebatch import (
     finished_chains,
     summary_table,
 )
-from hfcomp.generation.licenses import LICENSE, license_stages
+from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.negatives import negative_inputs
 from hfcomp.generation.neighbours import neighbour_inputs

@@ -61,7 +61,7 @@ class _Kind:
     cells: Callable[..., list[Sequence[str]]] | None = None
 
 
-KINDS = {
+_KINDS = {
     "negatives": _Kind(
         "Hard negative captions",
         "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
@@ -201,11 +201,11 @@ def write_card(
         sets: the manifests by configuration, the first of which is the default: those of a chain of builds, of which
             the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
         source: what they were made of.
-        what: was built, one of `KINDS`.
+        what: was built, one of `hfcomp.generation.build.KINDS`.
         command: that made it, without what is of this machine.
         facts: tables about what is in it.
     """
-    kind, stated = KINDS[what], source.license or UNKNOWN
+    kind, stated = _KINDS[what], source.license or UNKNOWN
     made = {name: _Made.of(_place(folder, name), chain) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())
     data = DatasetCardData(

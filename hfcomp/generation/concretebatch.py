@@ -12,8 +12,8 @@ folder: the targets need a processor, the captions a language model's server, th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -21,24 +21,42 @@ from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.built_sets import STEPS, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
+from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.generation.chains import joined
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
-from hfcomp.generation.licenses import LICENSE, license_stages
+from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.negative_captions import caption_stage
 from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.runner import Build, run_stages
-from hfcomp.generation.shards import SOURCE_ROW, Stage
+from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages
+from hfcomp.generation.shards import SET_ASIDE, SOURCE_ROW, Stage
 from hfcomp.generation.sources import Log, output_features, read_captioned_rows
 from hfcomp.generation.targets import TargetOptions, is_old, ratings_path, target_inputs
-from hfcomp.generation.text_targets import KEYWORD_READS, KEYWORD_STAGE, balance_targets, chosen_targets
+from hfcomp.generation.text_negatives import make_captions
+from hfcomp.generation.text_targets import (
+    KEYWORD_READS,
+    KEYWORD_STAGE,
+    balance_targets,
+    drawn_targets,
+    script_problem,
+)
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
-from hfcomp.negatives.targets import CATEGORIES, Mode
-from hfcomp.negatives.targets.summary import PAPER_MEAN_AND_MEDIAN, summarize_targets
+from hfcomp.negatives.targets import (
+    CATEGORIES,
+    ORDERS,
+    PAPER_MEAN_AND_MEDIAN,
+    Choice,
+    Mode,
+    TargetSummary,
+    balanced_categories,
+    find_candidates,
+    summarize_targets,
+)
+from hfcomp.parsing import cached_parser
 from hfcomp.reporting.report import Table
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
@@ -207,27 +225,50 @@ def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, A
     return found
 
 
-def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log, progress: bool = False) -> Table:
-    """What the configurations choose of captions alone, beside the paper's numbers of its own sets.
+def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log) -> Table:
+    """What each order of selection chooses of captions alone, beside the paper's numbers of its own sets.
+
+    Nothing is written. `*` marks the order that a build of the options has.
 
     Args:
         source: with `caption`, a text or several.
-        options: whose targets are built, with ratings.
+        options: which configurations, and all settings of their targets; the order is each in turn.
         log: receives lines about what is done.
-        progress: whether to show bars.
     """
     ratings = ConcretenessRatings.from_file(ratings_path(options, log))
+    usual = {config: options.choice(CONFIGS[config]) for config in options.configs}
+    choices = [replace(usual[config], order=order) for config in options.configs for order in ORDERS]
     rows = []
-    for config in options.configs:
-        chain = _Chain(options, config, source, None, log, progress)
-        targets = load_training_set(str(chain.run_targets().folder))
-        chosen, _ = balance_targets(targets, attribute_share=options.attribute_share)
-        found = summarize_targets(chosen_targets(chosen), ratings)
-        paper = " / ".join(f"{number:.2f}" for number in PAPER_MEAN_AND_MEDIAN[chain.mode])
-        shares = [f"{found.shares[name]:.1%}" for name in CATEGORIES]
-        rows.append([config, f"{found.targets:,}", f"{found.mean:.2f} / {found.median:.2f}", paper, *shares])
-    header = ["configuration", "targets", "concreteness", "the paper's", *CATEGORIES]
-    return Table("Mean and median concreteness of the keywords", header, rows)
+    for choice, found in zip(choices, _chosen(source, options, choices, ratings), strict=True):
+        config = next(name for name in usual if CONFIGS[name] == choice.mode)
+        mark = " *" if choice == usual[config] else ""
+        mean, median, *shares = found.cells()
+        paper = "{:.2f} / {:.2f}".format(*PAPER_MEAN_AND_MEDIAN[choice.mode])
+        numbers = [f"{choice.k}", f"{found.targets:,}", f"{mean} / {median}", paper, *shares]
+        rows.append([config, f"{choice.order}{mark}", *numbers, f"{found.expressions:.1%}"])
+    header = ["configuration", "order", "k", "targets", "concreteness", "the paper's", *CATEGORIES, "two words"]
+    return Table("Mean and median concreteness of the keywords", header, rows, labels=2)
+
+
+def _chosen(
+    source: Dataset, options: ConcreteBatchOptions, choices: Sequence[Choice], ratings: ConcretenessRatings
+) -> Iterator[TargetSummary]:
+    """What each choice takes of the same candidates."""
+    possible: list[list[dict[str, str]]] = [[] for _ in choices]  # of each caption, the rated word by category
+    one_caption, parse = make_captions(which=options.captions), cached_parser(options.parser).parse
+    for batch in source.select_columns("caption").iter(ROWS_PER_SHARD):
+        made = one_caption(batch)
+        captions = [text for text, problem in zip(made["caption"], made[SET_ASIDE], strict=True) if problem is None]
+        captions = [text for text in captions if script_problem(text) is None]
+        for caption, doc in zip(captions, parse(captions), strict=True):
+            candidates = find_candidates(doc, ratings, lookup=options.lookup, prepositions=options.prepositions)
+            for choice, rows in zip(choices, possible, strict=True):
+                drawn = drawn_targets(choice, caption, candidates, options.seed)
+                rows.append({one.category: one.rated_word for one in drawn})
+    for rows in possible:
+        decided = balanced_categories(map(list, rows), attribute_share=options.attribute_share)
+        pairs = zip(decided, rows, strict=True)
+        yield summarize_targets([(category, words[category]) for category, words in pairs if words], ratings)
 
 
 def summary_table(options: ConcreteBatchOptions, configs: Sequence[str], log: Log) -> Table:
@@ -242,5 +283,4 @@ def _summary(folder: Path, ratings: ConcretenessRatings) -> list[str]:
     rows = load_training_set(str(folder)).select_columns([RATED_WORDS, "negative_categories"])
     pairs = ((names[0], words[0]) for names, words in zip(rows["negative_categories"], rows[RATED_WORDS], strict=True))
     found = summarize_targets(pairs, ratings)
-    shares = [f"{found.shares[name]:.1%}" for name in CATEGORIES]
-    return [f"{found.targets:,}", f"{found.mean:.2f}", f"{found.median:.2f}", *shares]
+    return [f"{found.targets:,}", *found.cells()]

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from datasets import Dataset
 
 from hfcomp.data.columns import require_columns
-from hfcomp.data.licenses import allows_adaptation
+from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 
-LICENSE = "license"
 FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from hfcomp.checksums import file_hash
+from hfcomp.data.negatives.columns import RATED_WORDS
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.text_negatives import DROPPED, FLAGGED, MADE
-from hfcomp.generation.writers.changes import KINDS, Change, check_neighbours, replaced_keyword
+from hfcomp.generation.writers.changes import KIND_OF_CATEGORY, Change, check_neighbours, replaced_keyword
 from hfcomp.generation.writers.making import Asker, Question, make_asker, writer_facts
 from hfcomp.generation.writers.prompts import KEYWORD_FILE, keyword_prompt
 from hfcomp.generation.writers.reading import Refused
@@ -26,13 +27,11 @@ from hfcomp.negatives.negative import Negative, as_columns
 from hfcomp.negatives.substitutes import substitutes
 from hfcomp.negatives.substitutes.lexicon import DEFAULT_LEXICON
 from hfcomp.negatives.surface import rewrite
+from hfcomp.negatives.targets import Mode
 from hfcomp.parsing.captions import caption_problem
 
-Mode = Literal["high", "low", "random"]
 READS = ("caption", "keyword", "keyword_span", "category", "keyword_tag", "rated_word")
 """Columns of the source that the stage sees."""
-RATED_WORDS = "negative_rated_words"
-"""The column beside those of `hfcomp.negatives.negative.COLUMN_NAMES`: the entry of the ratings' table of each."""
 NO_CAPTION = "no negative caption"
 NO_TARGET, BAD_TARGET, NO_MORE = "no keyword", "keyword is not at its span", "no more substitutes"
 AGREED = f"{FLAGGED}another word made to agree"
@@ -105,7 +104,7 @@ class _Substituted:
             return reason
         if is_same_sentence(caption, text):
             return Refused(NO_MORE)
-        kind, keyword = KINDS[target.category], caption[slice(*span)]
+        kind, keyword = KIND_OF_CATEGORY[target.category], caption[slice(*span)]
         negative = Negative(text, kind, keyword, chosen.text, target.category, (chosen.span,))
         return Change(negative, 0, is_fallback=chosen.is_fallback)
 
@@ -217,6 +216,6 @@ def _target(caption: Any, keyword: Any, span: Any, category: Any, tag: Any) -> T
         return "no caption"
     if not keyword or not span or len(span) != 2:
         return NO_TARGET
-    if category not in KINDS or caption[span[0] : span[1]] != keyword:
+    if category not in KIND_OF_CATEGORY or caption[span[0] : span[1]] != keyword:
         return f"{BAD_TARGET}: {keyword!r}, {category!r}, {list(span)}"
     return Target(caption, (span[0], span[1]), tag or "", category)

@@ -53,7 +53,7 @@ class TargetOptions(CaptionOptions):
     order: Literal["top_k", "category_first", "sample"] | None = None
     top_k: int | None = None
     rating_temperature: float = 1.0
-    lookup: Lookup = "word_first"
+    lookup: Lookup = "expression_first"
     prepositions: Prepositions = "specific"
     attribute_share: float = 0.5
     seed: int = 0

@@ -71,7 +71,7 @@ def make_targets(
     order: Order | None = None,
     k: int | None = None,
     temperature: float = 1.0,
-    lookup: Lookup = "word_first",
+    lookup: Lookup = "expression_first",
     prepositions: Prepositions = "specific",
     seed: int = 0,
 ) -> Callable[[Batch], Batch]:
@@ -103,11 +103,11 @@ def make_targets(
     def targets(batch: Batch) -> Batch:
         columns: Batch = {name: [] for name in TARGET_FEATURES} | {SET_ASIDE: [], COUNTS: []}
         for caption, doc in zip(batch["caption"], parse(batch["caption"]), strict=True):
-            reason = _script_problem(caption)
+            reason = script_problem(caption)
             candidates, chosen = [], []
             if reason is None:
                 candidates = find_candidates(doc, table, lookup=lookup, prepositions=prepositions)
-                chosen = choice.targets(candidates, caption_rng(seed, caption, "target", mode))
+                chosen = drawn_targets(choice, caption, candidates, seed)
                 reason = None if chosen else _why_none(candidates)
             unrated = [one.keyword.lower() for one in candidates if one.rating is None and table is not None]
             for name, values in _as_columns(chosen).items():
@@ -133,7 +133,12 @@ def _as_columns(chosen: Sequence[Candidate]) -> dict[str, list[Any]]:
     }
 
 
-def _script_problem(caption: str) -> str | None:
+def drawn_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
+    """The possible targets of a caption, at most one of each category; they depend on it and the settings only."""
+    return choice.targets(candidates, caption_rng(seed, caption, "target", choice.mode))
+
+
+def script_problem(caption: str) -> str | None:
     """Why a caption cannot be English: most of its letters are of another script."""
     if caption.isascii():
         return None
@@ -203,13 +208,6 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
     if "category" in targets.column_names:
         targets = targets.remove_columns("category")
     return targets.add_column("category", decided, feature=Value("string")), tally
-
-
-def chosen_targets(rows: Dataset) -> Iterator[tuple[str, str]]:
-    """The category and the rated word of each row of `balance_targets`."""
-    for batch in rows.select_columns(["category", "target_categories", "target_rated_words"]).iter(_BATCH):
-        for category, names, words in zip(*batch.values(), strict=True):
-            yield category, words[names.index(category)]
 
 
 def make_keywords() -> Callable[[Batch], Batch]:

@@ -12,9 +12,8 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.data.built_sets import DATA, read_manifest
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.generation.cards import CARD, UNKNOWN, size_category
+from hfcomp.generation.cards import CARD, DEFAULT, UNKNOWN, size_category
 
-DEFAULT = "default"
 PLACE = "<this data set's id or folder>"
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
 _CONFIG = re.compile(r"[A-Za-z0-9_-]+")

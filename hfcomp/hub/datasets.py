@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
 
 from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, check_finished, read_manifest
-from hfcomp.data.licenses import allows_adaptation
+from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.generation.build import verify_set
 from hfcomp.generation.cards import CARD
 from hfcomp.hub.dataset_cards import SetFolders, set_card
 from hfcomp.hub.refusals import one_line_refusals
 
-LICENSE = "license"
 REPO_TYPE = "dataset"
 # Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
 FILES_AT_A_TIME = 16

@@ -8,6 +8,7 @@ one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -85,9 +86,10 @@ def base_form(token: Token) -> str:
     return (token.lemma_ or token.text).lower()
 
 
-def is_whole(doc: Doc, start: int, end: int) -> bool:
+def is_whole(doc: Doc | Sequence[Token], start: int, end: int) -> bool:
     """Whether the tokens stand apart from what is before and behind: no "shirt" of "t-shirt", no "dog" of "dog's"."""
-    if any(_RUN_TOGETHER.search(token.text) for token in doc[start:end]):
+    texts = [doc[place].text for place in range(start, end)]
+    if any(not text.isalpha() and _RUN_TOGETHER.search(text) for text in texts):
         return False
     # By neighbours: the whole text, put together again for each part, would take its length times their number.
     if start and not doc[start - 1].whitespace_ and _ties(doc[start - 1].text[-1]):
@@ -179,9 +181,9 @@ def adjectives(doc: Doc) -> list[Part]:
     """
     found = []
     for token in doc:
-        behind = doc[token.i + 1] if token.i + 1 < len(doc) else None
         if token.pos_ != "ADJ" or token.tag_ != "JJ" or token.lower_ in NOT_DESCRIBING or token.lower_.endswith("ing"):
             continue
+        behind = doc[token.i + 1] if token.i + 1 < len(doc) else None
         if behind is not None and (
             (token.lower_, base_form(behind)) in FIXED_PAIRS or (token.lower_ in SHADES and behind.lower_ in COLORS)
         ):

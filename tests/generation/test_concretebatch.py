@@ -14,8 +14,10 @@ from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import with_concreteness
 from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.concretebatch import ConcreteBatchOptions, selection_table
+from hfcomp.generation.concretebatch import ConcreteBatchOptions, selection_table, step_folder
+from hfcomp.generation.text_targets import balance_targets
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
+from hfcomp.negatives.targets import CATEGORIES
 from tests import tiny
 from tests.generation.builds import hashes
 from tests.generation.kills import survive_kills
@@ -192,11 +194,21 @@ def rows_with_texts(folder: Path):
     return load_training_set(str(folder)).remove_columns(["image", "negative_image"])
 
 
-def test_keywords_of_captions_alone_are_shown_beside_the_papers(options, source):
+def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(options, source):
     rows = load_training_set(str(source)).remove_columns("image")
-    table = selection_table(rows, options(configs=("high_concreteness", "random")), log=[].append)
-    assert table.header[:4] == ["configuration", "targets", "concreteness", "the paper's"]
-    assert [row[3] for row in table.rows] == ["4.77 / 4.85", "4.29 / 4.63"]
+    chosen = options(configs=("high_concreteness", "random"))
+    table = selection_table(rows, chosen, log=[].append)
+    shown = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    orders = ["top_k *", "category_first", "sample"], ["top_k", "category_first", "sample *"]
+    assert [row["order"] for row in shown] == [*orders[0], *orders[1]]
+    assert [row["the paper's"] for row in shown] == ["4.77 / 4.85"] * 3 + ["4.29 / 4.63"] * 3
+    build_set(options(configs=chosen.configs, until="targets"), log=[].append)
+    for config, row in zip(chosen.configs, [one for one in shown if "*" in one["order"]], strict=True):
+        built, tally = balance_targets(load_training_set(str(step_folder(chosen.output, config, "targets"))))
+        assert row["targets"] == str(len(built))
+        assert [row[name] for name in CATEGORIES] == [
+            f"{tally.categories[name] / len(built):.1%}" for name in CATEGORIES
+        ]
 
 
 @pytest.mark.parametrize(

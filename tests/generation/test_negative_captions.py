@@ -11,7 +11,8 @@ import pytest
 from datasets import Dataset, Features, List, Value
 
 from hfcomp.data.features import NEGATIVE_FEATURES
-from hfcomp.generation.negative_captions import RATED_WORDS, READS, caption_stage, make_negative_captions
+from hfcomp.data.negatives.columns import RATED_WORDS
+from hfcomp.generation.negative_captions import READS, caption_stage, make_negative_captions
 from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.runner import run_stages
 from hfcomp.generation.shards import COUNTS, ROW, SET_ASIDE

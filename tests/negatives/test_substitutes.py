@@ -63,6 +63,23 @@ def test_another_word_of_its_group_in_its_form(caption, keyword, tag, among):
     assert among in texts(caption, keyword, tag)
 
 
+@pytest.mark.parametrize(
+    ("caption", "keyword", "tag", "other", "among"),
+    [
+        ("a cat on a window sill", "window", "NN", "sill", "a cat on a door"),
+        ("two chili dogs", "dogs", "NNS", "chili", "two sandwiches"),
+        ("cars in a city street", "city", "NN", "street", "cars in a river"),
+    ],
+)
+def test_a_word_of_a_compound_takes_the_compound_along(caption, keyword, tag, other, among):
+    whole = texts(caption, keyword, tag)
+    assert among in whole and not any(other in text for text in whole)
+
+
+def test_a_noun_behind_an_article_does_not_become_a_verb():
+    assert "steal" not in {one.text for one in found("bears, each a different color", "color", "NN")}
+
+
 def test_what_the_caption_names_or_may_be_the_same_is_no_substitute():
     assert "a cat and a cat" not in texts("a dog and a cat", "dog", "NN")
     assert "a boy runs" in texts("a man runs", "man", "NN") and "a person runs" not in texts("a man runs", "man", "NN")

@@ -89,6 +89,7 @@ def tags_of(doc) -> str:
         ("A boy likes to swing a bat", "DT NN VBZ TO VB DT NN"),
         ("A bear by a stop sign", "DT NN IN DT NN NN"),
         ("A living room and a dining table", "DT NN NN CC DT NN NN"),
+        ("A glass dining table on a cobblestone parking lot", "DT NN NN NN IN DT NN NN NN"),
         ("A broken chair in a fenced yard", "DT JJ NN IN DT JJ NN"),
         ("A cat on top of the left shelf", "DT NN IN NN IN DT JJ NN"),
         ("The car that is parked outside", "DT NN WDT VBZ VBN RB"),

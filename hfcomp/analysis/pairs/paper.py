@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 
+from hfcomp.negatives.targets import MODES, PAPER_MEAN_AND_MEDIAN
+
 CONFIGS = ("high_concreteness", "low_concreteness", "random")
 TABLE_1 = {
-    "mean concreteness": (4.77, 3.81, 4.29),
-    "median concreteness": (4.85, 3.89, 4.63),
+    "mean concreteness": tuple(PAPER_MEAN_AND_MEDIAN[mode][0] for mode in MODES),
+    "median concreteness": tuple(PAPER_MEAN_AND_MEDIAN[mode][1] for mode in MODES),
     "I2T accuracy": (0.9225, 0.8357, 0.8712),
     "T2I accuracy": (0.5087, 0.4020, 0.4433),
     "BERTScore": (0.8907, 0.8981, 0.8992),

@@ -33,7 +33,7 @@ TOO_MANY_WORDS, REPEATED, NUMBER = "replaced by too many words", "a word twice",
 NOT_THE_CHANGE = "not the change that was asked for"
 MOST_WORDS = 6
 """Of what replaces a keyword or is added. Our choice: longer ones describe more than what they replace."""
-KINDS = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
+KIND_OF_CATEGORY = {"attribute": "replace_att", "object": "replace_obj", "relation": "replace_rel"}
 CATEGORIES = {"att": "attribute", "obj": "object", "rel": "relation"}
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
@@ -117,7 +117,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
     check_replacement(caption[slice(*changed)], new, tag)
     text = _assembled(caption, [(changed, new), *agreements])
     check_neighbours(caption, text)
-    negative = Negative(text, KINDS[category], caption[slice(*span)], new, category, (changed,))
+    negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*span)], new, category, (changed,))
     return Change(negative, len(agreements))
 
 

@@ -1,10 +1,11 @@
 """What may stand in the place of a caption's keyword, without a model.
 
 A keyword is looked up, in this order, as a spatial phrase of several words that holds it ("front" of "in front of"),
-as a word of its own tag's class, then of the other classes, since taggers err on captions; a compound that is not
-there is looked up by its last word ("school bus" as "bus"). A word in no group becomes one of a short list for its
-tag, of things and properties that few photographs have ("a purple fence", "a cactus"): less plausible, but false. Left
-out are candidates that the caption names already and those that may be the same thing (`MAY_BE_ONE`).
+as a compound with its neighbour ("window" of "window sill"), as a word of its own tag's class, then of the other
+classes, since taggers err on captions; a compound that is not there is looked up by its last word ("school bus" as
+"bus"). A word in no group becomes one of a short list for its tag, of things and properties that few photographs have
+("a purple fence", "a cactus"): less plausible, but false. Left out are candidates that the caption names already and
+those that may be the same thing (`MAY_BE_ONE`).
 
 What it does not see: whether the new word is true of the image as well ("a man with a bat" who has a ball too), sense
 ("a bat" is always that of baseball), and what fits best.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.negatives.substitutes.inflection import VERB_TAGS
@@ -29,6 +30,8 @@ MISSES = (NOT_ENGLISH, AUXILIARY, NO_GROUP)
 """Why a keyword has no substitute."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_WORD_BEHIND, _WORD_BEFORE = re.compile(r" [^\W\d_]+\b"), re.compile(r"\b[^\W\d_]+ $")
+_LONGEST_NEIGHBOUR = 20
 _ENGLISH = re.compile(r"[a-z0-9][a-z0-9 .,:/'’&-]*", re.IGNORECASE)
 _COUNTING = word_set("a an one another each every")
 # "a red wooden chair": so far before a noun stands its article.
@@ -51,7 +54,8 @@ class Substitute:
 
     Attributes:
         text: In small letters unless it is a name, or the caption has none.
-        span: `[start, end)` in the caption that it replaces: the keyword's, or that of the phrase that holds it.
+        span: `[start, end)` in the caption that it replaces: the keyword's, or that of the phrase or compound that
+            holds it.
         is_fallback: Whether the keyword is in no group.
     """
 
@@ -116,8 +120,9 @@ def substitutes(
     found = _spatial_phrase(keyword)
     if not found and _is_auxiliary(keyword):
         return AUXILIARY
-    grouped = found or [Substitute(text, span) for text in _from_groups(keyword, rng)]
-    rest = [Substitute(text, span, is_fallback=True) for text in _fallback(keyword)] if not found else []
+    keyword = keyword if found else _whole_compound(keyword)
+    grouped = found or [Substitute(text, keyword.span) for text in _from_groups(keyword, rng)]
+    rest = [Substitute(text, keyword.span, is_fallback=True) for text in _fallback(keyword)] if not found else []
     for some in (grouped, rest):
         rng.shuffle(some)
     some = [one for one in (*grouped, *rest) if one.text.lower() != keyword.word]
@@ -148,6 +153,20 @@ def _spatial_phrase(keyword: _Keyword) -> list[Substitute]:
     return [] if best is None else [Substitute(text, best[1]) for text in best[2]]
 
 
+def _whole_compound(keyword: _Keyword) -> _Keyword:
+    """A noun with its neighbour where both are one entry: "window sill" for "window", "chili dogs" for "dogs"."""
+    start, end = keyword.span
+    behind = _WORD_BEHIND.match(keyword.caption, end)
+    before = _WORD_BEFORE.search(keyword.caption[max(0, start - _LONGEST_NEIGHBOUR) : start])
+    spans = [(start, behind.end())] if behind else []
+    spans += [(start - len(before[0]), end)] if before else []
+    for span in spans if keyword.tag.startswith("NN") else []:
+        place = keyword.lexicon.noun(keyword.caption[slice(*span)].lower())
+        if place is not None:
+            return replace(keyword, span=span, tag=place.tag)
+    return keyword
+
+
 def _is_auxiliary(keyword: _Keyword) -> bool:
     """Whether it is a form of "be", or of "have" or "do" before a participle or "not": "has been", "do not"."""
     if keyword.word in _BE:
@@ -161,6 +180,8 @@ def _from_groups(keyword: _Keyword, rng: random.Random) -> list[str]:
     by_class |= {"T": _preposition, "R": _preposition}
     own = by_class.get(keyword.tag[:1], _noun)
     others = [one for one in (_noun, _adjective, _verb, _preposition, _number) if one is not own]
+    if own is _noun and _is_counted(keyword) is not None:
+        others.remove(_verb)  # behind an article a noun is one: "a different color" is nothing to "break"
     for look_up in (own, *others):
         found = look_up(keyword)
         if found:

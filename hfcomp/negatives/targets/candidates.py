@@ -10,10 +10,11 @@ verbs without an object that are no state ("a dog running"), for which the paper
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from hfcomp.negatives.concreteness import ConcretenessRatings, RatingMatch
-from hfcomp.negatives.targets.relations import Phrase, is_interaction, is_spatial, spatial_phrases
+from hfcomp.negatives.targets.relations import Phrase, is_interaction, is_perfect, is_spatial, spatial_phrases
 from hfcomp.parsing.captions import Span
 from hfcomp.parsing.phrases import (
     NOUN_CLASSES,
@@ -41,6 +42,10 @@ GENERAL_PREPOSITIONS = word_set("at by in on")
 
 _STATES = (POSTURES - {"be"}) | word_set("bend crouch float kneel sleep smile squat stop wait")
 _NOT_COUNTS = word_set("one")  # "one of the dogs", "no one"
+# "a piece of cake", "a body of water", "a herd of sheep": what is there comes behind "of".
+_OPENS_OF = VAGUE_QUANTITIES | word_set(
+    "body crowd dozen expanse fleet flock game herd kind midst pair part piece process rest series set sort type"
+)
 
 
 class Candidate(NamedTuple):
@@ -78,16 +83,18 @@ def find_candidates(
     doc: Doc,
     ratings: ConcretenessRatings | None,
     *,
-    lookup: Lookup = "word_first",
+    lookup: Lookup = "expression_first",
     prepositions: Prepositions = "specific",
 ) -> list[Candidate]:
     """The candidates of a caption, from left to right; none overlaps another.
 
-    A rating is that of the first form in the table. For `word_first`, the paper's "lookup" as we read it: the word as
-    it stands, its lemma, then the two-word expression that it is part of, with the last word as it stands or as its
-    lemma. `expression_first` looks for the expression before its words, so that "fire hydrant" (4.85) is one candidate
-    though "fire" (4.68) has a rating of its own. The keyword of an expression is its two words. A fixed pair ("hot
-    dog"), a shade with its colour and a verb with its particle are one candidate in either order.
+    A rating is that of the first form in the table: the word as it stands, its lemma, then the two-word expression
+    that it is part of, with the last word as it stands or as its lemma. `word_first` looks in this order, so that
+    "fire" (4.68) and "hydrant" are two candidates. `expression_first`, our choice, takes a noun compound that has an
+    entry whole before its words: "fire hydrant" (4.85) is one. The paper names "fire hydrant" and "coffee mug" as
+    concrete keywords and has "coffee cup" in its prompt, none of which `word_first` can find as their words are rated;
+    and another word for one of them is seldom English ("a coffee dog"). The keyword of an expression is its two words.
+    A fixed pair ("hot dog"), a shade with its colour and a verb with its particle are one candidate in either order.
 
     Args:
         doc: A caption as parsers of `hfcomp.parsing` return it.
@@ -110,75 +117,87 @@ def find_candidates(
             f"{', '.join(PREPOSITIONS)}."
         )
     left_out = GENERAL_PREPOSITIONS if prepositions == "specific" else frozenset()
-    text = doc.text  # put together from the tokens at every call
-    units = sorted(_units(doc, left_out), key=lambda unit: unit.start)
-    matches = [_match(doc, unit, ratings) for unit in units]
+    tokens, text = list(doc), doc.text  # spaCy makes both anew at every access
+    units = sorted(_units(doc, tokens, left_out), key=lambda unit: unit.start)
+    matches = [_match(tokens, unit, ratings) for unit in units]
     if ratings is None:
-        return [_candidate(doc, text, unit, None) for unit in units]
+        return [_candidate(tokens, text, unit, None) for unit in units]
     found: list[Candidate] = []
-    behind, joins = 0, lookup == "expression_first"  # the token behind the last candidate
+    behind = 0  # the token behind the last candidate
     for at, unit in enumerate(units):
         if unit.start < behind:
             continue  # the second word of an expression
         match = matches[at]
-        for first, second in _pairs(doc, units[at : at + 2], behind):
+        for first, second in _pairs(tokens, units[at : at + 2], behind):
             has_unrated = match is None or (second is not unit and matches[at + 1] is None)
-            pair = ratings.first(_forms(doc, first, second.end)) if joins or has_unrated else None
+            joins = has_unrated or (lookup == "expression_first" and _is_compound(tokens[first]))
+            pair = ratings.first(_forms(tokens[first : second.end])) if joins else None
             if pair is not None:
                 unit, match = second._replace(start=first), pair
                 break
-        found.append(_candidate(doc, text, unit, match))
+        found.append(_candidate(tokens, text, unit, match))
         behind = unit.end
     return found
 
 
-def _pairs(doc: Doc, units: list[_Unit], behind: int) -> Iterator[tuple[int, _Unit]]:
+def _pairs(tokens: list[Token], units: list[_Unit], behind: int) -> Iterator[tuple[int, _Unit]]:
     """Two neighbouring words that may be one expression: the first one's place and the unit of the last, a noun.
 
-    They are the first unit and the next one, or a kept word that is no unit ("washing") and the first unit.
+    They are the first unit and the next one, or a kept word that is no unit ("washing") and the first unit; not a
+    preposition ("for sale").
     """
     for unit in reversed(units):
         first = unit.start - 1
-        is_noun = unit.end - unit.start == 1 and doc[unit.head].pos_ in NOUN_CLASSES
         is_free = first == units[0].start if unit is not units[0] else first >= behind
-        if is_noun and is_free and first >= 0 and doc[first].pos_ in KEPT:
+        if first < 0 or not is_free or unit.end - unit.start > 1 or tokens[unit.head].pos_ not in NOUN_CLASSES:
+            continue
+        if tokens[first].pos_ in KEPT and tokens[first].pos_ != "ADP":
             yield first, unit
 
 
-def _candidate(doc: Doc, text: str, unit: _Unit, match: RatingMatch | None) -> Candidate:
-    last = doc[unit.end - 1]
-    span = doc[unit.start].idx, last.idx + len(last)
+def _is_compound(first: Token) -> bool:
+    """Whether a word before a noun makes a compound with it: "fire hydrant", "cutting board", not "drinking water".
+
+    Nor an adjective, which changes alone: "a black tie" and "an open door" have entries of another sense.
+    """
+    return first.pos_ in NOUN_CLASSES or (first.pos_ == "VERB" and describes_a_noun(first))
+
+
+def _candidate(tokens: list[Token], text: str, unit: _Unit, match: RatingMatch | None) -> Candidate:
+    last = tokens[unit.end - 1]
+    span = tokens[unit.start].idx, last.idx + len(last)
     entry, rating = ("", None) if match is None else (match.entry, match.rating)
     return Candidate(text[slice(*span)], span, unit.category, entry, rating, unit.tag)
 
 
-def _match(doc: Doc, unit: _Unit, ratings: ConcretenessRatings | None) -> RatingMatch | None:
+def _match(tokens: list[Token], unit: _Unit, ratings: ConcretenessRatings | None) -> RatingMatch | None:
     """The rating of all its words, else that of the one that counts."""
     if ratings is None:
         return None
-    head = doc[unit.rated]
+    head = tokens[unit.rated]
     forms = [("surface", head.lower_), ("lemma", base_form(head))]
     if unit.end - unit.start > 1:
-        forms = [*_forms(doc, unit.start, unit.end), *forms]
+        forms = [*_forms(tokens[unit.start : unit.end]), *forms]
     return ratings.first(forms)
 
 
-def _forms(doc: Doc, start: int, end: int) -> list[tuple[str, str]]:
+def _forms(tokens: list[Token]) -> list[tuple[str, str]]:
     """Several words as they stand, and with the last one's lemma; of a verb with its particle, with the verb's."""
-    words = [token.lower_ for token in doc[start:end]]
-    inflected = 0 if doc[start].pos_ == "VERB" else -1
+    words = [token.lower_ for token in tokens]
+    inflected = 0 if tokens[0].pos_ == "VERB" else -1
     lemmas = list(words)
-    lemmas[inflected] = base_form(doc[start] if inflected == 0 else doc[end - 1])
-    # "t-shirt" is three tokens and one word
-    texts = [doc[start:end].text.lower() if "-" in words else " ".join(words), " ".join(lemmas)]
-    return [("expression", text) for text in texts]
+    lemmas[inflected] = base_form(tokens[inflected])
+    if "-" in words:  # "t-shirt" is three tokens and one word
+        words = ["".join(token.text_with_ws for token in tokens).strip().lower()]
+    return [("expression", " ".join(words)), ("expression", " ".join(lemmas))]
 
 
-def _units(doc: Doc, left_out: frozenset[str]) -> Iterator[_Unit]:
+def _units(doc: Doc, tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
     phrases = list(spatial_phrases(doc))
     taken = {place for phrase in phrases for place in range(phrase.start, phrase.end)}
     yield from (_relation(phrase) for phrase in phrases)
-    for unit in (*_objects(doc), *_attributes(doc), *_verb_units(doc), *_prepositions(doc, left_out)):
+    others = _objects(tokens), _attributes(doc, tokens), _verb_units(doc, tokens), _prepositions(tokens, left_out)
+    for unit in chain.from_iterable(others):
         places = range(unit.start, unit.end)
         if taken.isdisjoint(places):
             taken.update(places)
@@ -189,50 +208,51 @@ def _relation(phrase: Phrase) -> _Unit:
     return _Unit(phrase.start, phrase.end, phrase.start, RELATION, phrase.rated, "IN")
 
 
-def _objects(doc: Doc) -> Iterator[_Unit]:
+def _objects(tokens: list[Token]) -> Iterator[_Unit]:
     """Nouns and names one by one, but fixed pairs and words with a hyphen as one."""
-    for token in doc:
-        if token.pos_ not in NOUN_CLASSES:
+    for place, token in enumerate(tokens):
+        if token.pos_ not in NOUN_CLASSES or not _is_replaceable(tokens, place):
             continue
-        start = _start_of_word(doc, token)
-        is_pair = token.i > 0 and (doc[token.i - 1].lower_, base_form(token)) in FIXED_PAIRS
-        if is_pair:
-            start = token.i - 1
-        if _is_replaceable(token) and is_whole(doc, start, token.i + 1):
-            yield _Unit(start, token.i + 1, token.i, OBJECT, token.i, token.tag_)
+        start = _start_of_word(tokens, place)
+        if place and (tokens[place - 1].lower_, base_form(token)) in FIXED_PAIRS:
+            start = place - 1
+        if is_whole(tokens, start, place + 1):
+            yield _Unit(start, place + 1, place, OBJECT, place, token.tag_)
 
 
-def _start_of_word(doc: Doc, token: Token) -> int:
+def _start_of_word(tokens: list[Token], place: int) -> int:
     """Where a word with hyphens begins: "t" of "t-shirt"."""
-    start = token.i
-    while start > 1 and doc[start - 1].text == "-" and not (doc[start - 1].whitespace_ or doc[start - 2].whitespace_):
-        start -= 2
-    return start
+    while place > 1 and tokens[place - 1].text == "-":
+        if tokens[place - 1].whitespace_ or tokens[place - 2].whitespace_:
+            break
+        place -= 2
+    return place
 
 
-def _is_replaceable(noun: Token) -> bool:
+def _is_replaceable(tokens: list[Token], place: int) -> bool:
+    noun = tokens[place]
     word = base_form(noun)
     if word in LOCATION_NOUNS or word in EMPTY_NOUNS or names_the_picture(noun) or not noun.text[:1].isalpha():
         return False
-    before_of = noun.i + 1 < len(noun.doc) and noun.nbor(1).lower_ == "of"
-    return not (before_of and (word in VAGUE_QUANTITIES or noun.lower_ in VAGUE_QUANTITIES))
+    before_of = place + 1 < len(tokens) and tokens[place + 1].lower_ == "of"
+    return not (before_of and (word in _OPENS_OF or noun.lower_ in _OPENS_OF))
 
 
-def _attributes(doc: Doc) -> Iterator[_Unit]:
+def _attributes(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
     """Adjectives, numeric modifiers, and participles before nouns that are states."""
     for part in adjectives(doc):
         yield _Unit(part.start, part.end, part.head, ATTRIBUTE, part.head, part.tag)
-    for token in doc:
+    for place, token in enumerate(tokens):
         is_count = token.pos_ == "NUM" and token.lower_ not in _NOT_COUNTS and token.dep_ in ("nummod", "amod")
         is_state = token.pos_ == "VERB" and describes_a_noun(token) and _is_state(token)
-        if (is_count or is_state) and is_whole(doc, token.i, token.i + 1):
-            yield _Unit(token.i, token.i + 1, token.i, ATTRIBUTE, token.i, token.tag_)
+        if (is_count or is_state) and is_whole(tokens, place, place + 1):
+            yield _Unit(place, place + 1, place, ATTRIBUTE, place, token.tag_)
 
 
-def _verb_units(doc: Doc) -> Iterator[_Unit]:
+def _verb_units(doc: Doc, tokens: list[Token]) -> Iterator[_Unit]:
     """Transitive verbs are relations; others are attributes if they are states."""
     for part in verbs(doc):
-        verb = doc[part.head]
+        verb = tokens[part.head]
         category = RELATION if is_interaction(verb) else ATTRIBUTE if _is_state(verb) else ""
         if category:
             yield _Unit(part.start, part.end, part.head, category, part.head, part.tag)
@@ -243,12 +263,11 @@ def _is_state(verb: Token) -> bool:
     if base_form(verb) in _STATES:
         return True
     has_object = any(child.dep_ in ("dobj", "obj") for child in verb.children)
-    is_perfect = any(child.dep_ == "aux" and base_form(child) in ("have", "'ve") for child in verb.children)
-    return verb.tag_ == "VBN" and not has_object and not is_perfect
+    return verb.tag_ == "VBN" and not has_object and not is_perfect(verb)
 
 
-def _prepositions(doc: Doc, left_out: frozenset[str]) -> Iterator[_Unit]:
-    for token in doc:
+def _prepositions(tokens: list[Token], left_out: frozenset[str]) -> Iterator[_Unit]:
+    for place, token in enumerate(tokens):
         is_place = token.pos_ == "ADP" and token.lower_ not in left_out and is_spatial(token)
-        if is_place and is_whole(doc, token.i, token.i + 1):
-            yield _Unit(token.i, token.i + 1, token.i, RELATION, token.i, token.tag_)
+        if is_place and is_whole(tokens, place, place + 1):
+            yield _Unit(place, place + 1, place, RELATION, place, token.tag_)

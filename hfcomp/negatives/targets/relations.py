@@ -129,8 +129,17 @@ def is_spatial(preposition: Token) -> bool:
 
 
 def is_interaction(verb: Token) -> bool:
-    """Whether a verb is transitive with a subject and an object: "a man riding a wave"."""
-    return _has_child(verb, _OBJECTS) and _has_subject(verb)
+    """Whether a verb is transitive with a subject and an object: "a man riding a wave".
+
+    Not a participle of what was done: "mountains" is no object in "snow covered mountains".
+    """
+    is_done = verb.tag_ == "VBN" and not is_perfect(verb)
+    return not is_done and _has_child(verb, _OBJECTS) and _has_subject(verb)
+
+
+def is_perfect(verb: Token) -> bool:
+    """Whether a participle says what its subject did: "has bought"."""
+    return any(child.dep_ == "aux" and base_form(child) in ("have", "'ve") for child in verb.children)
 
 
 def _has_child(token: Token, labels: tuple[str, ...]) -> bool:

@@ -24,6 +24,7 @@ class TargetSummary:
         mean: of these ratings, 1 to 5; NaN without any.
         median: likewise.
         shares: of each category among the targets.
+        expressions: share of targets that were found as an expression of two words.
     """
 
     targets: int
@@ -31,6 +32,11 @@ class TargetSummary:
     mean: float
     median: float
     shares: Mapping[str, float]
+    expressions: float
+
+    def cells(self) -> list[str]:
+        """Mean and median, and the shares in the order of `CATEGORIES`, as text."""
+        return [f"{self.mean:.2f}", f"{self.median:.2f}", *(f"{self.shares[name]:.1%}" for name in CATEGORIES)]
 
 
 def summarize_targets(rows: Iterable[tuple[str, str]], ratings: ConcretenessRatings) -> TargetSummary:
@@ -42,8 +48,10 @@ def summarize_targets(rows: Iterable[tuple[str, str]], ratings: ConcretenessRati
     """
     categories: Counter[str] = Counter()
     found: list[float] = []
+    expressions = 0
     for category, word in rows:
         categories[category] += 1
+        expressions += " " in word
         rating = ratings.lookup(word) if word else None
         if rating is not None:
             found.append(rating)
@@ -54,4 +62,5 @@ def summarize_targets(rows: Iterable[tuple[str, str]], ratings: ConcretenessRati
         mean=statistics.fmean(found) if found else float("nan"),
         median=statistics.median(found) if found else float("nan"),
         shares={category: categories[category] / total if total else 0.0 for category in CATEGORIES},
+        expressions=expressions / total if total else 0.0,
     )

@@ -9,6 +9,7 @@ from hfcomp.parsing.rules.words import (
     BASE_FORMS,
     ING_NOUNS,
     ING_PURPOSES,
+    ING_PURPOSES_BEHIND_NOUNS,
     INTRANSITIVE,
     PARTICLES,
     PLAIN_COLORS,
@@ -166,8 +167,10 @@ def _is_premodifier(word: str, before: str, after: str) -> bool:
 
 
 def _ing_tag(word: str, tag: str, before: str, following: str, after: str) -> str:
-    if word in ING_PURPOSES and following in PURPOSE_HEADS and before not in NOUNS | {"VBZ", "VBP"}:
-        return "NN"
+    if word in ING_PURPOSES and following in PURPOSE_HEADS:
+        is_verb = before in ("VBZ", "VBP") or (before in NOUNS and word not in ING_PURPOSES_BEHIND_NOUNS)
+        if not is_verb:
+            return "NN"
     if word in ING_NOUNS:
         return "NN"
     if before in _NOT_VERBS_AFTER and after in NOUNS:

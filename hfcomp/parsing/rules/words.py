@@ -38,6 +38,10 @@ ING_PURPOSES = word_set(
     "serving sewing shipping shopping sitting skating skiing sleeping snowboarding steering surfing swimming "
     "training wading waiting washing wrapping writing"
 )
+# Of these, those that no noun before them does to the noun behind: "a glass dining table", not "a man riding a bike".
+ING_PURPOSES_BEHIND_NOUNS = word_set(
+    "bathing bowling cutting dining living parking shopping swimming training wading waiting"
+)
 PURPOSE_HEADS = word_set(
     "alley area bag bags bench bike bin board boards bowl boat boats cabinet car cars cart carts chair chairs "
     "competition competitions course cup cups dish dishes equipment event field game gear glass glasses gloves "

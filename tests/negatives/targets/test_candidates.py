@@ -70,6 +70,8 @@ def test_a_candidate_has_its_category_its_entry_and_its_tag(caption, expected):
         ("A park at night.", "night"),
         ("A man's dog.", "man"),
         ("A car covered by dogs.", "by"),
+        ("A piece of cake and a herd of cows.", "piece"),
+        ("A piece of cake and a herd of cows.", "herd"),
     ],
 )
 def test_words_that_cannot_change_are_no_candidates(caption, absent):
@@ -85,6 +87,28 @@ def test_words_that_cannot_change_are_no_candidates(caption, absent):
 )
 def test_the_order_of_words_and_expressions_is_a_setting(lookup, expected):
     assert {one.keyword: one.rated_word for one in found("a fire hydrant", lookup=lookup)} == expected
+
+
+COMPOUNDS = ConcretenessRatings(
+    dict.fromkeys(("coffee", "mug", "cutting", "board", "black", "tie", "drinking", "water", "for", "sale"), 4.0)
+    | dict.fromkeys(("coffee mug", "cutting board", "black tie", "drinking water", "for sale"), 5.0)
+)
+
+
+@pytest.mark.parametrize(
+    ("caption", "whole", "apart"),
+    [
+        ("A woman holding two coffee mugs.", ["coffee mugs"], []),
+        ("Bread on a marble cutting board.", ["cutting board"], []),
+        ("A man in a black tie.", [], ["black", "tie"]),
+        ("An elephant drinking water.", [], ["drinking", "water"]),
+        ("A bus for sale.", [], ["sale"]),
+    ],
+)
+def test_compounds_with_an_entry_are_whole_by_default(caption, whole, apart):
+    keywords = [one.keyword for one in found(caption, COMPOUNDS)]
+    assert set(whole + apart) <= set(keywords)
+    assert [one for one in keywords if " " in one] == whole
 
 
 def test_an_unrated_word_is_looked_up_as_part_of_its_expression():
@@ -110,6 +134,16 @@ def test_a_verb_needs_a_subject_and_an_object_to_be_a_relation():
         "a man sits and holds a dog", "DT NN VBZ CC VBZ DT NN", "1 2 2 2 2 6 4", "det nsubj ROOT cc conj det dobj"
     )
     assert ("holds", "relation") in [(one.keyword, one.category) for one in find_candidates(joined, RATINGS)]
+
+
+def test_what_was_done_to_a_noun_is_no_relation_to_the_noun_behind():
+    before = gold("snow covered mountains", "NN VBN NNS", "1 1 1", "nsubj ROOT dobj", "snow cover mountain")
+    perfect = gold(
+        "a man has covered dogs", "DT NN VBZ VBN NNS", "1 3 3 3 3", "det nsubj aux ROOT dobj", "a man have cover dog"
+    )
+    for doc, is_relation in ((before, False), (perfect, True)):
+        relations = [one.keyword for one in find_candidates(doc, RATINGS) if one.category == "relation"]
+        assert relations == (["covered"] if is_relation else [])
 
 
 @pytest.mark.parametrize(
