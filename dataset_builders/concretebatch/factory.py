@@ -53,12 +53,11 @@ ASKED = 40
 """Rows that the random language model writes for."""
 MOST_KEPT = 0.1
 """Of these, the share that validation may let pass."""
-ABOUT = "* is the default. Concreteness is mean / median, 1 to 5; the paper gives no shares."
-ORDERS_MEAN = [
-    "top_k: the category rule acts among the k most (least) concrete words.",
-    "category_first: the category rule acts on all words, before the k are taken.",
-    "sample: no category rule; one of the k is drawn.",
-]
+ABOUT_KEYWORDS = (
+    "top_k: the category rule acts among the k most (least) concrete words; category_first: on all words, before the "
+    "k are taken; sample: one of the k is drawn without it. * is the default. Concreteness is mean / median, 1 to 5; "
+    "the paper gives no shares of categories."
+)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -72,7 +71,8 @@ def main(arguments: Sequence[str]) -> None:
     logging.disable_progress_bar()
     factory = Factory.of(real_data(), given)
     written = {str(place): what for step in STEPS if step in only for place, what in STEPS[step](factory)}
-    render_terminal(Report("Written", factory.caveat, closing=written))
+    caveat = "" if only == ["keywords"] else factory.caveat
+    render_terminal(Report("Written", caveat, closing=written))
 
 
 def real_data() -> Path:
@@ -142,10 +142,10 @@ class Factory:
     def keywords(self) -> Written:
         """The words that are chosen of the captions of COCO val2017."""
         captions = captions_of(self.data / "coco" / "captions_val2017.json")
-        title = f"Keywords of the longest captions of {len(captions):,} images of COCO val2017"
         table = selection_table(captions, self.options, log=_say)
-        facts = f"Parser {self.options.parser}, real ratings. {ABOUT}"
-        report = Report(title, sections=[Section("", [table])], legend=[facts, *ORDERS_MEAN])
+        title = f"Keywords of the longest captions of {len(captions):,} images of COCO val2017"
+        facts = f"Parser {self.options.parser}, real captions and ratings. {ABOUT_KEYWORDS}"
+        report = Report(title, sections=[Section("", [table])], legend=[facts])
         render_terminal(report)
         path = self.folder / "keywords.md"
         write_text(path, render_markdown(report))
