@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from tqdm.auto import tqdm
 
@@ -16,7 +16,8 @@ MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
 PLAN = "plan.json"
 DATA = "data"
-STEPS = ("targets", "captions", "images")
+Step = Literal["targets", "captions", "images"]
+STEPS: tuple[Step, ...] = get_args(Step)
 """Of a set that is built in several, each from what the one before made; see `step_folder`."""
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
@@ -75,7 +76,7 @@ def configurations(folder: Path) -> list[Path]:
     return inside or [folder]
 
 
-def step_folder(folder: Path, config: str, step: str) -> Path:
+def step_folder(folder: Path, config: str, step: Step) -> Path:
     """Where a step of a set's configuration is built; the last one's is the finished configuration."""
     return folder / config if step == STEPS[-1] else folder / "steps" / config / step
 
@@ -99,7 +100,7 @@ def check_finished(folder: Path) -> None:
         raise ValueError(f"{folder} has no row; the reason for each is in {', '.join(map(str, files))}.")
 
 
-def _last_step(folder: Path, config: str) -> tuple[str, bool]:
+def _last_step(folder: Path, config: str) -> tuple[Step, bool]:
     """The first step of a configuration that is not done, or the last that is: one without rows ends it."""
     for step in STEPS:
         place = step_folder(folder, config, step)

@@ -14,6 +14,7 @@ from huggingface_hub import DatasetCard
 from hfcomp import cli
 from hfcomp.data.built_sets import SET_ASIDE_FILE
 from hfcomp.generation import shards
+from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
 from hfcomp.generation.options import ConceptOptions, NegativeOptions, NeighbourOptions
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny
@@ -332,7 +333,7 @@ def test_mistakes_end_in_a_line_and_leave_nothing(source, tmp_path, monkeypatch,
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", [NegativeOptions, ConceptOptions, NeighbourOptions])
+@pytest.mark.parametrize("kind", [NegativeOptions, ConceptOptions, NeighbourOptions, ConcreteBatchOptions])
 def test_help_describes_every_field_with_its_default(kind, capsys):
     with pytest.raises(SystemExit):
         cli.main(["build", kind.what, "--help"])
@@ -348,6 +349,20 @@ def test_a_wrong_command_line_ends_with_2(given, capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["build", *given])
     assert stopped.value.code == 2 and "usage: hfcomp build" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("--num_wokers", "Did you mean '--num_workers'?"),
+        ("--zzz", "`hfcomp build concretebatch --help` lists the options."),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_nearest(word, hint, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["build", "concretebatch", "--source", "x", "--output", "y", f"{word}=3"])
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and said[1] == f"hfcomp build concretebatch: error: '{word}' is not an option. {hint}"
 
 
 @pytest.mark.parametrize(("content", "message"), [("no json", "error: "), ("", "error: .*rows.jsonl has no rows")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import zipfile
 
@@ -9,6 +10,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from datasets.exceptions import DatasetGenerationError
 from transformers import AutoProcessor
 
 from hfcomp.data import loading
@@ -234,3 +236,30 @@ def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatc
         FileNotFoundError, match=f"there is no file or folder '{re.escape(name)}'; relative paths start"
     ):
         load_training_set(name)
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "no space left on the disk of the cache, /.* HF_DATASETS_CACHE",
+        ),
+        (ValueError("Expected object or value"), "rows.jsonl cannot be read as json: Expected object or value$"),
+    ],
+)
+def test_what_datasets_stopped_at_is_told(tmp_path, monkeypatch, cause, message):
+    def fail(*_, **__):
+        raise DatasetGenerationError("An error occurred while generating the dataset") from cause
+
+    (tmp_path / "rows.jsonl").write_text('{"caption": "a dog"}')
+    monkeypatch.setattr(loading, "load_dataset", fail)
+    with pytest.raises((OSError, ValueError), match=message):
+        load_training_set(str(tmp_path / "rows.jsonl"))
+
+
+def test_a_folder_of_something_else_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "vocab.json").write_text("[1, 2")
+    with pytest.raises(ValueError, match=f"^{tmp_path} cannot be read as a data set: "):
+        load_training_set(str(tmp_path))

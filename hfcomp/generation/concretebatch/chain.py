@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.built_sets import STEPS, read_manifest, step_folder
+from hfcomp.data.built_sets import STEPS, Step, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
@@ -61,7 +61,6 @@ from hfcomp.reporting.report import Table
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
 """The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
-Step = Literal[*STEPS]
 MADE = {name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)}
 
 

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -14,17 +22,26 @@ from hfcomp import cli
 from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.items import named_sets
 from hfcomp.analysis.pairs.options import AnalyzeOptions
+from hfcomp.data.built_sets import SET_ASIDE_FILE, STEPS, UNFINISHED, step_folder
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.negatives.columns import with_concreteness
 from hfcomp.generation.build import build_set, verify_set
-from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions, selection_table, step_folder
+from hfcomp.generation.concretebatch import chain
+from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions, selection_table
 from hfcomp.generation.concretebatch.text_targets import balance_targets
+from hfcomp.generation.runner import run_stages
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.negatives.targets import CATEGORIES
+from hfcomp.writing import locked
 from tests import tiny
 from tests.generation.builds import hashes
 from tests.generation.kills import survive_kills
+from tests.generation.writers.endpoint import Answer, right, serving
 
+LOADED = (
+    *("tests.generation.parsing_server", "openai", "diffusers.pipelines.auto_pipeline", __name__),
+    "diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl_img2img",
+)
 CAPTIONS = [
     "A brown dog is sitting on a red couch.",
     "Two men riding horses in front of a big barn.",
@@ -250,11 +267,171 @@ def test_the_command_builds_and_reports(command, capsys):
     assert "9 shards were there already, 0 were made" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_chain_that_is_killed_anywhere_has_the_same_bytes(options, tmp_path):
-    def start(folder: Path) -> BaseProcess:
-        process = multiprocessing.get_context("spawn").Process(target=build_set, args=(options(output=folder),))
-        process.start()
-        return process
+BAD_ROWS = {
+    "A brown dog is sitting on a red couch.": None,
+    "犬が公園で走る。": ("targets", "caption not in Latin script"),
+    "12": ("targets", "no word to change"),
+    "A zorb.": ("targets", "no word with a rating"),
+    "": ("targets", "no caption"),
+    "A child eating pizza.": ("images", "image cannot be decoded"),
+    "Two men riding horses.": ("images", "image file cannot be read"),
+    "A woman holding a blue umbrella.": ("images", "image file cannot be read"),
+}
 
-    survive_kills(start, tmp_path, kills=20)
+
+def test_bad_rows_are_set_aside_with_the_number_that_they_have_in_the_source(options, tmp_path):
+    """Captions without candidates, ratings or Latin script; images cut short, of something else, and missing."""
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    for row in range(7):
+        tiny.image(row).save(folder / f"{row}.png")
+    (folder / "5.png").write_bytes((folder / "5.png").read_bytes()[:-40])
+    (folder / "6.png").write_bytes(b"<html>")
+    rows = [{"image": f"{row}.png", "caption": caption} for row, caption in enumerate(BAD_ROWS)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert build_set(options(source=str(folder / "rows.jsonl")), log=[].append).rows == 1
+    found = {}
+    for step in STEPS:
+        aside = step_folder(options().output, "high_concreteness", step) / SET_ASIDE_FILE
+        for line in map(json.loads, aside.read_text().splitlines()):
+            found[line.get("source_row", line["row"])] = step, line["reason"]
+            assert step == "targets" or f"{line['source_row']}.png" in line["detail"]
+    assert found == {row: reason for row, reason in enumerate(BAD_ROWS.values()) if reason}
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [
+        ("openai", ["--writer", "endpoint", "--base_url", "http://127.0.0.1:1/v1"], "generate"),
+        ("diffusers", [], "generate"),
+        ("ray", ["--executor", "ray", "--image_dtype", "float32"], "ray"),
+    ],
+)
+def test_a_missing_package_is_named_before_the_first_step(command, tmp_path, monkeypatch, package, words, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=rf"^error: [^\n]*: pip install 'hfcomp\[{extra}\]'\.$"):
+        command(*words)
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+def test_a_missing_pipeline_is_named_before_the_first_step(command, tmp_path):
+    with pytest.raises(SystemExit, match=r"^error: image_pipeline=.*/none: no such folder\.$"):
+        command("--image_pipeline", tmp_path / "none")
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+def test_an_endpoint_that_fails_is_told_in_two_lines_and_costs_nothing_that_is_done(command, tmp_path, capfd):
+    def failing_later(body):
+        return right(body) if len(server.bodies) <= 3 else Answer(b"<html>", 502, kind="text/html")
+
+    words = ["--until", "captions", "--writer", "endpoint", "--answer_cache", tmp_path / "answers"]
+    words += ["--shard_size", 2, "--concurrency", 1, "--retries", 0, "--base_url"]
+    with serving(failing_later) as server, pytest.raises(SystemExit) as stopped:
+        command(*words, server.base_url)
+    said, resume = str(stopped.value).splitlines()
+    assert "shard 1 of 6 (rows 2 to 3): EndpointError: the endpoint" in said and "code 502. Start it" in said
+    assert resume == "Finished shards are kept: the same command resumes."
+    assert "Traceback" not in capfd.readouterr().err
+    with serving(right) as again:
+        command(*words, again.base_url)
+    assert "7 shards were there already, 5 were made" in " ".join(capfd.readouterr().out.split())
+    assert all(body not in server.bodies[:3] for body in again.bodies)
+
+
+def test_a_second_run_in_the_folder_is_refused(command, tmp_path):
+    with locked(tmp_path / "out"), pytest.raises(SystemExit, match="out is in use by another process. Wait until"):
+        command()
+
+
+@pytest.mark.parametrize("column", ["negative_captions", "mask", "source_row"])
+def test_columns_of_an_earlier_build_are_refused_where_they_are_asked_for(options, tmp_path, column):
+    rows = tiny.pairs(2).select_columns(["image", "caption", "image_id"])
+    rows.add_column(column, ["a", "b"]).save_to_disk(tmp_path / "source")
+    asked = {"source": str(tmp_path / "source"), "until": "targets"}
+    with pytest.raises(ValueError, match=f"--columns names {column}, which cannot be kept: .* Leave them out"):
+        build_set(options(**asked, columns=f"image_id,{column}"), log=[].append)
+    lines: list[str] = []
+    build_set(options(**asked), log=lines.append)
+    assert f"the source's own {column} are dropped: they describe other concretebatch" in lines
+
+
+def build_and_say_when_the_last_step_begins(options: ConcreteBatchOptions, sender: Connection) -> None:
+    last = step_folder(options.output, options.configs[0], options.until)
+
+    def run(rows, stages, folder, **settings):
+        if folder == last:
+            sender.send_bytes(b"begun")
+        return run_stages(rows, stages, folder, **settings)
+
+    chain.run_stages = run
+    build_set(options, log=[].append)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, tmp_path):
+    """20 kills of each step, while it runs and not while Python loads. Captions are asked of a server."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*LOADED])
+
+    def late(body):
+        found = right(body)
+        found.seconds = 0.02
+        return found
+
+    with serving(late) as server:
+
+        def chosen(folder: Path, until: str) -> ConcreteBatchOptions:
+            asked = {"writer": "endpoint", "base_url": server.base_url, "answer_cache": f"{folder} answers"}
+            return options(output=folder, until=until, shard_size=1, concurrency=1, **asked)
+
+        def start(folder: Path) -> BaseProcess:
+            if not folder.exists():
+                shutil.copytree(tmp_path / "before", folder)
+            receiver, sender = context.Pipe(duplex=False)
+            arguments = (chosen(folder, step), sender)
+            process = context.Process(target=build_and_say_when_the_last_step_begins, args=arguments)
+            process.start()
+            sender.close()
+            receiver.poll(None)
+            return process
+
+        (tmp_path / "before").mkdir()
+        for before in STEPS[: STEPS.index(step)][-1:]:
+            build_set(chosen(tmp_path / "before", before), log=[].append)
+        finished = survive_kills(start, tmp_path, kills=20)
+    assert sum(number > 0 for number in finished) >= 5  # in the middle too
+
+
+@pytest.fixture
+def ray_cluster():
+    ray = pytest.importorskip("ray", reason="pip install 'hfcomp[ray]'")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.slow
+def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_costs_its_shards_only(options, tmp_path, ray_cluster):
+    """About a minute: each step starts its actors anew."""
+
+    def kill_a_worker() -> dict[Path, int]:
+        """Kills one of the images' two actors once a shard is finished; returns the finished ones and their times."""
+        deadline = time.monotonic() + 300
+        while not (finished := list(folder.glob(f"{UNFINISHED}/[0-9]*.json"))) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        actors = [one for one in ray_cluster._private.state.actors().values() if one["State"] == "ALIVE"]
+        os.kill(next(one["Pid"] for one in actors if "ShardActor" in one["ActorClassName"]), signal.SIGKILL)
+        files = [next(folder.glob(f"data/train-{path.stem}-*.parquet")) for path in finished]
+        return {path: path.stat().st_mtime_ns for path in files}
+
+    folder = tmp_path / "ray" / "high_concreteness"
+    settings = {"image_dtype": "float32", "shard_size": 1}
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill_a_worker)
+        built = build_set(options(output=tmp_path / "ray", executor="ray", num_workers=2, **settings), log=[].append)
+        finished = killing.result()
+    assert 0 < len(finished) < built.chains["high_concreteness"][-1].made - 1
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    build_set(options(output=tmp_path / "local", **settings), log=[].append)
+    assert hashes(tmp_path / "ray") == hashes(tmp_path / "local")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hfcomp import writing
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
 from hfcomp.generation.writers.requests import Reply, Request, content_hash
 
@@ -50,6 +51,18 @@ def test_what_the_server_failed_at_is_not_kept(tmp_path):
     assert cached.answers([request("a")])[0].problem == "no reply"
     assert cached.answers([request("a")])[0].problem == "model refused"
     assert cached.answers([request("a")])[0].problem == "model refused" and len(failed.asked) == 2
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def full(path: Path) -> Path:
+        part = path.with_suffix(".part")
+        part.symlink_to("/dev/full")
+        return part
+
+    monkeypatch.setattr(writing, "_part", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*\.json'"):
+        CachedWriter(Counting(), AnswerCache(tmp_path)).answers([request("a")])
+    assert not [path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()]
 
 
 @pytest.mark.parametrize(
