@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,32 @@ def test_a_shard_that_costs_every_worker_is_given_up(begun):
     tries.write_bytes(b"." * MAX_TRIES)
     row = actor({"index": [1]})
     assert "shard 1 of 3: 3 workers in turn ended unexpectedly" in row["error"][0] and not row["record"][0]
+
+
+def make_unplugged(*, at_once: bool):
+    """A stage that needs what is not there, to begin or in each batch."""
+
+    def ask(batch):
+        raise ConnectionError("nothing listens")
+
+    if at_once:
+        raise ImportError("pip install 'hfcomp[generate]'")
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "error", "has_trace"),
+    [
+        (make_unplugged, {"at_once": False}, "shard 0 of 3 (rows 0 to 3): ConnectionError: nothing listens", False),
+        (make_unplugged, {"at_once": True}, "pip install 'hfcomp[generate]'", False),
+        (builds.make_failing, {"at": "caption 1"}, "KeyError: 'cannot do caption 1'", True),
+    ],
+)
+def test_a_mistake_of_the_user_s_comes_back_without_its_trace(begun, make, settings, error, has_trace):
+    job, plan = begun
+    job = replace(job, stages=(Stage("loud", make, settings),))
+    row = ShardActor(ray.put(job), plan, [], os.getcwd())({"index": [0]})
+    assert row["error"][0].endswith(error) and bool(row["trace"][0]) == has_trace
 
 
 def test_a_worker_that_does_not_see_the_folder_says_so(begun, tmp_path):
