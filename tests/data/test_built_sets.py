@@ -21,7 +21,7 @@ SHARD = "data/train-00001-of-00003.parquet"
 
 def build(folder: Path, dataset: Dataset | None = None) -> Path:
     dataset = builds.source() if dataset is None else dataset
-    run_stages(dataset, builds.stages(), folder, features=builds.FEATURES, rows_per_shard=4)
+    run_stages(dataset, builds.loud_stages(), folder, features=builds.FEATURES, rows_per_shard=4)
     return folder
 
 

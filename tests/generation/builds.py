@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
+import multiprocessing
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from datasets import Dataset, Features, Image, Value
 from PIL import Image as Pillow
 
-from hfcomp.generation.runner import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.generation.runner import COUNTS, SET_ASIDE, Batch, Build, Stage, run_stages
 
 FEATURES = Features({"image": Image(), "caption": Value("string"), "loud": Value("string")})
 
@@ -28,6 +30,21 @@ def source(rows: int = 10, *, first: str = "caption 0") -> Dataset:
     images = [{"bytes": png(row), "path": f"/somewhere/{row}.png"} for row in range(rows)]
     features = Features({"image": Image(decode=False), "caption": Value("string")})
     return Dataset.from_dict({"image": images, "caption": captions}, features=features)
+
+
+def build(folder: Path, dataset: Dataset | None = None, stages: Sequence[Stage] | None = None, **options) -> Build:
+    """A set of these stages, four rows a shard."""
+    options = {"features": FEATURES, "rows_per_shard": 4} | options
+    return run_stages(
+        source() if dataset is None else dataset, loud_stages() if stages is None else stages, folder, **options
+    )
+
+
+def forkserver(*modules: str) -> multiprocessing.context.ForkServerContext:
+    """Processes that begin with these modules loaded."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*modules])
+    return context
 
 
 def make_loud(*, mark: str, seconds: float = 0.0):
@@ -66,7 +83,7 @@ def make_picked(*, rows: list[int]):
     return pick
 
 
-def stages(mark: str = "!", **settings) -> list[Stage]:
+def loud_stages(mark: str = "!", **settings) -> list[Stage]:
     return [Stage("loud", make_loud, {"mark": mark, **settings}, {"mark": mark})]
 
 

@@ -34,14 +34,14 @@ def source(tmp_path_factory) -> Dataset:
 
 
 def first_step(source: Dataset, folder: Path, **options) -> Build:
-    options = {"stages": builds.stages(), "features": TEXTS} | options
+    options = {"stages": builds.loud_stages(), "features": TEXTS} | options
     return run_stages(source, options.pop("stages"), folder, rows_per_shard=16, **options)
 
 
 def second_step(dataset: Dataset, folder: Path) -> Build:
     features = Features({"image": Image(), "loud": Value("string"), SOURCE_ROW: Value("int64")})
     reads = ("caption", "loud")
-    return run_stages(dataset, builds.stages("?"), folder, features=features, reads=reads, rows_per_shard=10)
+    return run_stages(dataset, builds.loud_stages("?"), folder, features=features, reads=reads, rows_per_shard=10)
 
 
 @pytest.mark.parametrize("kept", [None, range(3, 37), [*range(0, 40, 3), 38, 7]])
@@ -74,7 +74,7 @@ def test_a_step_is_begun_anew_when_the_one_before_changed(source, tmp_path):
     first_step(source, tmp_path / "first")
     second_step(joined(source, tmp_path / "first"), tmp_path / "second")
     assert second_step(joined(source, tmp_path / "first"), tmp_path / "second").kept == 4
-    first_step(source, tmp_path / "other", stages=builds.stages("!!"))
+    first_step(source, tmp_path / "other", stages=builds.loud_stages("!!"))
     with pytest.raises(ValueError, match=r"other settings: source\.fingerprint"):
         second_step(joined(source, tmp_path / "other"), tmp_path / "second")
 
@@ -104,7 +104,7 @@ def test_row_groups_end_at_a_number_of_bytes(source, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "BYTES_PER_GROUP", 4 * (BYTES + 1000))
     sizes = []
     for name, kept in (("whole", source), ("mapped", source.select([*range(40)][::-1]).select([*range(40)][::-1]))):
-        build = run_stages(kept, builds.stages(), tmp_path / name, features=builds.FEATURES, rows_per_shard=30)
+        build = run_stages(kept, builds.loud_stages(), tmp_path / name, features=builds.FEATURES, rows_per_shard=30)
         file = pq.ParquetFile(build.folder / build.manifest["shards"][0]["file"])
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         assert [group.num_rows for group in groups] == [4] * 6 + [1]  # of 30 rows, 25 have a text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import shutil
@@ -13,22 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
-from datasets import Dataset, load_dataset
+from datasets import load_dataset
 
 from hfcomp import writing
 from hfcomp.generation import manifest
 from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
-from hfcomp.generation.runner import Stage, StageError, run_stages
+from hfcomp.generation.runner import Stage, StageError
 from hfcomp.generation.workers import worker_number
 from tests.generation import builds
+from tests.generation.builds import build
 from tests.generation.kills import survive_kills
-
-
-def build(folder: Path, dataset: Dataset | None = None, stages=None, **options):
-    dataset = builds.source() if dataset is None else dataset
-    options = {"features": builds.FEATURES, "rows_per_shard": 4} | options
-    return run_stages(dataset, builds.stages() if stages is None else stages, folder, **options)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +33,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def context():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hfcomp.generation.runner", "hfcomp.data.loading", __name__])
-    return context
+    return builds.forkserver("hfcomp.generation.runner", "hfcomp.data.loading", __name__)
 
 
 def make_again(*, word: str):
@@ -52,7 +44,7 @@ def make_again(*, word: str):
 def build_in_stages(folder: Path, num_workers: int) -> None:
     local.START_METHOD = "fork"  # a quick start of workers, in this process alone
     stages = [
-        *builds.stages(),
+        *builds.loud_stages(),
         Stage("again", make_again, {"word": "once"}),
         Stage("more", make_again, {"word": "more"}),
     ]

@@ -17,17 +17,13 @@ from filelock import FileLock
 from hfcomp.data.built_sets import UNFINISHED
 from hfcomp.generation.executors.ray import MAX_TRIES, ShardActor
 from hfcomp.generation.manifest import MANIFEST
-from hfcomp.generation.runner import Stage, StageError, run_stages
+from hfcomp.generation.runner import Stage, StageError
 from hfcomp.generation.shards import Job
 from hfcomp.writing import LOCK_FILE
 from tests.generation import builds
+from tests.generation.builds import build
 
 ray = pytest.importorskip("ray", reason="pip install 'hfcomp[ray]'")
-
-
-def build(folder: Path, stages=None, **options):
-    options = {"features": builds.FEATURES, "rows_per_shard": 4} | options
-    return run_stages(builds.source(), builds.stages() if stages is None else stages, folder, **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,7 +50,7 @@ def make_killed_once(*, mark: str, marker: str):
 def test_a_killed_actor_costs_its_shard_and_no_byte(tmp_path):
     settings = {"mark": "!", "marker": str(tmp_path / "killed")}
     stage = Stage("loud", make_killed_once, settings, {"mark": "!"})
-    done = build(tmp_path / "ray", [stage], executor="ray", num_workers=2)
+    done = build(tmp_path / "ray", stages=[stage], executor="ray", num_workers=2)
     assert (tmp_path / "killed").exists() and done.made == 3
     assert builds.hashes(done.folder) == builds.hashes(build(tmp_path / "local").folder)
 
@@ -63,11 +59,11 @@ def test_a_stage_that_raises_leaves_what_another_executor_resumes(tmp_path):
     stages = [Stage("loud", builds.make_failing, {"at": "caption 9"}, {"mark": "!"})]
     message = r"^stage 'loud', shard 2 of 3 \(rows 8 to 9\): KeyError: 'cannot do caption 9'$"
     with pytest.raises(StageError, match=message) as raised:
-        build(tmp_path, stages, executor="ray", num_workers=2)
+        build(tmp_path, stages=stages, executor="ray", num_workers=2)
     assert "in fail\n" in str(raised.value.__cause__)  # the traceback of the actor
     assert not (tmp_path / MANIFEST).exists()
     fixed = [Stage("loud", builds.make_failing, {"at": "nothing"}, {"mark": "!"})]
-    assert build(tmp_path, fixed).kept == 2
+    assert build(tmp_path, stages=fixed).kept == 2
     assert load_dataset(str(tmp_path), split="train")["loud"][4:6] == ["caption 4", ""]
 
 
@@ -76,9 +72,9 @@ def begun(tmp_path):
     """A build's folder without a shard, its job and its plan."""
     folder = tmp_path / "out"
     with pytest.raises(StageError):
-        build(folder, [Stage("fails", builds.make_failing, {"at": "caption 0"})])
+        build(folder, stages=[Stage("fails", builds.make_failing, {"at": "caption 0"})])
     plan = (folder / UNFINISHED / "plan.json").read_bytes()
-    return Job(builds.source(), tuple(builds.stages()), ("caption",), builds.FEATURES, folder, 4), plan
+    return Job(builds.source(), tuple(builds.loud_stages()), ("caption",), builds.FEATURES, folder, 4), plan
 
 
 def test_a_shard_that_costs_every_worker_is_given_up(begun):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -18,15 +17,10 @@ from filelock import FileLock
 from hfcomp.generation import runner, shards
 from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
-from hfcomp.generation.runner import ROW, Stage, StageError, run_stages
+from hfcomp.generation.runner import ROW, Stage, StageError
 from hfcomp.writing import LOCK_FILE
 from tests.generation import builds
-
-
-def build(folder: Path, dataset: Dataset | None = None, stages=None, **options):
-    dataset = builds.source() if dataset is None else dataset
-    options = {"features": builds.FEATURES, "rows_per_shard": 4} | options
-    return run_stages(dataset, builds.stages() if stages is None else stages, folder, **options)
+from tests.generation.builds import build
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +31,7 @@ def whole(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def context():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["hfcomp.generation.runner", "hfcomp.data.loading", __name__])
-    return context
+    return builds.forkserver("hfcomp.generation.runner", "hfcomp.data.loading", __name__)
 
 
 @pytest.fixture
@@ -105,7 +97,7 @@ def test_a_kill_at_any_moment_changes_nothing(whole, tmp_path, context):
 
 
 def build_slowly(folder: str) -> None:
-    build(Path(folder), stages=builds.stages(seconds=0.3), rows_per_shard=1, num_workers=2)
+    build(Path(folder), stages=builds.loud_stages(seconds=0.3), rows_per_shard=1, num_workers=2)
 
 
 def test_a_killed_build_of_several_processes_goes_on(tmp_path, context):
@@ -157,7 +149,7 @@ def test_a_kill_while_damage_is_mended_changes_nothing(whole, tmp_path, context)
 def test_other_settings_are_refused(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "out")
     with pytest.raises(ValueError, match=r'other settings: stages\.0 loud\.mark: "!" -> "\?"\. Choose another'):
-        build(folder, stages=builds.stages("?"))
+        build(folder, stages=builds.loud_stages("?"))
     with pytest.raises(ValueError, match=r"other settings: rows_per_shard: 4 -> 5\. Choose"):
         build(folder, rows_per_shard=5)
     assert builds.hashes(folder) == builds.hashes(whole)
@@ -189,13 +181,19 @@ def test_every_written_column_identifies_the_source(tmp_path):
     options = {"features": Features(features)}
     with pytest.raises(StageError):
         build(
-            tmp_path, source, [*builds.stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})], **options
+            tmp_path,
+            source,
+            [*builds.loud_stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})],
+            **options,
         )
     assert list((tmp_path / UNFINISHED).glob("0*.json"))  # a shard is there, to be kept by a build of the same source
 
     def begun(changed: Dataset) -> None:
         build(
-            tmp_path, changed, [*builds.stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})], **options
+            tmp_path,
+            changed,
+            [*builds.loud_stages(), Stage("fails", builds.make_failing, {"at": "caption 7"})],
+            **options,
         )
 
     for name in ("image_id", "license"):

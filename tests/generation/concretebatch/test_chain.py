@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import shutil
 import signal
@@ -34,7 +33,7 @@ from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.negatives.targets import CATEGORIES
 from hfcomp.writing import locked
 from tests import tiny
-from tests.generation.builds import hashes
+from tests.generation.builds import forkserver, hashes
 from tests.generation.kills import survive_kills
 from tests.generation.writers.endpoint import Answer, right, serving
 
@@ -371,8 +370,7 @@ def build_and_say_when_the_last_step_begins(options: ConcreteBatchOptions, sende
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_is_killed_at_any_moment_has_the_same_bytes(step, options, tmp_path):
     """20 kills of each step, while it runs and not while Python loads. Captions are asked of a server."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*LOADED])
+    context = forkserver(*LOADED)
 
     def late(body):
         found = right(body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import shutil
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from hfcomp.generation.images.stage import NO_NEGATIVE_CAPTION, image_seed, imag
 from hfcomp.generation.manifest import SET_ASIDE_FILE, UNFINISHED
 from hfcomp.generation.source_images import BAD_IMAGE, NO_IMAGE
 from tests.generation import builds
+from tests.generation.builds import forkserver
 from tests.generation.images.photographs import COLORS, SIZE, build, options, photograph, row, source
 
 ROWS = 10
@@ -88,9 +88,7 @@ def test_settings_change_images(whole, tmp_path, sdxl, rows, change):
 
 @pytest.fixture(scope="module")
 def context():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["diffusers.pipelines.auto_pipeline", "hfcomp.generation.images.stage", __name__])
-    return context
+    return forkserver("diffusers.pipelines.auto_pipeline", "hfcomp.generation.images.stage", __name__)
 
 
 @pytest.fixture
