@@ -248,7 +248,7 @@ def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatc
         (ValueError("Expected object or value"), "rows.jsonl cannot be read as json: Expected object or value$"),
     ],
 )
-def test_what_datasets_stopped_at_is_told(tmp_path, monkeypatch, cause, message):
+def test_what_datasets_stopped_at_is_shown(tmp_path, monkeypatch, cause, message):
     def fail(*_, **__):
         raise DatasetGenerationError("An error occurred while generating the dataset") from cause
 

@@ -319,7 +319,7 @@ def test_a_missing_pipeline_is_named_before_the_first_step(command, tmp_path):
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
 
-def test_an_endpoint_that_fails_is_told_in_two_lines_and_costs_nothing_that_is_done(command, tmp_path, capfd):
+def test_an_endpoint_that_fails_is_reported_in_two_lines_and_costs_nothing_that_is_done(command, tmp_path, capfd):
     def failing_later(body):
         return right(body) if len(server.bodies) <= 3 else Answer(b"<html>", 502, kind="text/html")
 
