@@ -104,7 +104,7 @@ class _Substituted:
             return reason
         if is_same_sentence(caption, text):
             return Refused(NO_MORE)
-        kind, keyword = KIND_OF_CATEGORY[target.category], caption[slice(*span)]
+        kind, keyword = KIND_OF_CATEGORY[target.category], caption[slice(*chosen.span)]
         negative = Negative(text, kind, keyword, chosen.text, target.category, (chosen.span,))
         return Change(negative, 0, is_fallback=chosen.is_fallback)
 
@@ -194,10 +194,18 @@ def _written(batch: Batch, proposer: _Proposer, judge: GrammarFilter | None, att
         counts[place].update({FALLBACK: 1} if change.is_fallback else {})
     rows = [[changes[place].negative] if place in changes else [] for place in range(len(targets))]
     return as_columns(rows, 1) | {
-        RATED_WORDS: [[word or ""] for word in batch[READS[-1]]],
+        RATED_WORDS: [
+            [word if word and not (place in changes and _is_half(targets[place], changes[place])) else ""]
+            for place, word in enumerate(batch[READS[-1]])
+        ],
         SET_ASIDE: [None if place in changes else reason for place, reason in enumerate(last)],
         COUNTS: counts,
     }
+
+
+def _is_half(target: Target | str, change: Change) -> bool:
+    """Whether the rated word is only the first half of the compound that was replaced: of "brick building"."""
+    return isinstance(target, Target) and target.category == "object" and change.negative.spans[0][1] > target.span[1]
 
 
 def _judged(targets: Sequence[Target], found: Sequence[Proposal], judge: GrammarFilter | None) -> list[Proposal]:

@@ -117,7 +117,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
     check_replacement(caption[slice(*changed)], new, tag)
     text = _assembled(caption, [(changed, new), *agreements])
     check_neighbours(caption, text)
-    negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*span)], new, category, (changed,))
+    negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*changed)], new, category, (changed,))
     return Change(negative, len(agreements))
 
 

@@ -68,8 +68,19 @@ def test_substitutes_change_the_keyword_alone(tmp_path):
         ["replace_rel"],
         ["replace_att"],
     ]
-    assert found["negative_keywords"][3] == ["front"] and found["negative_spans"][3] == [[[17, 28]]]
+    assert found["negative_keywords"][3] == ["in front of"] and found["negative_spans"][3] == [[[17, 28]]]
     assert found[RATED_WORDS] == [["dog"], ["red"], ["under"], ["front"], ["two"]]
+
+
+def test_half_of_a_compound_that_is_replaced_whole_lends_it_no_rating(tmp_path):
+    """But its last word does: a grizzly bear is as concrete as a bear."""
+    rows = [("A bus near a brick building.", "brick", "object", "NN", "brick")]
+    rows += [("A grizzly bear in water.", "bear", "object", "NN", "bear")]
+    found = make_negative_captions(**settings(tmp_path))(batch(rows))
+    assert found["negative_keywords"] == [["brick building"], ["grizzly bear"]]
+    for (caption, *_), keywords, spans in zip(rows, found["negative_keywords"], found["negative_spans"], strict=True):
+        assert caption[slice(*spans[0][0])] == keywords[0]
+    assert found[RATED_WORDS] == [[""], ["bear"]]
 
 
 def test_rows_beside_change_nothing(tmp_path):

@@ -39,7 +39,7 @@ def test_the_keyword_alone_changes(caption, keyword, answer, text):
     change = replaced(caption, keyword, answer, "JJ")
     assert change.negative.text == (answer if text is None else text)
     (span,) = change.negative.spans
-    assert keyword in caption[slice(*span)] and change.negative.keyword == keyword
+    assert keyword in change.negative.keyword == caption[slice(*span)]
     assert change.agreements == (1 if "is there" in answer else 0)
 
 
