@@ -19,6 +19,7 @@ DATA = "data"
 Step = Literal["targets", "captions", "images"]
 STEPS: tuple[Step, ...] = get_args(Step)
 """Of a set that is built in several, each from what the one before made; see `step_folder`."""
+STEPS_FOLDER = "steps"
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
 BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
@@ -58,7 +59,8 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def _is_build(folder: Path) -> bool:
+def is_build(folder: Path) -> bool:
+    """Whether a folder holds a build, finished or not."""
     return (folder / SET_ASIDE_FILE).is_file() or (folder / UNFINISHED / PLAN).is_file()
 
 
@@ -72,13 +74,13 @@ def lost_manifest(folder: Path) -> str:
 
 def configurations(folder: Path) -> list[Path]:
     """The folders of a built set: itself, or where it has several configurations, those; itself for any other set."""
-    inside = [] if not folder.is_dir() or _is_build(folder) else sorted(filter(_is_build, folder.iterdir()))
+    inside = [] if not folder.is_dir() or is_build(folder) else sorted(filter(is_build, folder.iterdir()))
     return inside or [folder]
 
 
 def step_folder(folder: Path, config: str, step: Step) -> Path:
     """Where a step of a set's configuration is built; the last one's is the finished configuration."""
-    return folder / config if step == STEPS[-1] else folder / "steps" / config / step
+    return folder / config if step == STEPS[-1] else folder / STEPS_FOLDER / config / step
 
 
 def check_finished(folder: Path) -> None:
@@ -87,7 +89,7 @@ def check_finished(folder: Path) -> None:
     Raises:
         ValueError: naming what is missing and how to make it; or where no row is left, why.
     """
-    begun = [place.name for place in sorted((folder / "steps").glob("*")) if _is_build(place / STEPS[0])]
+    begun = [place.name for place in sorted((folder / STEPS_FOLDER).glob("*")) if is_build(place / STEPS[0])]
     ends = {config: _last_step(folder, config) for config in begun}
     missing = [f"the {step} of {config}" for config, (step, is_done) in ends.items() if not is_done]
     if missing:
@@ -124,7 +126,7 @@ def configuration(folder: Path, config: str | None) -> Path:
     known = configurations(folder)
     is_only = config is None and len(known) == 1
     found = known[0] if is_only or known == [folder] else next((one for one in known if one.name == config), None)
-    if is_only or known == [folder] or (found is None and config and _is_build(step_folder(folder, config, STEPS[0]))):
+    if is_only or known == [folder] or (found is None and config and is_build(step_folder(folder, config, STEPS[0]))):
         check_finished(folder)
     if found is None:
         names = ", ".join(one.name for one in known)
@@ -147,7 +149,7 @@ def checked_shards(path: Path) -> list[Path] | None:
     Raises:
         ValueError: naming the file that is missing, damaged or not of the build, and how to fix it.
     """
-    inside = next((one.parent for one in (path, path.parent) if one.name == DATA and _is_build(one.parent)), None)
+    inside = next((one.parent for one in (path, path.parent) if one.name == DATA and is_build(one.parent)), None)
     folder = inside or path
     manifest = read_manifest(folder) if folder.is_dir() else None
     if manifest is None:

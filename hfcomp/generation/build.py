@@ -25,6 +25,7 @@ from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.concretebatch.chain import (
     ConcreteBatchOptions,
     build_chains,
+    check_output,
     concretebatch_source,
     finished_chains,
     summary_table,
@@ -110,6 +111,7 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
 
 
 def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log: Log, progress: bool) -> BuiltSet:
+    check_output(options.output)
     dataset = concretebatch_source(options, log)
     allow = options.allow_outside_files
     check_local_files(dataset, dataset.column_names, options.source, allow_outside=allow, log=log)

@@ -161,10 +161,14 @@ def _check_free(folder: Path) -> None:
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
-    other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
-    if other:
+    refuse_others(folder, [name for name in ours if not name.startswith(PLAN)])  # which a kill leaves half-written
+
+
+def refuse_others(folder: Path, names: Sequence[str]) -> None:
+    """Raises ValueError for an output folder with files of something else."""
+    if names:
         raise ValueError(
-            f"{folder} contains other files ({', '.join(other[:3])}). Choose another output folder, or empty this one."
+            f"{folder} contains other files ({', '.join(names[:3])}). Choose another output folder, or empty this one."
         )
 
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.built_sets import STEPS, Step, read_manifest, step_folder
+from hfcomp.data.built_sets import STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
@@ -38,6 +38,7 @@ from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
 from hfcomp.generation.licenses import license_stages
+from hfcomp.generation.manifest import refuse_others
 from hfcomp.generation.options import WriterOptions
 from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages
 from hfcomp.generation.shards import SET_ASIDE, SOURCE_ROW, Stage
@@ -58,6 +59,7 @@ from hfcomp.negatives.targets import (
 )
 from hfcomp.parsing import cached_parser
 from hfcomp.reporting.report import Table
+from hfcomp.writing import LOCK_FILE
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
 """The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
@@ -180,6 +182,17 @@ class _Chain:
         """On Ray, no GPU for a step whose models are elsewhere."""
         uses_gpu = step == "images" or (step == "captions" and self.options.writer == "transformers")
         return {} if uses_gpu or self.options.executor != "ray" else {"gpus_per_worker": 0}
+
+
+def check_output(folder: Path) -> None:
+    """Checks that what a build writes beside its configurations replaces nothing of the user's.
+
+    Raises:
+        ValueError: for a folder that is neither empty nor of an earlier build.
+    """
+    begun = any(is_build(step_folder(folder, config, step)) for config in CONFIGS for step in STEPS)
+    names = [] if begun or not folder.is_dir() else sorted(path.name for path in folder.iterdir())
+    refuse_others(folder, [name for name in names if name not in (LOCK_FILE, STEPS_FOLDER)])
 
 
 def concretebatch_source(options: ConcreteBatchOptions, log: Log) -> Dataset:

@@ -199,6 +199,23 @@ def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(comman
         command("--source", tmp_path / "empty", "--output", tmp_path / "pairs")
 
 
+def test_a_folder_with_files_of_the_user_is_refused_and_one_of_an_earlier_build_is_not(command, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in ("README.md", "notes.txt"):
+        (folder / name).write_text("# my project")
+    with pytest.raises(
+        SystemExit, match=r"^error: .*out contains other files \(README.md, notes.txt\). Choose another"
+    ):
+        command()
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "notes.txt"]
+    (folder / "README.md").unlink()
+    (folder / "notes.txt").unlink()
+    command("--until", "targets")
+    (folder / "notes.txt").write_text("of this build")
+    command("--until", "targets")
+
+
 def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
     build_set(options(limit=3), log=[].append)
     with pytest.raises(ValueError, match="high_concreteness was built from another source.* than random"):
