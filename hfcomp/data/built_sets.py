@@ -25,6 +25,7 @@ UNFINISHED = ".build"
 BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
 MAKE_ANEW = "the `hfcomp build` command of its README.md again, which recreates this file, or download the set again."
 MAKE_SHARD = f"Remove it and give {MAKE_ANEW}"
+ONE_LICENSE = "Their one card would state the licence of one source."
 # Hashing takes about a second a gigabyte; less needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4
@@ -100,6 +101,25 @@ def check_finished(folder: Path) -> None:
     if ends and configurations(folder) == [folder]:
         files = (step_folder(folder, config, step) / SET_ASIDE_FILE for config, (step, _) in ends.items())
         raise ValueError(f"{folder} has no row; the reason for each is in {', '.join(map(str, files))}.")
+
+
+def check_one_source(folder: Path) -> None:
+    """Checks that the configurations of a set that is built in steps have one source; any other folder passes.
+
+    Raises:
+        ValueError: naming the first two that have not.
+    """
+    places = [place / STEPS[0] for place in sorted((folder / STEPS_FOLDER).glob("*"))]
+    found = [(place.parent.name, read_manifest(place)) for place in places if is_build(place)]
+    sources = {config: manifest["plan"]["source"] for config, manifest in found if manifest}
+    first = next(iter(sources), "")
+    other = next((config for config in sources if sources[config] != sources[first]), None)
+    if other:
+        rows = " and ".join(f"{config} ({sources[config]['rows']:,} rows)" for config in (first, other))
+        raise ValueError(
+            f"{folder} has configurations of different sources: {rows}. {ONE_LICENSE} Delete one of them, in {folder} "
+            f"and in {folder / STEPS_FOLDER}, and build it again from the source of the others."
+        )
 
 
 def _last_step(folder: Path, config: str) -> tuple[Step, bool]:

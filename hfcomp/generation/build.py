@@ -12,6 +12,7 @@ from hfcomp.data.built_sets import (
     SET_ASIDE_FILE,
     check_finished,
     check_no_others,
+    check_one_source,
     check_set_aside,
     check_shard,
     configurations,
@@ -147,10 +148,11 @@ def verify_set(folder: Path, log: Log = print) -> None:
         log: receives the lines.
 
     Raises:
-        ValueError: for the first file that is missing, damaged or not of the build, a set that is not finished, or a
-            folder of something else.
+        ValueError: for the first file that is missing, damaged or not of the build, a set that is not finished or of
+            several sources, or a folder of something else.
     """
     check_finished(folder)
+    check_one_source(folder)
     for one in configurations(folder):
         _verify(one, log)
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.built_sets import STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
+from hfcomp.data.built_sets import ONE_LICENSE, STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
@@ -38,11 +38,11 @@ from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
 from hfcomp.generation.licenses import license_stages
-from hfcomp.generation.manifest import refuse_others
+from hfcomp.generation.manifest import begun_plan, refuse_others
 from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages
+from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages, source_facts
 from hfcomp.generation.shards import SET_ASIDE, SOURCE_ROW, Stage
-from hfcomp.generation.sources import Log, output_features, read_captioned_rows
+from hfcomp.generation.sources import BuildInputs, Log, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import make_captions
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
@@ -132,11 +132,31 @@ class _Chain:
 
     def run_targets(self) -> Build:
         """The first step, which needs captions alone."""
+        return self._build("targets", *self._target_inputs())
+
+    def _target_inputs(self) -> BuildInputs:
         texts, stages, features, reads = target_inputs(self.options, self.mode, self.source, self.log)
         if self.options.only_adaptable:
             checks = license_stages(texts, self.stated, needed_by="--only_adaptable")
             stages, reads = [*checks, *stages], [*reads, *([LICENSE] if checks else [])]
-        return self._build("targets", texts, stages, features, reads)
+        return BuildInputs(texts, stages, features, reads)
+
+    def check_source(self) -> None:
+        """Raises ValueError where another configuration in the folder is of another source."""
+        output = self.options.output
+        others = {config: begun_plan(step_folder(output, config, "targets")) for config in CONFIGS}
+        others = {config: plan for config, plan in others.items() if plan and config != self.config}
+        if not others:
+            return  # as reading all captions takes time
+        texts, _, features, reads = self._target_inputs()
+        mine = source_facts(texts, (*reads, *features))
+        for config, plan in others.items():
+            if plan["source"] != mine:
+                raise ValueError(
+                    f"{output / config} was built from another source, or with other --limit, --columns or "
+                    f"--only_adaptable, than this command names: {plan['source']['rows']:,} rows, now "
+                    f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
+                )
 
     def _captions(self, targets: Path) -> Build:
         balanced, tally = balance_targets(
@@ -218,33 +238,23 @@ def build_chains(
 
     Raises:
         ImportError: for a missing package, before the first step; so are models and pipelines that are not found.
+        ValueError: likewise, where the folder has a configuration of another source.
         StageError: when a stage fails; what is done is kept.
     """
     chains = {config: _Chain(options, config, source, stated, log, progress) for config in options.configs}
     chains[options.configs[0]].check()
+    chains[options.configs[0]].check_source()
     return {config: chain.run() for config, chain in chains.items()}
 
 
 def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, Any]]]:
-    """The manifests of all configurations in the folder that are finished and have rows, in the order of `CONFIGS`.
-
-    Raises:
-        ValueError: for one of another source, whose licence the card of the others would state.
-    """
+    """The manifests of all configurations in the folder that are finished and have rows, in the order of `CONFIGS`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for config in CONFIGS:
         folders = [step_folder(options.output, config, step) for step in STEPS]
         manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
         if all(manifests) and manifests[-1]["rows"]:
             found[config] = manifests
-    sources = {config: chain[0]["plan"]["source"] for config, chain in found.items()}
-    mine = sources.get(options.configs[0])
-    for config, source in sources.items():
-        if mine is not None and source != mine:
-            raise ValueError(
-                f"{options.output / config} was built from another source, or with other --only_adaptable, than "
-                f"{options.configs[0]}: one card would state the wrong licence. Choose another --output, or remove it."
-            )
     return found
 
 

@@ -218,8 +218,18 @@ def test_a_folder_with_files_of_the_user_is_refused_and_one_of_an_earlier_build_
 
 def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
     build_set(options(limit=3), log=[].append)
-    with pytest.raises(ValueError, match="high_concreteness was built from another source.* than random"):
-        build_set(options(limit=4, configs=("random",)), log=[].append)
+    folder = options().output
+    before = hashes(folder)
+    for configs in (("random",), ("random", "high_concreteness")):
+        with pytest.raises(ValueError, match="high_concreteness was built from another source, .*: 3 rows, now 4"):
+            build_set(options(limit=4, configs=configs), log=[].append)
+        assert hashes(folder) == before, "nothing is built"
+    build_set(options(limit=4, configs=("random",), output=tmp_path / "other"), log=[].append)
+    for place in ("random", "steps/random"):
+        shutil.copytree(tmp_path / "other" / place, folder / place)
+    for words in (["build", "verify", folder], ["push-dataset", folder, "--repo", "me/pairs", "--dry_run"]):
+        with pytest.raises(SystemExit, match=r"different sources: high_concreteness \(3 rows\) and random \(4 rows\)"):
+            cli.main(list(map(str, words)))
 
 
 def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
