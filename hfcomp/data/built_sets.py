@@ -22,13 +22,28 @@ STEPS: tuple[Step, ...] = get_args(Step)
 STEPS_FOLDER = "steps"
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
-BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
-MAKE_ANEW = "the `hfcomp build` command of its README.md again, which recreates this file, or download the set again."
-MAKE_SHARD = f"Remove it and give {MAKE_ANEW}"
+CARD = "README.md"
 ONE_LICENSE = "Their one card would state the licence of one source."
 # Hashing takes about a second a gigabyte; less needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4
+
+
+def build_anew(folder: Path) -> str:
+    """How to fix a build that cannot be repaired."""
+    return f"Delete the folder and give {_command(folder)} again, or fetch the set again."
+
+
+def make_anew(folder: Path) -> str:
+    """How to fix a build without one of its files, as the end of a sentence."""
+    return f"give {_command(folder)} again, which recreates this file, or download the set again."
+
+
+def _command(folder: Path) -> str:
+    """Where the command that made a build is: the card of a configuration, or of a step, stands above it."""
+    cards = (place / CARD for place in (folder, *folder.absolute().parents[:4]))
+    card = next((path for path in cards if path.is_file() and b"hfcomp build" in path.read_bytes()), None)
+    return f"the `hfcomp build` command {f'in {card}' if card else 'that made it'}"
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -48,7 +63,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
             raise ValueError(lost_manifest(folder))
         return None
     try:
-        content = read_checked(path, BUILD_ANEW)
+        content = read_checked(path, build_anew(folder))
     except ValueError:
         if ours:
             raise
@@ -56,7 +71,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if isinstance(content, dict) and {"plan", "shards"} <= content.keys():
         return content
     if ours:
-        raise ValueError(f"{path} is damaged: expected `plan` and `shards` in it. {BUILD_ANEW}")
+        raise ValueError(f"{path} is damaged: expected `plan` and `shards` in it. {build_anew(folder)}")
     return None
 
 
@@ -69,7 +84,7 @@ def lost_manifest(folder: Path) -> str:
     """What to say of a build without its manifest."""
     return (
         f"{folder / MANIFEST} is missing: this is a set of `hfcomp build`, and whether its rows are whole is in that "
-        f"file alone. Put it back from a copy. {BUILD_ANEW}"
+        f"file alone. Put it back from a copy. {build_anew(folder)}"
     )
 
 
@@ -191,7 +206,7 @@ def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
     known = {folder / one["file"] for one in manifest["shards"]}
     for path in sorted(known):
         if not path.is_file():
-            raise ValueError(f"{path} is missing. Give {MAKE_ANEW}")
+            raise ValueError(f"{path} is missing: {make_anew(folder)}")
     for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
         raise ValueError(f"{path} is not part of this build: {MANIFEST} does not list it. Remove it.")
 
@@ -207,7 +222,8 @@ def check_shard(folder: Path, shard: dict[str, Any]) -> None:
     found = _known_hash(path, facts.st_size, facts.st_mtime_ns)
     if found != shard["sha256"]:
         raise ValueError(
-            f"{path} is damaged: expected sha256 {shard['sha256']} as in {MANIFEST}, found {found}. {MAKE_SHARD}"
+            f"{path} is damaged: expected sha256 {shard['sha256']} as in {MANIFEST}, found {found}. Remove it and "
+            f"{make_anew(folder)}"
         )
 
 
@@ -220,7 +236,10 @@ def check_set_aside(folder: Path, manifest: dict[str, Any]) -> None:
     path = folder / SET_ASIDE_FILE
     expected = manifest.get("set_aside_sha256")
     if expected and (not path.is_file() or file_hash(path) != expected):
-        raise ValueError(f"{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. {MAKE_SHARD}")
+        raise ValueError(
+            f"{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. Remove it and "
+            f"{make_anew(folder)}"
+        )
 
 
 @lru_cache(maxsize=100_000)

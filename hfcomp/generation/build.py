@@ -27,6 +27,7 @@ from hfcomp.generation.concretebatch.chain import (
     ConcreteBatchOptions,
     build_chains,
     check_output,
+    commands,
     concretebatch_source,
     finished_chains,
     summary_table,
@@ -35,7 +36,7 @@ from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.negatives import negative_inputs
 from hfcomp.generation.neighbours import neighbour_inputs
-from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions
+from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions, command_line
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.reporting.report import Lines, Report, Section, Table
@@ -107,7 +108,9 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, log=log)
     build = run_stages(dataset, stages, options.output, features=features, reads=reads, **options.running(progress))
     source = Source(options.source, stated, LICENSE in dataset.column_names)
-    write_card(build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=options.command())
+    write_card(
+        build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=command_line(options.words())
+    )
     return BuiltSet(build.folder, {DEFAULT: [build]})
 
 
@@ -122,8 +125,8 @@ def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log:
         if finished:
             source = Source(options.source, stated, LICENSE in dataset.column_names)
             facts = [summary_table(options, list(finished), log)]
-            settings = {"what": options.what, "command": options.command(), "facts": facts}
-            write_card(options.output, finished, source, **settings)
+            command = "\n".join(commands(options, list(finished)))
+            write_card(options.output, finished, source, what=options.what, command=command, facts=facts)
     return BuiltSet(options.output, chains)
 
 

@@ -23,12 +23,12 @@ from typing import Any
 
 from hfcomp.checksums import file_hash, read_checked
 from hfcomp.data.built_sets import (
-    BUILD_ANEW,
     DATA,
     MANIFEST,
     PLAN,
     SET_ASIDE_FILE,
     UNFINISHED,
+    build_anew,
     lost_manifest,
 )
 from hfcomp.writing import LOCK_FILE, remove_unfinished, replacing, write_json
@@ -173,7 +173,8 @@ def _check_free(folder: Path) -> None:
         raise ValueError(lost_manifest(folder))
     if _has_records(folder):
         raise ValueError(
-            f"{folder / UNFINISHED / PLAN} is missing: the records next to it cannot be identified. {BUILD_ANEW}"
+            f"{folder / UNFINISHED / PLAN} is missing: the records next to it cannot be identified. "
+            f"{build_anew(folder)}"
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
@@ -212,7 +213,7 @@ def _read(path: Path) -> Any:
     Raises:
         ValueError: where it is damaged.
     """
-    return read_checked(path, BUILD_ANEW) if path.is_file() else None
+    return read_checked(path, build_anew(path.parent)) if path.is_file() else None
 
 
 def _read_record(path: Path) -> Record | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,10 +14,11 @@ from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.generation.runner import ROWS_PER_SHARD
 from hfcomp.parsing import DEFAULT_PARSER
 
-# Fields that say where and how a set is built, and not what is in it.
+# Fields that say where, how and how far a set is built, and not what is in its rows.
 OF_THIS_MACHINE = (
     *("source", "output", "executor", "num_workers", "gpus_per_worker", "device", "url_timeout"),
     *("base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size", "answer_cache"),
+    *("configs", "until"),
 )
 ComparedBy = Literal["image", "caption"]
 NUMBERS = (
@@ -80,8 +82,8 @@ class BuildOptions:
             "progress": progress,
         }
 
-    def command(self) -> str:
-        """The command that builds the set, without places on this machine and what changes nothing in the set."""
+    def words(self) -> list[str]:
+        """The command that builds the set, without places on this machine and what changes nothing in its rows."""
         words = ["hfcomp", "build", self.what, "--source", without_local_paths(self.source)]
         for field in fields(self):
             value = getattr(self, field.name)
@@ -89,7 +91,12 @@ class BuildOptions:
             if field.name in OF_THIS_MACHINE or value == field.default:
                 continue
             words += [f"--{field.name}"] if value is True else [f"--{field.name}", without_local_paths(text)]
-        return f"{shlex.join(words)} --output DIR"
+        return words
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command as a card shows it."""
+    return f"{shlex.join(words)} --output DIR"
 
 
 @dataclass(kw_only=True)

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
 
-from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, check_finished, check_one_source, read_manifest
+from hfcomp.data.built_sets import CARD, MANIFEST, SET_ASIDE_FILE, check_finished, check_one_source, read_manifest
 from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.generation.build import verify_set
-from hfcomp.generation.cards import CARD
 from hfcomp.hub.dataset_cards import SetFolders, set_card
 from hfcomp.hub.refusals import one_line_refusals
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from datasets import Dataset, Features, Image, Value
 
+from hfcomp.checksums import read_checked
 from hfcomp.data.built_sets import ONE_LICENSE, STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
@@ -39,7 +40,7 @@ from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
 from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.manifest import begun_plan, refuse_others
-from hfcomp.generation.options import WriterOptions
+from hfcomp.generation.options import WriterOptions, command_line
 from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages, source_facts
 from hfcomp.generation.shards import SET_ASIDE, SOURCE_ROW, Stage
 from hfcomp.generation.sources import BuildInputs, Log, output_features, read_captioned_rows
@@ -59,10 +60,11 @@ from hfcomp.negatives.targets import (
 )
 from hfcomp.parsing import cached_parser
 from hfcomp.reporting.report import Table
-from hfcomp.writing import LOCK_FILE
+from hfcomp.writing import LOCK_FILE, write_json
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
 """The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
+COMMANDS = "commands.json"
 MADE = {name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)}
 
 
@@ -256,6 +258,23 @@ def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, A
         if all(manifests) and manifests[-1]["rows"]:
             found[config] = manifests
     return found
+
+
+def commands(options: ConcreteBatchOptions, configs: Sequence[str]) -> list[str]:
+    """The commands that built these configurations, for their card: one for all that have the same options.
+
+    They are kept beside the steps, those of a configuration from the last build of it that had no `--until`.
+    """
+    path = options.output / STEPS_FOLDER / COMMANDS
+    known = read_checked(path, "Delete it: each build writes its own command anew.") if path.is_file() else {}
+    if options.runs(STEPS[-1]):  # else options of later steps may be missing
+        known |= dict.fromkeys(options.configs, options.words())
+        write_json(path, known, sort_keys=True)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for config in configs:
+        if config in known:  # else it was built by something else
+            alike.setdefault(tuple(known[config]), []).append(config)
+    return [command_line([*words, "--configs", ",".join(names)]) for words, names in alike.items()]
 
 
 def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log) -> Table:

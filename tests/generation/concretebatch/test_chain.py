@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -230,6 +231,29 @@ def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
     for words in (["build", "verify", folder], ["push-dataset", folder, "--repo", "me/pairs", "--dry_run"]):
         with pytest.raises(SystemExit, match=r"different sources: high_concreteness \(3 rows\) and random \(4 rows\)"):
             cli.main(list(map(str, words)))
+
+
+def test_the_card_has_the_command_that_repairs_each_configuration(command, tmp_path, ratings):
+    folder = tmp_path / "out"
+    command("--limit", 3)
+    command("--limit", 3, "--configs", "random")
+    command("--limit", 3, "--configs", "low_concreteness", "--seed", 7, "--image_strength", 0.5)
+    command("--limit", 3, "--configs", "low_concreteness", "--seed", 7, "--until", "targets")
+    card = (folder / "README.md").read_text()
+    known = {line.partition("--configs ")[2].split()[0]: line for line in card.splitlines() if "hfcomp build " in line}
+    assert list(known) == ["high_concreteness,random", "low_concreteness"], "the same options are one command"
+    before = hashes(folder)
+    path = next((folder / "low_concreteness" / "data").iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"damaged: .* give the `hfcomp build` command in {folder}/README.md again"):
+        verify_set(folder, log=[].append)
+    words = shlex.split(known["low_concreteness"])
+    given = dict(zip(words[3::2], words[4::2], strict=True))
+    for name in ("--source", "--concreteness_ratings", "--image_pipeline", "--output"):
+        del given[name]  # places of this machine
+    command(*(word for pair in given.items() for word in pair))
+    assert hashes(folder) == before
+    verify_set(folder, log=[].append)
 
 
 def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
