@@ -30,9 +30,9 @@ from hfcomp.generation.concretebatch.negative_captions import caption_stage
 from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, ratings_path, target_inputs
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_READS,
-    KEYWORD_STAGE,
     balance_targets,
     drawn_targets,
+    keyword_stage,
     script_problem,
 )
 from hfcomp.generation.images.options import ImageOptions
@@ -161,13 +161,12 @@ class _Chain:
                 )
 
     def _captions(self, targets: Path) -> Build:
-        balanced, tally = balance_targets(
-            load_training_set(str(targets)), attribute_share=self.options.attribute_share
-        )
+        share = self.options.attribute_share
+        balanced, tally = balance_targets(load_training_set(str(targets)), attribute_share=share)
         for line in tally.lines():
             self.log(f"{self.config}: {line}")
         features = Features({SOURCE_ROW: Value("int64"), "caption": Value("string"), **MADE})
-        stages = [KEYWORD_STAGE, self._caption_stage()]
+        stages = [keyword_stage(share), self._caption_stage()]
         return self._build("captions", balanced, stages, features, ["caption", *KEYWORD_READS])
 
     def _caption_stage(self) -> Stage:

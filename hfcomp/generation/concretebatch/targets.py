@@ -6,7 +6,7 @@ Three parts, so that neither shards nor processes change a target:
    that row, the seed and the settings only.
 2. `text_targets.balance_targets`: one pass over the rows of that build, in their order, decides the
    category of each.
-3. `text_targets.KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`,
+3. `text_targets.keyword_stage`: the first stage of what is built next; it brings rows to `keyword`,
    `keyword_span`, `category`, `rated_word` and `keyword_tag`.
 """
 

@@ -166,6 +166,9 @@ def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path):
     parts = options(output=tmp_path / "parts", until="targets")
     assert build_set(parts, log=[].append).rows == 11 and not (tmp_path / "parts" / "high_concreteness").exists()
     build_set(options(output=tmp_path / "parts", until="captions", num_workers=2), log=[].append)
+    for share in (0.1, 0.499):  # which decides other categories, or the same
+        with pytest.raises(ValueError, match=rf"other settings: .*keywords.attribute_share: 0.5 -> {share}"):
+            build_set(options(output=tmp_path / "parts", attribute_share=share), log=[].append)
     build_set(options(output=tmp_path / "parts"), log=[].append)
     assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
 

@@ -15,9 +15,9 @@ from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, targe
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_FEATURES,
     KEYWORD_READS,
-    KEYWORD_STAGE,
     TARGET_FEATURES,
     balance_targets,
+    keyword_stage,
     make_targets,
 )
 from hfcomp.generation.runner import run_stages
@@ -86,7 +86,7 @@ def read(folder: Path, cache: Path) -> Dataset:
 
 def with_keywords(targets: Dataset, folder: Path, cache: Path) -> Dataset:
     features = Features({"caption": Value("string"), "source_row": Value("int64"), **KEYWORD_FEATURES})
-    run_stages(targets, [KEYWORD_STAGE], folder, features=features, reads=KEYWORD_READS, rows_per_shard=7)
+    run_stages(targets, [keyword_stage()], folder, features=features, reads=KEYWORD_READS, rows_per_shard=7)
     return read(folder, cache)
 
 
