@@ -21,9 +21,11 @@ OF_THIS_MACHINE = (
     *("configs", "until"),
 )
 ComparedBy = Literal["image", "caption"]
+RENAME = "--column_names {0}=<its name in your data set>"
+"""How a column is named on the command line."""
 NUMBERS = (
     *("limit", "shard_size", "num_workers", "num_negatives", "max_concepts", "number"),
-    *("attempts", "concurrency", "llm_batch_size"),
+    *("attempts", "concurrency", "llm_batch_size", "top_k"),
 )
 """Fields that are 1 or more."""
 
@@ -38,7 +40,7 @@ class BuildOptions:
         split: of the source.
         config: the source's configuration.
         column_names: hfcomp's name=the source's name, as caption=text; or JSON.
-        columns: of the source, to keep besides those needed, comma-separated; by default all.
+        columns: of the source, to keep besides license and those needed, comma-separated; by default all.
         limit: read the first N rows only.
         shard_size: rows of the source per file.
         executor: local, or ray: on a Ray cluster whose machines share the output folder and the source's files.
@@ -155,18 +157,18 @@ class WriterOptions:
     answer_cache: str | None = None
     llm_batch_size: int = 16
 
-    def check_writer(self) -> None:
+    def check_writer(self, instead: str = "--writer transformers with a small --llm") -> None:
         """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range.
 
-        Raises ImportError for an endpoint without its package.
+        `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
         """
         from hfcomp.generation.writers.endpoint import check_base_url, check_installed
 
         if self.writer == "endpoint":
             if not self.base_url:
                 raise ValueError(
-                    "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose --writer "
-                    "transformers with a small --llm."
+                    "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose "
+                    f"{instead}."
                 )
             check_base_url(self.base_url)
             check_installed()

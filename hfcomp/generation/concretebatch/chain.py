@@ -13,9 +13,9 @@ folder: the targets need a processor, the captions a language model's server, th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from datasets import Dataset, Features, Image, Value
 
@@ -80,6 +80,7 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
     """
 
     what: ClassVar[str] = "concretebatch"
+    captions: Literal["longest", "all"] = field(default="longest", init=False)  # a row has one negative image
     configs: tuple[str, ...] = ("high_concreteness",)
     until: Step = "images"
     grammar_model: str | None = None
@@ -93,14 +94,10 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
         if not self.configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
         self.check_ratings()  # of random too: the margin of its pairs depends on them
-        if self.captions != "longest":
-            raise ValueError(
-                "--captions all: a row has one negative image. Leave it out: the longest caption is used."
-            )
         if self.grammar_tolerance is not None and not self.grammar_model:
             raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.until != "targets":
-            self.check_writer()
+            self.check_writer("--writer transformers with a small --llm, or --writer substitute, which needs no model")
         if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
             raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
 

@@ -12,6 +12,7 @@ Three parts, so that neither shards nor processes change a target:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -63,17 +64,14 @@ class TargetOptions(CaptionOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.choice("high")
+        if not 0 < self.rating_temperature < math.inf:
+            raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
         balanced_categories([], attribute_share=self.attribute_share)
         if self.concreteness_ratings and self.download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
 
     def choice(self, mode: Mode) -> Choice:
-        """How the targets of a caption are chosen.
-
-        Raises:
-            ValueError: for a number that is not above 0.
-        """
+        """How the targets of a caption are chosen."""
         return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
 
     def check_ratings(self) -> None:
