@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import add_fields
+from hfcomp.data.built_sets import STEPS
 from hfcomp.generation.options import BuildOptions
 from hfcomp.hub.datasets import PushOptions, push_built_sets
 
@@ -31,6 +32,8 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
     push = {field.name: given.pop(field.name) for field in fields(PushOptions) if field.name in given}
     if push and "repo" not in push:
         raise ValueError(f"--{next(iter(push))} needs --repo.")
+    if push and given.get("until", STEPS[-1]) != STEPS[-1]:
+        raise ValueError(f"--repo pushes a finished set: leave out --until {given['until']}, or --repo until then.")
     folders = build({"only_adaptable": True, **given})
     if push:
         push_built_sets(folders, PushOptions(**{"card": card, **push}))
@@ -44,9 +47,12 @@ def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
     words = (
         "also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out"
     )
-    found.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
+    either = found.add_mutually_exclusive_group()
+    either.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
     add_fields(found, PushOptions)
     add_fields(found, kind)
     for action in found._actions:
         action.required = action.required and action.dest != "repo"
+        if "--only_adaptable" in action.option_strings:
+            either._group_actions.append(action)
     return found

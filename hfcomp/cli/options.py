@@ -47,7 +47,7 @@ def add_fields(found: argparse.ArgumentParser, kind: type) -> None:
 
     Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
     """
-    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
+    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind) if field.init}
     left = set(known)  # one that two classes declare is shown with the first
     for owner in filter(inspect.get_annotations, reversed(kind.__mro__)):
         text = inspect.getdoc(owner) or ""

@@ -19,14 +19,31 @@ DATA = "data"
 Step = Literal["targets", "captions", "images"]
 STEPS: tuple[Step, ...] = get_args(Step)
 """Of a set that is built in several, each from what the one before made; see `step_folder`."""
+STEPS_FOLDER = "steps"
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
-BUILD_ANEW = "Delete the folder and give the `hfcomp build` command of its README.md again, or fetch the set again."
-MAKE_ANEW = "the `hfcomp build` command of its README.md again, which recreates this file, or download the set again."
-MAKE_SHARD = f"Remove it and give {MAKE_ANEW}"
+CARD = "README.md"
+ONE_LICENSE = "Their one card would state the licence of one source."
 # Hashing takes about a second a gigabyte; less needs no bar.
 BYTES_WITHOUT_A_BAR = 2**30
 THREADS = 4
+
+
+def build_anew(folder: Path) -> str:
+    """How to fix a build that cannot be repaired."""
+    return f"Delete the folder and give {_command(folder)} again, or fetch the set again."
+
+
+def make_anew(folder: Path) -> str:
+    """How to fix a build without one of its files, as the end of a sentence."""
+    return f"give {_command(folder)} again, which recreates this file, or download the set again."
+
+
+def _command(folder: Path) -> str:
+    """Where the command that made a build is: the card of a configuration, or of a step, stands above it."""
+    cards = (place / CARD for place in (folder, *folder.absolute().parents[:4]))
+    card = next((path for path in cards if path.is_file() and b"hfcomp build" in path.read_bytes()), None)
+    return f"the `hfcomp build` command {f'in {card}' if card else 'that made it'}"
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -46,7 +63,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
             raise ValueError(lost_manifest(folder))
         return None
     try:
-        content = read_checked(path, BUILD_ANEW)
+        content = read_checked(path, build_anew(folder))
     except ValueError:
         if ours:
             raise
@@ -54,11 +71,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if isinstance(content, dict) and {"plan", "shards"} <= content.keys():
         return content
     if ours:
-        raise ValueError(f"{path} is damaged: expected `plan` and `shards` in it. {BUILD_ANEW}")
+        raise ValueError(f"{path} is damaged: expected `plan` and `shards` in it. {build_anew(folder)}")
     return None
 
 
-def _is_build(folder: Path) -> bool:
+def is_build(folder: Path) -> bool:
+    """Whether a folder holds a build, finished or not."""
     return (folder / SET_ASIDE_FILE).is_file() or (folder / UNFINISHED / PLAN).is_file()
 
 
@@ -66,19 +84,19 @@ def lost_manifest(folder: Path) -> str:
     """What to say of a build without its manifest."""
     return (
         f"{folder / MANIFEST} is missing: this is a set of `hfcomp build`, and whether its rows are whole is in that "
-        f"file alone. Put it back from a copy. {BUILD_ANEW}"
+        f"file alone. Put it back from a copy. {build_anew(folder)}"
     )
 
 
 def configurations(folder: Path) -> list[Path]:
     """The folders of a built set: itself, or where it has several configurations, those; itself for any other set."""
-    inside = [] if not folder.is_dir() or _is_build(folder) else sorted(filter(_is_build, folder.iterdir()))
+    inside = [] if not folder.is_dir() or is_build(folder) else sorted(filter(is_build, folder.iterdir()))
     return inside or [folder]
 
 
 def step_folder(folder: Path, config: str, step: Step) -> Path:
     """Where a step of a set's configuration is built; the last one's is the finished configuration."""
-    return folder / config if step == STEPS[-1] else folder / "steps" / config / step
+    return folder / config if step == STEPS[-1] else folder / STEPS_FOLDER / config / step
 
 
 def check_finished(folder: Path) -> None:
@@ -87,7 +105,7 @@ def check_finished(folder: Path) -> None:
     Raises:
         ValueError: naming what is missing and how to make it; or where no row is left, why.
     """
-    begun = [place.name for place in sorted((folder / "steps").glob("*")) if _is_build(place / STEPS[0])]
+    begun = [place.name for place in sorted((folder / STEPS_FOLDER).glob("*")) if is_build(place / STEPS[0])]
     ends = {config: _last_step(folder, config) for config in begun}
     missing = [f"the {step} of {config}" for config, (step, is_done) in ends.items() if not is_done]
     if missing:
@@ -98,6 +116,25 @@ def check_finished(folder: Path) -> None:
     if ends and configurations(folder) == [folder]:
         files = (step_folder(folder, config, step) / SET_ASIDE_FILE for config, (step, _) in ends.items())
         raise ValueError(f"{folder} has no row; the reason for each is in {', '.join(map(str, files))}.")
+
+
+def check_one_source(folder: Path) -> None:
+    """Checks that the configurations of a set that is built in steps have one source; any other folder passes.
+
+    Raises:
+        ValueError: naming the first two that have not.
+    """
+    places = [place / STEPS[0] for place in sorted((folder / STEPS_FOLDER).glob("*"))]
+    found = [(place.parent.name, read_manifest(place)) for place in places if is_build(place)]
+    sources = {config: manifest["plan"]["source"] for config, manifest in found if manifest}
+    first = next(iter(sources), "")
+    other = next((config for config in sources if sources[config] != sources[first]), None)
+    if other:
+        rows = " and ".join(f"{config} ({sources[config]['rows']:,} rows)" for config in (first, other))
+        raise ValueError(
+            f"{folder} has configurations of different sources: {rows}. {ONE_LICENSE} Delete one of them, in {folder} "
+            f"and in {folder / STEPS_FOLDER}, and build it again from the source of the others."
+        )
 
 
 def _last_step(folder: Path, config: str) -> tuple[Step, bool]:
@@ -124,7 +161,7 @@ def configuration(folder: Path, config: str | None) -> Path:
     known = configurations(folder)
     is_only = config is None and len(known) == 1
     found = known[0] if is_only or known == [folder] else next((one for one in known if one.name == config), None)
-    if is_only or known == [folder] or (found is None and config and _is_build(step_folder(folder, config, STEPS[0]))):
+    if is_only or known == [folder] or (found is None and config and is_build(step_folder(folder, config, STEPS[0]))):
         check_finished(folder)
     if found is None:
         names = ", ".join(one.name for one in known)
@@ -147,7 +184,7 @@ def checked_shards(path: Path) -> list[Path] | None:
     Raises:
         ValueError: naming the file that is missing, damaged or not of the build, and how to fix it.
     """
-    inside = next((one.parent for one in (path, path.parent) if one.name == DATA and _is_build(one.parent)), None)
+    inside = next((one.parent for one in (path, path.parent) if one.name == DATA and is_build(one.parent)), None)
     folder = inside or path
     manifest = read_manifest(folder) if folder.is_dir() else None
     if manifest is None:
@@ -169,7 +206,7 @@ def check_no_others(folder: Path, manifest: dict[str, Any]) -> None:
     known = {folder / one["file"] for one in manifest["shards"]}
     for path in sorted(known):
         if not path.is_file():
-            raise ValueError(f"{path} is missing. Give {MAKE_ANEW}")
+            raise ValueError(f"{path} is missing: {make_anew(folder)}")
     for path in sorted({*(folder / DATA).glob("*.parquet")} - known):
         raise ValueError(f"{path} is not part of this build: {MANIFEST} does not list it. Remove it.")
 
@@ -185,7 +222,8 @@ def check_shard(folder: Path, shard: dict[str, Any]) -> None:
     found = _known_hash(path, facts.st_size, facts.st_mtime_ns)
     if found != shard["sha256"]:
         raise ValueError(
-            f"{path} is damaged: expected sha256 {shard['sha256']} as in {MANIFEST}, found {found}. {MAKE_SHARD}"
+            f"{path} is damaged: expected sha256 {shard['sha256']} as in {MANIFEST}, found {found}. Remove it and "
+            f"{make_anew(folder)}"
         )
 
 
@@ -198,7 +236,10 @@ def check_set_aside(folder: Path, manifest: dict[str, Any]) -> None:
     path = folder / SET_ASIDE_FILE
     expected = manifest.get("set_aside_sha256")
     if expected and (not path.is_file() or file_hash(path) != expected):
-        raise ValueError(f"{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. {MAKE_SHARD}")
+        raise ValueError(
+            f"{path} is missing or damaged: expected sha256 {expected} as in {MANIFEST}. Remove it and "
+            f"{make_anew(folder)}"
+        )
 
 
 @lru_cache(maxsize=100_000)

@@ -124,8 +124,18 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     return dataset
 
 
-def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str) -> None:
+RENAME = "column_names={{{0!r}: '<its name in your data set>'}}"
+"""How a recipe, and Python, name a column."""
+
+
+def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, rename: str = RENAME) -> None:
     """Checks that a data set has the columns that a trainer needs.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        required: names of the contract.
+        needed_by: for the error.
+        rename: how the user names a column, for the error, with `{0}` for the first that is missing.
 
     Raises:
         ValueError: naming the missing and the existing columns, and how to fix it.
@@ -135,5 +145,5 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str) ->
         raise ValueError(
             f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
             f"set has: {', '.join(map(repr, dataset.column_names))}. Rename with "
-            f"column_names={{{missing[0]!r}: '<its name in your data set>'}}, or add the column."
+            f"{rename.format(missing[0])}, or add the column."
         )

@@ -187,7 +187,8 @@ def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any
 
 
 def _no_split(name: str, split: str, splits: Iterable[str]) -> str:
-    return f"{name} has no split {split!r}; it has: {', '.join(splits)}. Choose one (a recipe's dataset_split)."
+    known = ", ".join(splits)
+    return f"{name} has no split {split!r}; it has: {known}. Choose one: --split, or a recipe's dataset_split."
 
 
 def _with_image_files(dataset: Dataset, folder: Path) -> Dataset:

@@ -12,6 +12,7 @@ from hfcomp.data.built_sets import (
     SET_ASIDE_FILE,
     check_finished,
     check_no_others,
+    check_one_source,
     check_set_aside,
     check_shard,
     configurations,
@@ -25,6 +26,8 @@ from hfcomp.generation.concepts import concept_inputs
 from hfcomp.generation.concretebatch.chain import (
     ConcreteBatchOptions,
     build_chains,
+    check_output,
+    commands,
     concretebatch_source,
     finished_chains,
     summary_table,
@@ -33,7 +36,7 @@ from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.negatives import negative_inputs
 from hfcomp.generation.neighbours import neighbour_inputs
-from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions
+from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions, command_line
 from hfcomp.generation.runner import Build, run_stages
 from hfcomp.generation.sources import BuildInputs, Log
 from hfcomp.reporting.report import Lines, Report, Section, Table
@@ -105,11 +108,14 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, log=log)
     build = run_stages(dataset, stages, options.output, features=features, reads=reads, **options.running(progress))
     source = Source(options.source, stated, LICENSE in dataset.column_names)
-    write_card(build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=options.command())
+    write_card(
+        build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=command_line(options.words())
+    )
     return BuiltSet(build.folder, {DEFAULT: [build]})
 
 
 def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log: Log, progress: bool) -> BuiltSet:
+    check_output(options.output)
     dataset = concretebatch_source(options, log)
     allow = options.allow_outside_files
     check_local_files(dataset, dataset.column_names, options.source, allow_outside=allow, log=log)
@@ -119,8 +125,8 @@ def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log:
         if finished:
             source = Source(options.source, stated, LICENSE in dataset.column_names)
             facts = [summary_table(options, list(finished), log)]
-            settings = {"what": options.what, "command": options.command(), "facts": facts}
-            write_card(options.output, finished, source, **settings)
+            command = "\n".join(commands(options, list(finished)))
+            write_card(options.output, finished, source, what=options.what, command=command, facts=facts)
     return BuiltSet(options.output, chains)
 
 
@@ -145,10 +151,11 @@ def verify_set(folder: Path, log: Log = print) -> None:
         log: receives the lines.
 
     Raises:
-        ValueError: for the first file that is missing, damaged or not of the build, a set that is not finished, or a
-            folder of something else.
+        ValueError: for the first file that is missing, damaged or not of the build, a set that is not finished or of
+            several sources, or a folder of something else.
     """
     check_finished(folder)
+    check_one_source(folder)
     for one in configurations(folder):
         _verify(one, log)
 

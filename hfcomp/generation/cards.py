@@ -14,6 +14,7 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import file_hash
+from hfcomp.data.built_sets import CARD
 from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.generation.concretebatch.text_targets import CANDIDATES
 from hfcomp.generation.images.options import IMAGE_COUNT
@@ -24,7 +25,6 @@ from hfcomp.reporting.report import Table
 from hfcomp.reporting.saving import markdown_table
 from hfcomp.writing import write_text
 
-CARD = "README.md"
 DEFAULT = "default"
 """The name of the only configuration of a set."""
 UNKNOWN = "unknown"
@@ -202,7 +202,7 @@ def write_card(
             the last made the set. The only one, `default`, is in the folder itself, others in folders of their names.
         source: what they were made of.
         what: was built, one of `hfcomp.generation.build.KINDS`.
-        command: that made it, without what is of this machine.
+        command: that made it, without what is of this machine; several are a line each.
         facts: tables about what is in it.
     """
     kind, stated = _KINDS[what], source.license or UNKNOWN

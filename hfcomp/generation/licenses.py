@@ -8,6 +8,7 @@ from datasets import Dataset
 
 from hfcomp.data.columns import require_columns
 from hfcomp.data.licenses import LICENSE, allows_adaptation
+from hfcomp.generation.options import RENAME
 from hfcomp.generation.shards import SET_ASIDE, Batch, Stage
 
 FORBIDDEN, UNSTATED = "licence forbids adaptation", "licence unknown"
@@ -27,7 +28,7 @@ def license_stages(dataset: Dataset, stated: str | None, *, needed_by: str) -> S
     if LICENSE not in dataset.column_names:
         if allows_adaptation(stated):
             return ()
-        require_columns(dataset, [LICENSE], needed_by=needed_by)
+        require_columns(dataset, [LICENSE], needed_by=needed_by, rename=RENAME)
     return (Stage("licences", make_license_check),)
 
 

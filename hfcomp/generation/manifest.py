@@ -23,12 +23,12 @@ from typing import Any
 
 from hfcomp.checksums import file_hash, read_checked
 from hfcomp.data.built_sets import (
-    BUILD_ANEW,
     DATA,
     MANIFEST,
     PLAN,
     SET_ASIDE_FILE,
     UNFINISHED,
+    build_anew,
     lost_manifest,
 )
 from hfcomp.writing import LOCK_FILE, remove_unfinished, replacing, write_json
@@ -65,7 +65,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     before = manifest["plan"] if manifest else _read(folder / UNFINISHED / PLAN)
     if before is None:
         _check_free(folder)
-    elif before != plan and (manifest or any((folder / UNFINISHED).glob("[0-9]*.json"))):  # else nothing is lost
+    elif before != plan and (manifest or _has_records(folder)):  # else nothing is lost
         raise ValueError(
             f"{folder} holds a build with other settings: {'; '.join(differences(before, plan))}. Choose another "
             "output folder, or delete this one."
@@ -84,6 +84,22 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     if len(whole) < shards:
         (folder / MANIFEST).unlink(missing_ok=True)  # it marks the build as complete
     return whole
+
+
+def begun_plan(folder: Path) -> Plan | None:
+    """The plan of a finished build, or one with a finished shard; None for any other folder.
+
+    Raises:
+        ValueError: for a damaged manifest or plan.
+    """
+    manifest = _read(folder / MANIFEST)
+    if manifest:
+        return manifest["plan"]
+    return _read(folder / UNFINISHED / PLAN) if _has_records(folder) else None
+
+
+def _has_records(folder: Path) -> bool:
+    return any((folder / UNFINISHED).glob("[0-9]*.json"))
 
 
 def record_file(folder: Path, index: int) -> Path:
@@ -155,16 +171,21 @@ def _short(value: Any) -> str:
 def _check_free(folder: Path) -> None:
     if (folder / SET_ASIDE_FILE).is_file():
         raise ValueError(lost_manifest(folder))
-    if (folder / UNFINISHED).is_dir() and any((folder / UNFINISHED).glob("[0-9]*.json")):
+    if _has_records(folder):
         raise ValueError(
-            f"{folder / UNFINISHED / PLAN} is missing: the records next to it cannot be identified. {BUILD_ANEW}"
+            f"{folder / UNFINISHED / PLAN} is missing: the records next to it cannot be identified. "
+            f"{build_anew(folder)}"
         )
     there = sorted(path.name for path in folder.iterdir() if path.name != LOCK_FILE)
     ours = [path.name for path in (folder / UNFINISHED).iterdir()] if there == [UNFINISHED] else there
-    other = [name for name in ours if not name.startswith(PLAN)]  # a plan half-written is all that a kill leaves
-    if other:
+    refuse_others(folder, [name for name in ours if not name.startswith(PLAN)])  # which a kill leaves half-written
+
+
+def refuse_others(folder: Path, names: Sequence[str]) -> None:
+    """Raises ValueError for an output folder with files of something else."""
+    if names:
         raise ValueError(
-            f"{folder} contains other files ({', '.join(other[:3])}). Choose another output folder, or empty this one."
+            f"{folder} contains other files ({', '.join(names[:3])}). Choose another output folder, or empty this one."
         )
 
 
@@ -192,7 +213,7 @@ def _read(path: Path) -> Any:
     Raises:
         ValueError: where it is damaged.
     """
-    return read_checked(path, BUILD_ANEW) if path.is_file() else None
+    return read_checked(path, build_anew(path.parent)) if path.is_file() else None
 
 
 def _read_record(path: Path) -> Record | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -13,15 +14,18 @@ from hfcomp.generation.executors import ExecutorName, Workers
 from hfcomp.generation.runner import ROWS_PER_SHARD
 from hfcomp.parsing import DEFAULT_PARSER
 
-# Fields that say where and how a set is built, and not what is in it.
+# Fields that say where, how and how far a set is built, and not what is in its rows.
 OF_THIS_MACHINE = (
     *("source", "output", "executor", "num_workers", "gpus_per_worker", "device", "url_timeout"),
     *("base_url", "concurrency", "retries", "llm_timeout", "llm_batch_size", "answer_cache"),
+    *("configs", "until"),
 )
 ComparedBy = Literal["image", "caption"]
+RENAME = "--column_names {0}=<its name in your data set>"
+"""How a column is named on the command line."""
 NUMBERS = (
     *("limit", "shard_size", "num_workers", "num_negatives", "max_concepts", "number"),
-    *("attempts", "concurrency", "llm_batch_size"),
+    *("attempts", "concurrency", "llm_batch_size", "top_k"),
 )
 """Fields that are 1 or more."""
 
@@ -36,7 +40,7 @@ class BuildOptions:
         split: of the source.
         config: the source's configuration.
         column_names: hfcomp's name=the source's name, as caption=text; or JSON.
-        columns: of the source, to keep besides those needed, comma-separated; by default all.
+        columns: of the source, to keep besides license and those needed, comma-separated; by default all.
         limit: read the first N rows only.
         shard_size: rows of the source per file.
         executor: local, or ray: on a Ray cluster whose machines share the output folder and the source's files.
@@ -80,8 +84,8 @@ class BuildOptions:
             "progress": progress,
         }
 
-    def command(self) -> str:
-        """The command that builds the set, without places on this machine and what changes nothing in the set."""
+    def words(self) -> list[str]:
+        """The command that builds the set, without places on this machine and what changes nothing in its rows."""
         words = ["hfcomp", "build", self.what, "--source", without_local_paths(self.source)]
         for field in fields(self):
             value = getattr(self, field.name)
@@ -89,7 +93,12 @@ class BuildOptions:
             if field.name in OF_THIS_MACHINE or value == field.default:
                 continue
             words += [f"--{field.name}"] if value is True else [f"--{field.name}", without_local_paths(text)]
-        return f"{shlex.join(words)} --output DIR"
+        return words
+
+
+def command_line(words: Sequence[str]) -> str:
+    """A command as a card shows it."""
+    return f"{shlex.join(words)} --output DIR"
 
 
 @dataclass(kw_only=True)
@@ -148,18 +157,18 @@ class WriterOptions:
     answer_cache: str | None = None
     llm_batch_size: int = 16
 
-    def check_writer(self) -> None:
+    def check_writer(self, instead: str = "--writer transformers with a small --llm") -> None:
         """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range.
 
-        Raises ImportError for an endpoint without its package.
+        `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
         """
         from hfcomp.generation.writers.endpoint import check_base_url, check_installed
 
         if self.writer == "endpoint":
             if not self.base_url:
                 raise ValueError(
-                    "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose --writer "
-                    "transformers with a small --llm."
+                    "--writer endpoint needs --base_url, such as http://127.0.0.1:8000/v1 of vLLM. Or choose "
+                    f"{instead}."
                 )
             check_base_url(self.base_url)
             check_installed()

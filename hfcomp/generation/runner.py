@@ -116,6 +116,13 @@ def run_stages(
     return Build(folder, manifest, kept, len(missing))
 
 
+def source_facts(dataset: Dataset, columns: Sequence[str]) -> dict[str, Any]:
+    """What a build's plan says of its source, see `fingerprint`."""
+    from hfcomp.data.loading import undecoded
+
+    return {"fingerprint": fingerprint(undecoded(dataset), columns), "rows": len(dataset)}
+
+
 def fingerprint(dataset: Dataset, columns: Sequence[str]) -> str:
     """Identifies a source: its features and the content of all columns that stages read or that are written.
 
@@ -181,7 +188,7 @@ def _check(
 def _plan(job: Job) -> Plan:
     plan = {
         "hfcomp_version": __version__,
-        "source": {"fingerprint": fingerprint(job.dataset, (*job.reads, *job.features)), "rows": len(job.dataset)},
+        "source": source_facts(job.dataset, (*job.reads, *job.features)),
         "stages": {f"{number} {stage.name}": stage.facts() for number, stage in enumerate(job.stages)},
         "rows_per_shard": job.rows_per_shard,
         "columns": job.features.to_dict(),

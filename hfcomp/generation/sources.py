@@ -10,10 +10,11 @@ from datasets import Dataset, Features, Image, LargeList, List, Value
 
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.formats.caption_files import with_captions_of
+from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import identity
-from hfcomp.generation.options import BuildOptions, CaptionOptions
+from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
 from hfcomp.reading import may_be_hub_id, parse_json
 
@@ -80,7 +81,7 @@ def read_captioned_rows(
     """
     dataset = read_rows(options, log)
     _check_captions(options, dataset)
-    require_columns(dataset, needed, needed_by=needed_by)
+    require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
     kept = kept_columns(dataset, options.columns)
     left = [name for name in kept if is_old(name)]
     if left and options.columns is not None:
@@ -139,12 +140,12 @@ def column_names(text: str) -> dict[str, str]:
 
 
 def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:
-    """The source's columns that the built set has: the requested ones, or all."""
+    """The source's columns that the built set has: all, or the requested ones and `license`, for publishing."""
     if wanted is None:
         return dataset.column_names
     names = [name.strip() for name in wanted.split(",") if name.strip()]
-    require_columns(dataset, names, needed_by="--columns")
-    return list(dict.fromkeys(names))
+    require_columns(dataset, names, needed_by="--columns", rename=RENAME)
+    return list(dict.fromkeys([*names, *({LICENSE} & {*dataset.column_names})]))
 
 
 def output_features(dataset: Dataset, added: Mapping[str, Any]) -> Features:

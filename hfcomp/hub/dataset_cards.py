@@ -10,9 +10,9 @@ from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hfcomp.data.built_sets import DATA, read_manifest
+from hfcomp.data.built_sets import CARD, DATA, read_manifest
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.generation.cards import CARD, DEFAULT, UNKNOWN, size_category
+from hfcomp.generation.cards import DEFAULT, UNKNOWN, size_category
 
 PLACE = "<this data set's id or folder>"
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
 
-from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, check_finished, read_manifest
+from hfcomp.data.built_sets import CARD, MANIFEST, SET_ASIDE_FILE, check_finished, check_one_source, read_manifest
 from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.generation.build import verify_set
-from hfcomp.generation.cards import CARD
 from hfcomp.hub.dataset_cards import SetFolders, set_card
 from hfcomp.hub.refusals import one_line_refusals
 
@@ -72,6 +71,7 @@ def push_built_sets(
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
         check_finished(folder)
+        check_one_source(folder)
     for name, folder in sets.configs.items():
         rows = _manifest(folder)["rows"]
         verify_set(folder, log=lambda _: None)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.cli import builders
+from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
 from hfcomp.generation.options import NegativeOptions
 
 WORDS = ["--source", "coco", "--output", "out"]
@@ -17,11 +18,11 @@ CARD = Path("card.md")
 def run(monkeypatch):
     """Runs a builder that builds nothing; returns what it would build from, and what it would push."""
 
-    def run(*words):
+    def run(*words, kind=NegativeOptions):
         built, pushed = [], []
         monkeypatch.setattr(builders, "push_built_sets", lambda *given: pushed.append(given))
         build = lambda given: built.append(given) or given["output"]  # noqa: E731
-        builders.build_and_push([*WORDS, *words], NegativeOptions, build, card=CARD)
+        builders.build_and_push([*WORDS, *words], kind, build, card=CARD)
         return built[0], pushed
 
     return run
@@ -44,3 +45,16 @@ def test_a_repository_receives_the_set_with_the_builder_s_card_or_another(run):
 def test_options_of_a_push_need_a_repository(run):
     with pytest.raises(ValueError, match="--private needs --repo."):
         run("--private")
+
+
+def test_a_set_that_would_not_be_finished_is_not_pushed(run):
+    with pytest.raises(ValueError, match="--repo pushes a finished set: leave out --until targets"):
+        run("--repo", "me/set", "--until", "targets", kind=ConcreteBatchOptions)
+    built, pushed = run("--until", "targets", kind=ConcreteBatchOptions)
+    assert built["until"] == "targets" and not pushed
+
+
+def test_all_licences_and_only_those_that_allow_adaptation_contradict_each_other(run, capsys):
+    with pytest.raises(SystemExit):
+        run("--any_license", "--only_adaptable")
+    assert "--only_adaptable: not allowed with argument --any_license" in capsys.readouterr().err

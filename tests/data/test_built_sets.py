@@ -76,7 +76,7 @@ def test_what_the_error_says_makes_the_file_anew(folder, whole):
             load_training_set(str(inside))
     assert len(load_training_set(str(folder / "data/train-00000-of-00003.parquet"))) == 4
     (folder / SHARD).unlink()
-    with pytest.raises(ValueError, match=rf"{SHARD} is missing\. Give the `hfcomp build` command "):
+    with pytest.raises(ValueError, match=rf"{SHARD} is missing: give the `hfcomp build` command "):
         load_training_set(str(folder))
     build(folder)
     assert builds.hashes(folder) == builds.hashes(whole)

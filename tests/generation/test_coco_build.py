@@ -77,8 +77,18 @@ def test_rows_that_may_not_be_adapted_are_left_out_with_their_licence(coco):
 
 
 def test_a_source_without_licences_is_asked_for_them(coco):
-    with pytest.raises(ValueError, match="--only_adaptable needs the column 'license'"):
-        build(coco, only_adaptable=True, columns="image")
-    (coco / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n")
-    built, _, set_aside = build(coco, only_adaptable=True, columns="image")
-    assert len(rows(built)) == 4 and len(set_aside) == 1
+    folder = coco / "train2017"
+    lines = [{"file_name": f"{number}.jpg", "caption": "a red ball"} for number in LICENSES]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines if "3" not in str(line)))
+    asked = "--only_adaptable needs the column 'license'; .* Rename with --column_names license=<its name"
+    with pytest.raises(ValueError, match=asked):
+        build(folder, only_adaptable=True)
+    (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n")
+    built, _, set_aside = build(folder, only_adaptable=True, columns="image")
+    assert len(rows(built)) == 4 and not set_aside
+
+
+def test_licences_are_kept_beside_the_columns_that_are_named(coco):
+    built, _, _ = build(coco, only_adaptable=True, columns="image")
+    assert [row["license"] for row in rows(built)] == ["Attribution License"]
+    assert "image_id" not in rows(built)[0]

@@ -13,13 +13,14 @@ folder: the targets need a processor, the captions a language model's server, th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.data.built_sets import STEPS, Step, read_manifest, step_folder
+from hfcomp.checksums import read_checked
+from hfcomp.data.built_sets import ONE_LICENSE, STEPS, STEPS_FOLDER, Step, is_build, read_manifest, step_folder
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import load_training_set
@@ -29,19 +30,20 @@ from hfcomp.generation.concretebatch.negative_captions import caption_stage
 from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, ratings_path, target_inputs
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_READS,
-    KEYWORD_STAGE,
     balance_targets,
     drawn_targets,
+    keyword_stage,
     script_problem,
 )
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
 from hfcomp.generation.images.stage import image_stages
 from hfcomp.generation.licenses import license_stages
-from hfcomp.generation.options import WriterOptions
-from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages
+from hfcomp.generation.manifest import begun_plan, refuse_others
+from hfcomp.generation.options import WriterOptions, command_line
+from hfcomp.generation.runner import ROWS_PER_SHARD, Build, run_stages, source_facts
 from hfcomp.generation.shards import SET_ASIDE, SOURCE_ROW, Stage
-from hfcomp.generation.sources import Log, output_features, read_captioned_rows
+from hfcomp.generation.sources import BuildInputs, Log, output_features, read_captioned_rows
 from hfcomp.generation.text_negatives import make_captions
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.negatives.negative import COLUMN_NAMES
@@ -58,9 +60,11 @@ from hfcomp.negatives.targets import (
 )
 from hfcomp.parsing import cached_parser
 from hfcomp.reporting.report import Table
+from hfcomp.writing import LOCK_FILE, write_json
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
 """The configurations and the mode of selection of each: the paper's D_hc, D_lc and D_wo."""
+COMMANDS = "commands.json"
 MADE = {name: NEGATIVE_FEATURES[name] for name in (*COLUMN_NAMES, RATED_WORDS)}
 
 
@@ -76,6 +80,7 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
     """
 
     what: ClassVar[str] = "concretebatch"
+    captions: Literal["longest", "all"] = field(default="longest", init=False)  # a row has one negative image
     configs: tuple[str, ...] = ("high_concreteness",)
     until: Step = "images"
     grammar_model: str | None = None
@@ -89,14 +94,10 @@ class ConcreteBatchOptions(WriterOptions, ImageOptions, TargetOptions):
         if not self.configs:
             raise ValueError(f"configs: found none, expected some of {', '.join(CONFIGS)}.")
         self.check_ratings()  # of random too: the margin of its pairs depends on them
-        if self.captions != "longest":
-            raise ValueError(
-                "--captions all: a row has one negative image. Leave it out: the longest caption is used."
-            )
         if self.grammar_tolerance is not None and not self.grammar_model:
             raise ValueError("--grammar_tolerance needs --grammar_model, such as openai-community/gpt2.")
         if self.until != "targets":
-            self.check_writer()
+            self.check_writer("--writer transformers with a small --llm, or --writer substitute, which needs no model")
         if self.executor == "ray" and self.until == "images" and self.image_dtype == "auto":
             raise ValueError("--executor ray needs --image_dtype, such as float16: this machine may have no GPU.")
 
@@ -130,20 +131,39 @@ class _Chain:
 
     def run_targets(self) -> Build:
         """The first step, which needs captions alone."""
+        return self._build("targets", *self._target_inputs())
+
+    def _target_inputs(self) -> BuildInputs:
         texts, stages, features, reads = target_inputs(self.options, self.mode, self.source, self.log)
         if self.options.only_adaptable:
             checks = license_stages(texts, self.stated, needed_by="--only_adaptable")
             stages, reads = [*checks, *stages], [*reads, *([LICENSE] if checks else [])]
-        return self._build("targets", texts, stages, features, reads)
+        return BuildInputs(texts, stages, features, reads)
+
+    def check_source(self) -> None:
+        """Raises ValueError where another configuration in the folder is of another source."""
+        output = self.options.output
+        others = {config: begun_plan(step_folder(output, config, "targets")) for config in CONFIGS}
+        others = {config: plan for config, plan in others.items() if plan and config != self.config}
+        if not others:
+            return  # as reading all captions takes time
+        texts, _, features, reads = self._target_inputs()
+        mine = source_facts(texts, (*reads, *features))
+        for config, plan in others.items():
+            if plan["source"] != mine:
+                raise ValueError(
+                    f"{output / config} was built from another source, or with other --limit, --columns or "
+                    f"--only_adaptable, than this command names: {plan['source']['rows']:,} rows, now "
+                    f"{mine['rows']:,}. {ONE_LICENSE} Choose another --output."
+                )
 
     def _captions(self, targets: Path) -> Build:
-        balanced, tally = balance_targets(
-            load_training_set(str(targets)), attribute_share=self.options.attribute_share
-        )
+        share = self.options.attribute_share
+        balanced, tally = balance_targets(load_training_set(str(targets)), attribute_share=share)
         for line in tally.lines():
             self.log(f"{self.config}: {line}")
         features = Features({SOURCE_ROW: Value("int64"), "caption": Value("string"), **MADE})
-        stages = [KEYWORD_STAGE, self._caption_stage()]
+        stages = [keyword_stage(share), self._caption_stage()]
         return self._build("captions", balanced, stages, features, ["caption", *KEYWORD_READS])
 
     def _caption_stage(self) -> Stage:
@@ -182,6 +202,17 @@ class _Chain:
         return {} if uses_gpu or self.options.executor != "ray" else {"gpus_per_worker": 0}
 
 
+def check_output(folder: Path) -> None:
+    """Checks that what a build writes beside its configurations replaces nothing of the user's.
+
+    Raises:
+        ValueError: for a folder that is neither empty nor of an earlier build.
+    """
+    begun = any(is_build(step_folder(folder, config, step)) for config in CONFIGS for step in STEPS)
+    names = [] if begun or not folder.is_dir() else sorted(path.name for path in folder.iterdir())
+    refuse_others(folder, [name for name in names if name not in (LOCK_FILE, STEPS_FOLDER)])
+
+
 def concretebatch_source(options: ConcreteBatchOptions, log: Log) -> Dataset:
     """The rows to build from.
 
@@ -205,34 +236,41 @@ def build_chains(
 
     Raises:
         ImportError: for a missing package, before the first step; so are models and pipelines that are not found.
+        ValueError: likewise, where the folder has a configuration of another source.
         StageError: when a stage fails; what is done is kept.
     """
     chains = {config: _Chain(options, config, source, stated, log, progress) for config in options.configs}
     chains[options.configs[0]].check()
+    chains[options.configs[0]].check_source()
     return {config: chain.run() for config, chain in chains.items()}
 
 
 def finished_chains(options: ConcreteBatchOptions) -> dict[str, list[dict[str, Any]]]:
-    """The manifests of all configurations in the folder that are finished and have rows, in the order of `CONFIGS`.
-
-    Raises:
-        ValueError: for one of another source, whose licence the card of the others would state.
-    """
+    """The manifests of all configurations in the folder that are finished and have rows, in the order of `CONFIGS`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for config in CONFIGS:
         folders = [step_folder(options.output, config, step) for step in STEPS]
         manifests = [read_manifest(folder) if folder.is_dir() else None for folder in folders]
         if all(manifests) and manifests[-1]["rows"]:
             found[config] = manifests
-    sources = {config: chain[0]["plan"]["source"] for config, chain in found.items()}
-    mine = sources.get(options.configs[0])
-    for config, source in sources.items():
-        if mine is not None and source != mine:
-            raise ValueError(
-                f"{options.output / config} was built from another source, or with other --only_adaptable, than "
-                f"{options.configs[0]}: one card would state the wrong licence. Choose another --output, or remove it."
-            )
     return found
+
+
+def commands(options: ConcreteBatchOptions, configs: Sequence[str]) -> list[str]:
+    """The commands that built these configurations, for their card: one for all that have the same options.
+
+    They are kept beside the steps, those of a configuration from the last build of it that had no `--until`.
+    """
+    path = options.output / STEPS_FOLDER / COMMANDS
+    known = read_checked(path, "Delete it: each build writes its own command anew.") if path.is_file() else {}
+    if options.runs(STEPS[-1]):  # else options of later steps may be missing
+        known |= dict.fromkeys(options.configs, options.words())
+        write_json(path, known, sort_keys=True)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for config in configs:
+        if config in known:  # else it was built by something else
+            alike.setdefault(tuple(known[config]), []).append(config)
+    return [command_line([*words, "--configs", ",".join(names)]) for words, names in alike.items()]
 
 
 def selection_table(source: Dataset, options: ConcreteBatchOptions, *, log: Log) -> Table:

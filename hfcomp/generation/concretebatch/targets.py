@@ -6,12 +6,13 @@ Three parts, so that neither shards nor processes change a target:
    that row, the seed and the settings only.
 2. `text_targets.balance_targets`: one pass over the rows of that build, in their order, decides the
    category of each.
-3. `text_targets.KEYWORD_STAGE`: the first stage of what is built next; it brings rows to `keyword`,
+3. `text_targets.keyword_stage`: the first stage of what is built next; it brings rows to `keyword`,
    `keyword_span`, `category`, `rated_word` and `keyword_tag`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -63,17 +64,14 @@ class TargetOptions(CaptionOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.choice("high")
+        if not 0 < self.rating_temperature < math.inf:
+            raise ValueError(f"rating_temperature: found {self.rating_temperature}, expected a number above 0.")
         balanced_categories([], attribute_share=self.attribute_share)
         if self.concreteness_ratings and self.download_ratings:
             raise ValueError("--concreteness_ratings and --download_ratings are given; expected one of them.")
 
     def choice(self, mode: Mode) -> Choice:
-        """How the targets of a caption are chosen.
-
-        Raises:
-            ValueError: for a number that is not above 0.
-        """
+        """How the targets of a caption are chosen."""
         return Choice.of(mode, order=self.order, k=self.top_k, temperature=self.rating_temperature)
 
     def check_ratings(self) -> None:

@@ -55,7 +55,7 @@ _LISTS = {
     "keyword_tag": "target_tags",
 }
 KEYWORD_READS = ("category", "target_categories", *_LISTS.values())
-"""Columns that `KEYWORD_STAGE` reads."""
+"""Columns that `keyword_stage` reads."""
 
 ANOTHER_SCRIPT, NO_CANDIDATE, NO_RATING = "caption not in Latin script", "no word to change", "no word with a rating"
 # Names of counts begin so.
@@ -188,7 +188,7 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
         attribute_share: of the rows without a relation.
 
     Returns:
-        The rows with the column `category`, for `KEYWORD_STAGE`; and what was decided.
+        The rows with the column `category`, for `keyword_stage`; and what was decided.
 
     Raises:
         ValueError: for a share that is not in 0 to 1, or rows without possible targets.
@@ -227,4 +227,6 @@ def make_keywords() -> Callable[[Batch], Batch]:
     return keywords
 
 
-KEYWORD_STAGE = Stage("keywords", make_keywords)
+def keyword_stage(attribute_share: float = 0.5) -> Stage:
+    """The stage of `make_keywords`; the share that decided the categories is written into the manifest."""
+    return Stage("keywords", make_keywords, identity={"attribute_share": attribute_share})

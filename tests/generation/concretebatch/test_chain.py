@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -165,6 +166,9 @@ def test_steps_run_one_by_one_give_the_bytes_of_the_whole(options, tmp_path):
     parts = options(output=tmp_path / "parts", until="targets")
     assert build_set(parts, log=[].append).rows == 11 and not (tmp_path / "parts" / "high_concreteness").exists()
     build_set(options(output=tmp_path / "parts", until="captions", num_workers=2), log=[].append)
+    for share in (0.1, 0.499):  # which decides other categories, or the same
+        with pytest.raises(ValueError, match=rf"other settings: .*keywords.attribute_share: 0.5 -> {share}"):
+            build_set(options(output=tmp_path / "parts", attribute_share=share), log=[].append)
     build_set(options(output=tmp_path / "parts"), log=[].append)
     assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
 
@@ -199,10 +203,60 @@ def test_a_step_without_rows_ends_the_chain_and_names_the_file_of_reasons(comman
         command("--source", tmp_path / "empty", "--output", tmp_path / "pairs")
 
 
+def test_a_folder_with_files_of_the_user_is_refused_and_one_of_an_earlier_build_is_not(command, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for name in ("README.md", "notes.txt"):
+        (folder / name).write_text("# my project")
+    with pytest.raises(
+        SystemExit, match=r"^error: .*out contains other files \(README.md, notes.txt\). Choose another"
+    ):
+        command()
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "notes.txt"]
+    (folder / "README.md").unlink()
+    (folder / "notes.txt").unlink()
+    command("--until", "targets")
+    (folder / "notes.txt").write_text("of this build")
+    command("--until", "targets")
+
+
 def test_configurations_of_two_sources_get_no_common_card(options, tmp_path):
     build_set(options(limit=3), log=[].append)
-    with pytest.raises(ValueError, match="high_concreteness was built from another source.* than random"):
-        build_set(options(limit=4, configs=("random",)), log=[].append)
+    folder = options().output
+    before = hashes(folder)
+    for configs in (("random",), ("random", "high_concreteness")):
+        with pytest.raises(ValueError, match="high_concreteness was built from another source, .*: 3 rows, now 4"):
+            build_set(options(limit=4, configs=configs), log=[].append)
+        assert hashes(folder) == before, "nothing is built"
+    build_set(options(limit=4, configs=("random",), output=tmp_path / "other"), log=[].append)
+    for place in ("random", "steps/random"):
+        shutil.copytree(tmp_path / "other" / place, folder / place)
+    for words in (["build", "verify", folder], ["push-dataset", folder, "--repo", "me/pairs", "--dry_run"]):
+        with pytest.raises(SystemExit, match=r"different sources: high_concreteness \(3 rows\) and random \(4 rows\)"):
+            cli.main(list(map(str, words)))
+
+
+def test_the_card_has_the_command_that_repairs_each_configuration(command, tmp_path, ratings):
+    folder = tmp_path / "out"
+    command("--limit", 3)
+    command("--limit", 3, "--configs", "random")
+    command("--limit", 3, "--configs", "low_concreteness", "--seed", 7, "--image_strength", 0.5)
+    command("--limit", 3, "--configs", "low_concreteness", "--seed", 7, "--until", "targets")
+    card = (folder / "README.md").read_text()
+    known = {line.partition("--configs ")[2].split()[0]: line for line in card.splitlines() if "hfcomp build " in line}
+    assert list(known) == ["high_concreteness,random", "low_concreteness"], "the same options are one command"
+    before = hashes(folder)
+    path = next((folder / "low_concreteness" / "data").iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=rf"damaged: .* give the `hfcomp build` command in {folder}/README.md again"):
+        verify_set(folder, log=[].append)
+    words = shlex.split(known["low_concreteness"])
+    given = dict(zip(words[3::2], words[4::2], strict=True))
+    for name in ("--source", "--concreteness_ratings", "--image_pipeline", "--output"):
+        del given[name]  # places of this machine
+    command(*(word for pair in given.items() for word in pair))
+    assert hashes(folder) == before
+    verify_set(folder, log=[].append)
 
 
 def test_ratings_are_joined_by_the_word_that_was_found(options, ratings):
@@ -245,8 +299,7 @@ def test_keywords_of_captions_alone_are_shown_in_all_orders_beside_the_papers(op
             "configs: found 'high', expected some of high_concreteness, low_",
         ),
         ({"configs": ()}, "configs: found none"),
-        ({"captions": "all"}, "--captions all: a row has one negative image"),
-        ({"writer": "endpoint"}, "--writer endpoint needs --base_url"),
+        ({"writer": "endpoint"}, "--writer endpoint needs --base_url, .* or --writer substitute, which needs no"),
         ({"concreteness_ratings": None}, "expected --concreteness_ratings FILE or --download_ratings"),
         ({"executor": "ray"}, "--executor ray needs --image_dtype, such as float16"),
         ({"image_strength": 0.1}, "rounds down to 0 steps"),

@@ -15,9 +15,9 @@ from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, targe
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_FEATURES,
     KEYWORD_READS,
-    KEYWORD_STAGE,
     TARGET_FEATURES,
     balance_targets,
+    keyword_stage,
     make_targets,
 )
 from hfcomp.generation.runner import run_stages
@@ -86,7 +86,7 @@ def read(folder: Path, cache: Path) -> Dataset:
 
 def with_keywords(targets: Dataset, folder: Path, cache: Path) -> Dataset:
     features = Features({"caption": Value("string"), "source_row": Value("int64"), **KEYWORD_FEATURES})
-    run_stages(targets, [KEYWORD_STAGE], folder, features=features, reads=KEYWORD_READS, rows_per_shard=7)
+    run_stages(targets, [keyword_stage()], folder, features=features, reads=KEYWORD_READS, rows_per_shard=7)
     return read(folder, cache)
 
 
@@ -212,8 +212,8 @@ def test_balancing_refuses_another_set():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"top_k": 0}, "k=0"),
-        ({"rating_temperature": -1.0}, "temperature=-1.0"),
+        ({"top_k": 0}, "top_k: found 0, expected 1 or more"),
+        ({"rating_temperature": -1.0}, "rating_temperature: found -1.0, expected a number above 0"),
         ({"attribute_share": 2.0}, "attribute_share is 2.0"),
         ({"download_ratings": True}, "--concreteness_ratings and --download_ratings"),
     ],
