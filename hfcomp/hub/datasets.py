@@ -16,7 +16,7 @@ from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, check_finished, rea
 from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.generation.build import verify_set
 from hfcomp.generation.cards import CARD
-from hfcomp.hub.dataset_cards import SetFolders, set_card
+from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
 from hfcomp.hub.refusals import one_line_refusals
 
 REPO_TYPE = "dataset"
@@ -147,7 +147,7 @@ def _licenses(folder: Path, paths: Sequence[Path]) -> Counter[str | None]:
         for column in _column(paths, LICENSE):
             counts.update(column.to_pylist())
         return counts
-    card = next((place / CARD for place in (folder, folder.parent) if (place / CARD).is_file()), None)
+    card = card_path(folder)
     stated = DatasetCard.load(card).data.license if card else None
     counts[stated if isinstance(stated, str) else None] = sum(pq.read_metadata(path).num_rows for path in paths)
     return counts
