@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
+from huggingface_hub.utils import validate_repo_id
 
 from hfcomp.data.built_sets import MANIFEST, SET_ASIDE_FILE, check_finished, read_manifest
 from hfcomp.data.licenses import LICENSE, allows_adaptation
@@ -67,8 +68,11 @@ def push_built_sets(
 
     Raises:
         ValueError: for a folder that is damaged or no finished build, rows whose licence forbids adaptation or is
-            unknown, concreteness ratings in it, a repository with other data, or whatever the Hub refuses.
+            unknown, concreteness ratings in it, a name that is no id, a repository with other data, or whatever the
+            Hub refuses.
     """
+    with one_line_refusals(f"data set {options.repo}"):
+        validate_repo_id(options.repo)
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
         check_finished(folder)

@@ -158,6 +158,19 @@ def test_without_the_right_to_write_nothing_is_made(hub, connect, tmp_path, toke
     assert words in str(raised.value) and "\n" not in str(raised.value) and not hub.repositories
 
 
+def test_a_hub_that_is_down_is_no_refusal(hub, connect, tmp_path):
+    folder, api = built(tmp_path / "set"), HfApi(endpoint="http://127.0.0.1:9", token=WRITE_TOKEN)
+    connect(WRITE_TOKEN)
+    with pytest.raises(ValueError, match=r"Connection refused\. The Hub was not reached: check the conn") as raised:
+        push_here(folder, api)
+    assert "auth login" not in str(raised.value)
+
+
+def test_a_name_that_the_hub_does_not_allow_is_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(ValueError, match="^data set me/x y was not pushed: Repo id must .*'me/x y'. Choose another"):
+        pushing.push_built_sets(tmp_path, pushing.PushOptions(repo="me/x y", dry_run=True))
+
+
 def test_the_command_ends_in_one_line_without_the_token(hub, tmp_path):
     said = push(hub, built(tmp_path / "set"), "--repo", "me/pairs", token=WRONG_TOKEN, fails=True).splitlines()
     assert said[-1].startswith("error: data set me/pairs was not pushed: ") and not hub.repositories
