@@ -42,7 +42,7 @@ class ConcreteBatchConfig(BuilderConfig):
         """The folder of the built set: `data_dir`, or its sub-folder of the configuration's name.
 
         Raises:
-            ValueError: without a `data_dir`, or where no set is.
+            ValueError: without a `data_dir`, where no set is, or for the folder of another configuration.
         """
         if self.data_dir is None:
             raise ValueError(
@@ -53,6 +53,12 @@ class ConcreteBatchConfig(BuilderConfig):
             raise ValueError(
                 f"{self.data_dir}: expected a set of `hfcomp build concretebatch` in it or in its folder "
                 f"{self.name}/; neither has a {MANIFEST} of one."
+            )
+        other = found.resolve().name
+        if other != self.name and other in {one.name for one in ConcreteBatch.BUILDER_CONFIGS}:
+            raise ValueError(
+                f"{found} is the configuration {other!r}, not {self.name!r}. Pass config_name={other!r}, or the "
+                f"folder of {self.name} as data_dir."
             )
         return found
 
@@ -79,6 +85,7 @@ class ConcreteBatch(GeneratorBasedBuilder):
         shards = (read_manifest(folder) or {})["shards"]
         features = Features.from_arrow_schema(pq.read_schema(folder / shards[0]["file"]))
         if self.config.concreteness_ratings:
+            ConcretenessRatings.from_file(self.config.concreteness_ratings)  # later, `datasets` hides what is wrong
             rated_column(list(features))
             features[RATINGS] = NEGATIVE_FEATURES[RATINGS]
         return DatasetInfo(description=self.config.description, features=features)

@@ -28,6 +28,8 @@ from hfcomp.writing import write_text
 DEFAULT = "default"
 """The name of the only configuration of a set."""
 UNKNOWN = "unknown"
+PLACE = "<this data set's id or folder>"
+"""Stands in a card where the place of the set is not known yet."""
 EXAMPLES = 8
 LONGEST_EXAMPLE = 200
 SIZES = (
@@ -225,7 +227,7 @@ def write_card(
         f"# {kind.title} of {_plain(name)}",
         f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
         f"{first['hfcomp_version']}. {kind.about}",
-        _loading(list(made)),
+        loading_text(list(made)),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
         "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not "
         "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
@@ -273,11 +275,11 @@ class _Made:
         return [text] if name == DEFAULT else [f"`{name}`:", text]
 
 
-def _loading(names: Sequence[str]) -> str:
-    """How the set is loaded."""
+def loading_text(names: Sequence[str]) -> str:
+    """How a set of these configurations is loaded, the first of them with its code."""
     config = "" if names == [DEFAULT] else f'"{names[0]}", '
     others = [f"The other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
-    code = f'rows = load_dataset("<this data set\'s id or folder>", {config}split="train")'
+    code = f'rows = load_dataset("{PLACE}", {config}split="train")'
     return "\n\n".join([f"```python\nfrom datasets import load_dataset\n\n{code}\n```", *others])
 
 

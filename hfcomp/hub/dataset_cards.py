@@ -12,9 +12,8 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.data.built_sets import CARD, DATA, read_manifest
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.generation.cards import DEFAULT, UNKNOWN, size_category
+from hfcomp.generation.cards import DEFAULT, PLACE, UNKNOWN, loading_text, size_category
 
-PLACE = "<this data set's id or folder>"
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
 _CONFIG = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -25,7 +24,7 @@ class SetFolders:
 
     Attributes:
         configs: the folder of each; the first is what `load_dataset` takes by default.
-        whole: a folder with a card of all of them, if they were built together.
+        whole: the folder of the card of all of them, if they were built together and are all that was.
     """
 
     configs: Mapping[str, Path]
@@ -42,7 +41,8 @@ class SetFolders:
             folder = Path(folders)
             names = [entry.get("config_name", DEFAULT) for entry in _stated_configs(folder)]
             several = names and all((folder / name).is_dir() for name in names)
-            return cls({name: folder / name for name in names} if several else {DEFAULT: folder}, folder)
+            whole = folder if (folder / CARD).is_file() else None
+            return cls({name: folder / name for name in names} if several else {DEFAULT: folder}, whole)
         wrong = [name for name in folders if not _CONFIG.fullmatch(name) or (name == DEFAULT and len(folders) > 1)]
         if wrong or not folders:
             raise ValueError(
@@ -50,11 +50,20 @@ class SetFolders:
                 f"other than {DEFAULT!r} where there are several."
             )
         found = {name: Path(folder) for name, folder in folders.items()}
-        return cls(found, found.get(DEFAULT))
+        return cls.of(found[DEFAULT]) if DEFAULT in found else cls(found)
 
     def place(self, config: str) -> str:
         """Where a configuration's files are in the repository, with a slash at the end; the only one's at the top."""
         return "" if config == DEFAULT else f"{config}/"
+
+
+def card_path(folder: Path) -> Path | None:
+    """The card of a built set: its own, or that of the set which it is a configuration of, or None."""
+    if (folder / CARD).is_file():
+        return folder / CARD
+    place = folder.resolve()
+    known = [entry.get("config_name") for entry in _stated_configs(place.parent)]
+    return place.parent / CARD if place.name in known else None
 
 
 def set_card(folders: SetFolders, repository: str, template: Path | None = None) -> str:
@@ -64,6 +73,9 @@ def set_card(folders: SetFolders, repository: str, template: Path | None = None)
         folders: the built sets.
         repository: its id.
         template: a card whose text comes first and whose metadata counts where both state something.
+
+    Raises:
+        ValueError: for a set without a card.
     """
     opening = DatasetCard.load(template) if template else None
     if folders.whole:
@@ -87,18 +99,34 @@ def _stated_configs(folder: Path) -> list[dict[str, Any]]:
 
 def _together(folders: SetFolders) -> tuple[dict[str, Any], list[str]]:
     """The metadata and the sections of sets that were built one by one."""
-    cards = {name: DatasetCard.load(folder / CARD) for name, folder in folders.configs.items()}
+    cards = {name: _card(folder) for name, folder in folders.configs.items()}
     rows = {name: (read_manifest(folder) or {"rows": 0})["rows"] for name, folder in folders.configs.items()}
     lines = ["| configuration | rows |", "|---|---|", *(f"| `{name}` | {number:,} |" for name, number in rows.items())]
-    load = f'load_dataset("{PLACE}", "{next(iter(rows))}", split="train")'
-    parts = [
-        "## Configurations",
-        "\n".join(lines),
-        f"```python\nfrom datasets import load_dataset\n\nrows = {load}\n```",
-    ]
-    for name, card in cards.items():
-        parts += [f"## `{name}`", _demoted(card.text)]
+    parts = ["## Configurations", "\n".join(lines), loading_text(list(rows))]
+    for text, card in {card.text: card for card in cards.values()}.items():
+        parts += _section(card, {name: folders.configs[name] for name in cards if cards[name].text == text})
     return {**_metadata(cards, sum(rows.values())), "configs": _configs(folders)}, parts
+
+
+def _card(folder: Path) -> DatasetCard:
+    path = card_path(folder)
+    if path is None:
+        raise ValueError(
+            f"{folder} has no {CARD}. Give the `hfcomp build` command that made the set again: it writes the card "
+            "and keeps everything else."
+        )
+    return DatasetCard.load(path)
+
+
+def _section(card: DatasetCard, folders: Mapping[str, Path]) -> list[str]:
+    """A card's text below the names of its configurations, without how they are loaded one by one."""
+    inside = {name: folder for name, folder in folders.items() if not (folder / CARD).is_file()}
+    parts = [f"## {', '.join(f'`{name}`' for name in folders)}"]
+    if inside:
+        own = ", ".join(f"`{name}` is `{folder.resolve().name}`" for name, folder in inside.items())
+        parts.append(f"Built together with other configurations. In the text about all of them, {own}.")
+    stated = [entry["config_name"] for entry in getattr(card.data, "configs", None) or ()]
+    return [*parts, _demoted(card.text.replace(loading_text(stated), "") if stated else card.text)]
 
 
 def _configs(folders: SetFolders) -> list[dict[str, Any]]:

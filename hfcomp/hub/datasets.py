@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
+from huggingface_hub.utils import validate_repo_id
 
 from hfcomp.data.built_sets import CARD, MANIFEST, SET_ASIDE_FILE, check_finished, check_one_source, read_manifest
 from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.generation.build import verify_set
-from hfcomp.hub.dataset_cards import SetFolders, set_card
+from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
 from hfcomp.hub.refusals import one_line_refusals
 
 REPO_TYPE = "dataset"
@@ -66,8 +67,11 @@ def push_built_sets(
 
     Raises:
         ValueError: for a folder that is damaged or no finished build, rows whose licence forbids adaptation or is
-            unknown, concreteness ratings in it, a repository with other data, or whatever the Hub refuses.
+            unknown, concreteness ratings in it, a name that is no id, a repository with other data, or whatever the
+            Hub refuses.
     """
+    with one_line_refusals(f"data set {options.repo}"):
+        validate_repo_id(options.repo)
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
         check_finished(folder)
@@ -147,7 +151,7 @@ def _licenses(folder: Path, paths: Sequence[Path]) -> Counter[str | None]:
         for column in _column(paths, LICENSE):
             counts.update(column.to_pylist())
         return counts
-    card = next((place / CARD for place in (folder, folder.parent) if (place / CARD).is_file()), None)
+    card = card_path(folder)
     stated = DatasetCard.load(card).data.license if card else None
     counts[stated if isinstance(stated, str) else None] = sum(pq.read_metadata(path).num_rows for path in paths)
     return counts

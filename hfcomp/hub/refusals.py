@@ -14,6 +14,12 @@ from hfcomp.data.publishing import TOKEN
 _ERRORS = (*HfHubHTTPError.__bases__, HFValidationError, RuntimeError)
 
 
+_LOGIN = "Log in with `hf auth login` and a token with write access to the namespace, then repeat the command"
+_CONNECTION = "The Hub was not reached: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
+_LATER = "The Hub was reached but did not do it: repeat the command later"
+_BUSY = 429
+
+
 @contextmanager
 def one_line_refusals(what: str) -> Iterator[None]:
     """Turns every error of the Hub into one of a line.
@@ -22,13 +28,26 @@ def one_line_refusals(what: str) -> Iterator[None]:
         what: is pushed, such as `Space me/recall_at_k`.
 
     Raises:
-        ValueError: with what the Hub said and how to fix it.
+        ValueError: with what the Hub said, or that it was not reached, and how to fix it.
     """
     try:
         yield
     except _ERRORS as error:
         said = f"{error} {error.__cause__ or ''}" if isinstance(error, RuntimeError) else str(error)
-        raise ValueError(
-            f"{what} was not pushed: {' '.join(TOKEN.sub('TOKEN', said).split())} Log in with `hf auth login` and a "
-            "token with write access to the namespace, then repeat the command: what was uploaded is not sent again."
-        ) from None  # the error itself may hold the token
+        line = " ".join(TOKEN.sub("TOKEN", said).split()).removesuffix(".")
+        # the error itself may hold the token
+        raise ValueError(f"{what} was not pushed: {line}. {_advice(error)}") from None
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, HFValidationError):
+        return "Choose another name."
+    cause = (error.__cause__ if isinstance(error, RuntimeError) else None) or error
+    if isinstance(cause, HfHubHTTPError):
+        status = cause.response.status_code
+        advice = _LATER if status >= 500 or status == _BUSY else _LOGIN
+    elif isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
+        advice = _LOGIN  # no token, or one of a wrong form
+    else:
+        advice = _CONNECTION
+    return f"{advice}: what was uploaded is not sent again."

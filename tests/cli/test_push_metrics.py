@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub import errors
 from huggingface_hub.utils import filter_repo_objects
 
 from hfcomp import cli
@@ -16,6 +17,7 @@ from hfcomp.metrics.modules import MODULES, module_path
 from tests.metrics.evaluate_cache import evaluate
 
 TOKEN = "hf_" + "a1B2" * 8
+BUSY = SimpleNamespace(status_code=503, headers={}, request=None)
 
 
 class Hub:
@@ -77,15 +79,23 @@ def test_every_file_that_is_named_is_there():
             assert (module_path(name) / file).is_file()
 
 
-@pytest.mark.parametrize("error", [OSError(f"token {TOKEN} is not valid"), HfHubHTTPError.__bases__[0](TOKEN)])
-def test_a_refusal_names_the_space_and_no_token(hub, monkeypatch, error):
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (OSError(f"token {TOKEN} is not valid"), "is not valid. Log in with `hf auth login`"),
+        (errors.HfHubHTTPError.__bases__[0](TOKEN), "TOKEN. The Hub was not reached: check the connection"),
+        (errors.HfHubHTTPError("503", response=BUSY), "503. The Hub was reached but did not do it"),
+        (ConnectionError("Offline."), "Offline. The Hub was not reached: check the connection"),
+    ],
+)
+def test_a_refusal_names_the_space_and_no_token(hub, monkeypatch, error, advice):
     def refuse(*_, **__):
         raise error
 
     monkeypatch.setattr(hub, "create_repo", refuse)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["push-metrics", "--namespace", "me"])
-    assert "Space me/caption_choice was not pushed" in str(stopped.value) and "hf auth login" in str(stopped.value)
+    assert "Space me/caption_choice was not pushed" in str(stopped.value) and advice in str(stopped.value)
     assert TOKEN not in str(stopped.value)
 
 

@@ -98,3 +98,16 @@ def test_where_no_set_is_the_error_says_what_is_expected(folder, tmp_path):
     (place / "data/train-00001-of-00003.parquet").write_bytes(b"")
     with pytest.raises(ValueError, match="train-00001-of-00003.parquet is damaged"):
         prepared(place, tmp_path / "cache", config_name="random")
+
+
+def test_the_folder_of_another_configuration_is_refused(folder):
+    with pytest.raises(ValueError, match="random is the configuration 'random', not 'low_concreteness'. Pass config_"):
+        ConcreteBatch(config_name="low_concreteness", data_dir=str(folder / "random"))
+
+
+def test_ratings_that_cannot_be_read_are_named_before_any_row(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no concreteness ratings at .*none.txt. Get the supplementary table"):
+        ConcreteBatch(data_dir=str(folder), concreteness_ratings=str(tmp_path / "none.txt"))
+    (tmp_path / "words.txt").write_text("Word\tRating\n")
+    with pytest.raises(ValueError, match="words.txt lacks the column 'Conc.M'"):
+        ConcreteBatch(data_dir=str(folder), concreteness_ratings=str(tmp_path / "words.txt"))

@@ -12,6 +12,7 @@ from huggingface_hub import DatasetCard, HfApi
 from hfcomp import cli
 from hfcomp.data.built_sets import MANIFEST
 from hfcomp.data.publishing import TOKEN
+from hfcomp.generation.cards import loading_text
 from hfcomp.hub import datasets as pushing
 from hfcomp.hub.dataset_cards import SetFolders, set_card
 from tests.hub.built import ALLOWED, built
@@ -157,6 +158,19 @@ def test_without_the_right_to_write_nothing_is_made(hub, connect, tmp_path, toke
     assert words in str(raised.value) and "\n" not in str(raised.value) and not hub.repositories
 
 
+def test_a_hub_that_is_down_is_no_refusal(hub, connect, tmp_path):
+    folder, api = built(tmp_path / "set"), HfApi(endpoint="http://127.0.0.1:9", token=WRITE_TOKEN)
+    connect(WRITE_TOKEN)
+    with pytest.raises(ValueError, match=r"Connection refused\. The Hub was not reached: check the conn") as raised:
+        push_here(folder, api)
+    assert "auth login" not in str(raised.value)
+
+
+def test_a_name_that_the_hub_does_not_allow_is_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(ValueError, match="^data set me/x y was not pushed: Repo id must .*'me/x y'. Choose another"):
+        pushing.push_built_sets(tmp_path, pushing.PushOptions(repo="me/x y", dry_run=True))
+
+
 def test_the_command_ends_in_one_line_without_the_token(hub, tmp_path):
     said = push(hub, built(tmp_path / "set"), "--repo", "me/pairs", token=WRONG_TOKEN, fails=True).splitlines()
     assert said[-1].startswith("error: data set me/pairs was not pushed: ") and not hub.repositories
@@ -220,29 +234,62 @@ def test_a_damaged_set_is_refused(tmp_path):
     assert "is not a set of `hfcomp build`" in refused(tmp_path)
 
 
-def test_a_set_of_several_configurations_is_pushed_by_its_one_folder(hub, connect, tmp_path):
+CONFIGS = [
+    {"config_name": name, "data_files": [{"split": "train", "path": f"{name}/data/*"}]}
+    for name in ("random", "high_concreteness")
+]
+
+
+@pytest.fixture
+def several(tmp_path) -> Path:
     """As `hfcomp build` leaves it: a folder for each configuration, and one card that names them."""
-    for name in ("random", "high_concreteness"):
-        built(tmp_path / name, rows=3, licenses=None)
-        (tmp_path / name / "README.md").unlink()
-    configs = [
-        {"config_name": name, "data_files": [{"split": "train", "path": f"{name}/data/*"}]}
-        for name in ("random", "high_concreteness")
-    ]
-    metadata = {"license": "cc-by-4.0", "configs": [{**configs[0], "default": True}, configs[1]]}
-    (tmp_path / "README.md").write_text(f"---\n{json.dumps(metadata)}\n---\n\n# Both\n\n## Parts\n")
+    for entry in CONFIGS:
+        built(tmp_path / entry["config_name"], rows=3, licenses=None)
+        (tmp_path / entry["config_name"] / "README.md").unlink()
+    metadata = {"license": "cc-by-4.0", "configs": [{**CONFIGS[0], "default": True}, CONFIGS[1]]}
+    text = f"# Both\n\n{loading_text(['random', 'high_concreteness'])}\n\n## Parts"
+    (tmp_path / "README.md").write_text(f"---\n{json.dumps(metadata)}\n---\n\n{text}\n")
     (tmp_path / "steps").mkdir()
-    push_here(tmp_path, connect(WRITE_TOKEN))
+    return tmp_path
+
+
+def test_a_set_of_several_configurations_is_pushed_by_its_one_folder(hub, connect, several):
+    push_here(several, connect(WRITE_TOKEN))
     files = hub.repository("datasets", "me/pairs").files
     kept = ("data/train-00000-of-00001.parquet", MANIFEST, "set_aside.jsonl")
     expected = {f"{name}/{file}" for name in ("random", "high_concreteness") for file in kept}
     assert files.keys() == {".gitattributes", "README.md", *expected}
     card = DatasetCard(files["README.md"].content.decode())
-    assert card.data.configs == metadata["configs"] and "# Both" in card.text
-    (tmp_path / "mine.md").write_text(TEMPLATE)
-    card = DatasetCard(set_card(SetFolders.of(tmp_path), "me/pairs", tmp_path / "mine.md"))
-    assert card.data.configs == metadata["configs"] and card.data.tags == ["mine"]
-    assert card.text.strip() == "# Things and dogs\n\nWhat they are.\n\n## This build\n\n### Parts"
+    configs = [{**CONFIGS[0], "default": True}, CONFIGS[1]]
+    assert card.data.configs == configs and "# Both" in card.text
+    (several / "mine.md").write_text(TEMPLATE)
+    card = DatasetCard(set_card(SetFolders.of(several), "me/pairs", several / "mine.md"))
+    assert card.data.configs == configs and card.data.tags == ["mine"]
+    assert card.text.strip().startswith("# Things and dogs\n\nWhat they are.\n\n## This build\n\n```python")
+    assert card.text.strip().endswith("### Parts")
+
+
+def test_single_configurations_of_a_set_have_the_card_of_all(several, capsys, monkeypatch):
+    monkeypatch.chdir(several / "random")
+    for words in ([several / "random"], ["."], [f"r={several / 'random'}", f"h={several / 'high_concreteness'}"]):
+        cli.main(["push-dataset", *map(str, words), "--repo", "me/pairs", "--dry_run"])
+    assert capsys.readouterr().out.count("would push to me/pairs: README.md, ") == 3
+    card = DatasetCard(set_card(SetFolders.of(several / "random"), "me/pairs"))
+    assert [entry["data_files"][0]["path"] for entry in card.data.configs] == ["data/train-*.parquet"]
+    assert card.data.license == "cc-by-4.0" and card.text.count("load_dataset(") == 1
+    card = DatasetCard(set_card(SetFolders.of({"r": several / "random", "h": several / "high_concreteness"}), "me/x"))
+    assert [entry["config_name"] for entry in card.data.configs] == ["r", "h"]
+    assert 'load_dataset("me/x", "r", split="train")' in card.text and card.text.count("### Parts") == 1
+    assert "## `r`, `h`" in card.text and "`r` is `random`, `h` is `high_concreteness`." in card.text
+
+
+def test_a_card_of_something_else_above_a_set_is_none_of_its_own(several):
+    (several / "README.md").write_text("---\nlicense: mit\n---\n\n# A project\n")
+    said = refused(several / "random")
+    assert "3 of 3 rows have no known licence (none: 3)" in said
+    assert "random has no README.md. Give the `hfcomp build` command" in refused(
+        several / "random", "--allow_unknown_licenses"
+    )
 
 
 def test_folders_are_named_by_what_is_given_or_by_themselves(tmp_path):

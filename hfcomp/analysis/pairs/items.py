@@ -16,7 +16,7 @@ from datasets.exceptions import DatasetGenerationError
 
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of
-from hfcomp.data.built_sets import configurations
+from hfcomp.data.built_sets import check_finished, configurations
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.generation.sources import column_names
@@ -73,7 +73,7 @@ def named_sets(given: Sequence[str] | Mapping[str, str], config: str | None = No
     is called `NAME CONFIG`.
 
     Raises:
-        ValueError: for a name that is there twice.
+        ValueError: for a name that is there twice, or a place where a configuration is not finished.
         ConnectionError: for what is no path, where the Hub is not reached.
     """
     found: dict[str, str] = {}
@@ -97,6 +97,7 @@ def _name_of(given: str) -> tuple[str, str]:
 def _configurations(path: str) -> list[str]:
     """The configurations of a built set, and of a folder with a card or a set of the Hub where they are several."""
     folder = Path(path)
+    check_finished(folder)
     if configurations(folder) != [folder]:
         return [one.name for one in configurations(folder)]
     if not (folder / "README.md").is_file() and (folder.exists() or not may_be_hub_id(path)):

@@ -13,6 +13,7 @@ from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of, published
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from tests import tiny
+from tests.hub.built import built
 
 RATINGS = ConcretenessRatings({"dog": 4.85, "fire hydrant": 4.9, "red": 4.2, "idea": 1.6})
 
@@ -150,6 +151,16 @@ def test_configurations_of_a_set_are_read(tmp_path):
         named_sets([str(tmp_path / "set"), place])
     pairs = read_pairs("mine", place, DataOptions(config="high_concreteness"), None)
     assert pairs.items["image_id"].tolist() == ["random"] * 2 and pairs.config == "random"
+
+
+def test_a_set_with_a_configuration_that_is_not_finished_is_refused_and_the_finished_one_is_read(tmp_path):
+    built(tmp_path / "high_concreteness", rows=1)
+    built(tmp_path / "steps" / "random" / "targets", rows=1)
+    with pytest.raises(ValueError, match="is not finished: it lacks the captions of random. Give the `hfcomp build"):
+        named_sets([str(tmp_path)])
+    place = f"{tmp_path}::high_concreteness"
+    assert named_sets([place]) == {"high_concreteness": place}
+    assert read_pairs("mine", place, DataOptions(), None).items["keyword"].tolist() == ["dogs"]
 
 
 def test_the_papers_numbers():
