@@ -9,7 +9,9 @@ if not, the endpoint is out of order, and the build stops with what is done kept
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -30,8 +32,13 @@ NO_KEY = "none"
 MOST_BYTES = 1_000_000
 """Of the body of a reply; our choice, a hundred times what the longest caption needs."""
 REFUSED, CUT, TOO_LARGE, NO_REPLY = "model refused", "answer cut off", "answer too long", "no reply from the server"
+HOLDS_KEY = "answer holds the key"
+_HIDDEN = "[key]"
+_SHORTEST_SECRET = 8  # "EMPTY", which many servers of one's own are given, may be a word of a caption
+_BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"',;<>]+")
 _PROBE = 'Write {"caption": "a dog"} and nothing else.'
 _PAUSE, _LONGEST_PAUSE = 0.5, 8.0
+_SHOWN = 4096  # bytes of a wrong body that are searched for the key, of which 60 are shown
 
 
 class EndpointError(OSError):
@@ -39,7 +46,16 @@ class EndpointError(OSError):
 
 
 class BadBody(Exception):
-    """A body that is no chat completion."""
+    """A body that is no chat completion.
+
+    Args:
+        reason: what is wrong.
+        body: what came instead; it may repeat the key.
+    """
+
+    def __init__(self, reason: str, body: bytes = b"") -> None:
+        super().__init__(reason, body)
+        self.reason, self.body = reason, body
 
 
 class _Message(BaseModel):
@@ -71,7 +87,7 @@ class EndpointWriter:
         plain_answers: ask for text and not for JSON of a schema.
 
     Raises:
-        ValueError: for an address that is no http one, or that holds a password.
+        ValueError: for an address that is no http one, or that holds a password or a query.
         ImportError: without the package `openai`.
     """
 
@@ -95,8 +111,9 @@ class EndpointWriter:
         self._thinking, self._plain = thinking, plain_answers
         # The variables of the package itself are for OpenAI's own service: their key must not go to another.
         unsent = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+        self._key = os.environ.get(KEY_VARIABLE) or ""
         self._client = openai.OpenAI(
-            api_key=os.environ.get(KEY_VARIABLE) or NO_KEY,
+            api_key=self._key or NO_KEY,
             base_url=base_url,
             timeout=timeout,
             max_retries=retries,
@@ -148,7 +165,7 @@ class EndpointWriter:
         """Distinguishes a bad request from a bad endpoint with a small request; one thread at a time."""
         with self._probe_lock:
             if self._failure is not None:  # the others need not wait for it again
-                raise self._failure
+                raise self._failure from None
             try:
                 self._ask(replace(request, prompt=_PROBE, seed=0, max_tokens=16))
             except (self._openai.OpenAIError, BadBody) as error:
@@ -157,13 +174,15 @@ class EndpointWriter:
                     f"the endpoint {place.scheme}://{place.netloc}{place.path} does not work: {self._said(error)}. "
                     f"Start it, or check --base_url, --llm {self._model} and {KEY_VARIABLE}; answers so far are kept."
                 )
-                raise self._failure from error
+                raise self._failure from None  # what the server said stands in its traceback, the key with it
 
     def _ask(self, request: Request) -> Reply:
         """The reply, a body that is none being tried again; other failures are the client's to try again."""
         for attempt in range(self._retries + 1):
             try:
-                return _read(self._body(request))
+                reply = _read(self._body(request))
+                holds_key = len(self._key) >= _SHORTEST_SECRET and self._key in reply.text
+                return Reply(problem=HOLDS_KEY) if holds_key else reply
             except BadBody:
                 if attempt == self._retries:
                     raise
@@ -186,13 +205,22 @@ class EndpointWriter:
         return bytes(found)
 
     def _said(self, error: Exception) -> str:
-        """An error in one line of plain characters; what the server says of itself is cut."""
+        """An error in one line of plain characters without the key; what the server says of itself is cut."""
+        if isinstance(error, BadBody):
+            found = self._without_key(error.body.decode(errors="replace"))[:60]
+            return error.reason + (f", found {found!r}" if error.body else "")
         if isinstance(error, self._openai.APITimeoutError):
             return f"no reply within {self._timeout:g} seconds (--llm_timeout)"
         is_lost = isinstance(error, self._openai.APIConnectionError)  # its own text is the same for every reason
         words = str(error.__cause__ if is_lost and error.__cause__ else error)
-        line = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:200].rstrip(". ")
+        plain = "".join(sign if sign.isprintable() else " " for sign in self._without_key(words))
+        line = " ".join(plain.split())[:200].rstrip(". ")
         return f"no connection, {line}" if is_lost else line.replace("Error code:", "code", 1)
+
+    def _without_key(self, words: str) -> str:
+        for form in {self._key, quote(self._key, safe=""), json.dumps(self._key)[1:-1]} - {""}:
+            words = words.replace(form, _HIDDEN)
+        return _BEARER.sub(rf"\1{_HIDDEN}", words)
 
 
 def check_installed() -> None:
@@ -202,8 +230,10 @@ def check_installed() -> None:
 
 
 def check_base_url(base_url: str) -> None:
-    """Raises ValueError for an address that is no http one or holds a password, which is not repeated."""
+    """Raises ValueError for an address that is no http one or holds a password or a query, which are not repeated."""
     parts = urlsplit(base_url)
+    if "?" in base_url or "#" in base_url:
+        raise ValueError(f"base_url holds a query. Remove what follows '?', and put a key into {KEY_VARIABLE}.")
     if parts.username or parts.password or "@" in parts.netloc:
         raise ValueError(f"base_url holds a user or password. Remove it, and put a key into {KEY_VARIABLE}.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -219,7 +249,7 @@ def _next(parts: Iterator[bytes]) -> bytes | None:
     try:
         return next(parts, None)
     except Exception as error:
-        raise BadBody(f"the reply broke off, {error or type(error).__name__}") from error
+        raise BadBody(f"the reply broke off, {error or type(error).__name__}") from None
 
 
 def _read(body: bytes | None) -> Reply:
@@ -227,8 +257,8 @@ def _read(body: bytes | None) -> Reply:
         return Reply(problem=TOO_LARGE)
     try:
         choice = _Completion.model_validate(parse_json(body)).choices[0]
-    except (ValueError, ValidationError) as error:
-        raise BadBody(f"expected a chat completion, found {body[:60].decode(errors='replace')!r}") from error
+    except (ValueError, ValidationError):
+        raise BadBody("expected a chat completion", body[:_SHOWN]) from None
     if choice.message.refusal:
         return Reply(problem=REFUSED)
     if choice.finish_reason == "length":

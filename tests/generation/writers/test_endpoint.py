@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
+import traceback
+from urllib.parse import quote
 
 import pytest
 
@@ -73,9 +75,42 @@ def test_a_key_of_another_service_is_not_sent(monkeypatch):
     assert "another" not in json.dumps(server.headers[0])
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated():
+KEY = "sk-very/secret+key123"
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        lambda key: Answer(json.dumps({"error": {"message": f"bad key Bearer {key}"}}).encode(), 401),
+        lambda key: Answer(f"key={quote(key, safe='')}".encode(), 403, kind="text/plain"),
+        lambda key: Answer(f"{'x' * 190}{key} is wrong".encode(), 401, kind="text/plain"),  # cut within the key
+        lambda key: Answer(f"<html>Authorization: you sent the token {' ' * 20}{key}".encode(), kind="text/html"),
+    ],
+)
+def test_a_key_that_the_server_repeats_is_not_shown(monkeypatch, caplog, echo):
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with (
+        caplog.at_level(logging.WARNING),
+        serving(lambda _: echo(KEY)) as server,
+        pytest.raises(EndpointError) as error,
+    ):
+        list(client(server.base_url).replies([REQUEST]))
+    shown = "".join(traceback.format_exception(error.value)) + caplog.text
+    assert "does not work" in shown and not [part for part in ("sk-ver", "secret", "key123") if part in shown]
+
+
+def test_an_answer_that_repeats_the_key_is_not_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with serving(text(f"a {KEY} dog")) as server:
+        found = CachedWriter(client(server.base_url), AnswerCache(tmp_path)).answers([REQUEST])
+    assert found == [Reply(problem="answer holds the key")]
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize("address", ["me:hidden@127.0.0.1:1/v1", "127.0.0.1:1/v1?key=hidden", "127.0.0.1:1/v1#hidden"])
+def test_a_secret_in_the_address_is_refused_and_not_repeated(address):
     with pytest.raises(ValueError, match=KEY_VARIABLE) as error:
-        client("http://me:hidden@127.0.0.1:1/v1")
+        client(f"http://{address}")
     assert "hidden" not in str(error.value)
     with pytest.raises(ValueError, match="expected an address"):
         client("ftp://somewhere")
