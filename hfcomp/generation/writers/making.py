@@ -87,7 +87,7 @@ def make_asker(
     """The model that the settings of `hfcomp.generation.options.WriterOptions` name.
 
     Raises:
-        ValueError: for an endpoint without an address.
+        ValueError: for an endpoint without an address, or a writer that is no language model.
         ImportError: for a missing package.
         OSError: for a model that cannot be found.
     """
@@ -96,7 +96,7 @@ def make_asker(
         from hfcomp.generation.writers.in_process import InProcessWriter
 
         model, plain_answers = InProcessWriter(llm, batch_size=llm_batch_size, device=device), True
-    else:
+    elif writer == "endpoint":
         from hfcomp.generation.writers.endpoint import EndpointWriter
 
         model = EndpointWriter(
@@ -108,6 +108,8 @@ def make_asker(
             thinking=thinking,
             plain_answers=plain_answers,
         )
+    else:
+        raise ValueError(f"writer {writer!r} is no language model. Choose endpoint or transformers.")
     cache = AnswerCache(Path(answer_cache) if answer_cache else DEFAULT_FOLDER)
     return Asker(CachedWriter(model, cache), plain=plain_answers, temperature=temperature)
 

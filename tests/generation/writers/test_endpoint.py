@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
+import traceback
+from collections import Counter
+from urllib.parse import quote
 
 import pytest
 
 from hfcomp.generation.writers import endpoint as module
+from hfcomp.generation.writers import pace
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
 from hfcomp.generation.writers.endpoint import KEY_VARIABLE, EndpointError, EndpointWriter
 from hfcomp.generation.writers.requests import Reply, Request
@@ -31,8 +35,7 @@ def reply(answer, **settings) -> Reply:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(pace, "PAUSE", 0.01)
 
 
 def test_a_request_has_schema_seed_and_thinking_off():
@@ -73,9 +76,42 @@ def test_a_key_of_another_service_is_not_sent(monkeypatch):
     assert "another" not in json.dumps(server.headers[0])
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated():
+KEY = "sk-very/secret+key123"
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        lambda key: Answer(json.dumps({"error": {"message": f"bad key Bearer {key}"}}).encode(), 401),
+        lambda key: Answer(f"key={quote(key, safe='')}".encode(), 403, kind="text/plain"),
+        lambda key: Answer(f"{'x' * 190}{key} is wrong".encode(), 401, kind="text/plain"),  # cut within the key
+        lambda key: Answer(f"<html>Authorization: you sent the token {' ' * 20}{key}".encode(), kind="text/html"),
+    ],
+)
+def test_a_key_that_the_server_repeats_is_not_shown(monkeypatch, caplog, echo):
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with (
+        caplog.at_level(logging.WARNING),
+        serving(lambda _: echo(KEY)) as server,
+        pytest.raises(EndpointError) as error,
+    ):
+        list(client(server.base_url).replies([REQUEST]))
+    shown = "".join(traceback.format_exception(error.value)) + caplog.text
+    assert "does not work" in shown and not [part for part in ("sk-ver", "secret", "key123") if part in shown]
+
+
+def test_an_answer_that_repeats_the_key_is_not_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with serving(text(f"a {KEY} dog")) as server:
+        found = CachedWriter(client(server.base_url), AnswerCache(tmp_path)).answers([REQUEST])
+    assert found == [Reply(problem="answer holds the key")]
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize("address", ["me:hidden@127.0.0.1:1/v1", "127.0.0.1:1/v1?key=hidden", "127.0.0.1:1/v1#hidden"])
+def test_a_secret_in_the_address_is_refused_and_not_repeated(address):
     with pytest.raises(ValueError, match=KEY_VARIABLE) as error:
-        client("http://me:hidden@127.0.0.1:1/v1")
+        client(f"http://{address}")
     assert "hidden" not in str(error.value)
     with pytest.raises(ValueError, match="expected an address"):
         client("ftp://somewhere")
@@ -123,7 +159,7 @@ def test_a_body_that_is_no_completion_is_tried_again_and_then_a_problem_of_its_r
     with serving([lambda _: bad, right]) as server:
         assert dict(client(server.base_url, retries=1).replies([REQUEST]))[0].text
     found = reply(lambda _: bad, retries=1)
-    assert found.problem == "no reply from the server: BadBody" and not found.is_final
+    assert found.problem == "no reply from the server: no chat completion" and not found.is_final
 
 
 def test_ten_megabytes_are_not_read():
@@ -148,26 +184,98 @@ def test_an_empty_answer_is_an_empty_text():
     assert reply(lambda _: Answer(completion(None))) == Reply("")
 
 
-@pytest.mark.parametrize("bad", [Answer(b"too long a prompt", 400), Answer(b"crash", 500)])
-def test_a_request_that_the_server_cannot_take_is_set_aside_alone(bad):
-    found = reply(lambda _: bad)
-    assert found.problem.startswith(f"no reply from the server: code {bad.status}") and not found.is_final
+def numbered(number: int) -> list[Request]:
+    return [Request(f"Input: a dog {n}\nKeyword: dog\nOutput:", n, 0.0, 50) for n in range(number)]
 
 
-def test_a_slow_request_is_set_aside_alone():
-    slow = Answer(completion("x"), seconds=1.0)
-    assert reply(lambda _: slow, timeout=0.3).problem.startswith("no reply from the server")
-    dripping = Answer(completion("x" * 1000), piece_seconds=0.4)
-    assert reply(lambda _: dripping, timeout=0.6).text
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_request_that_the_server_cannot_take_is_set_aside_alone(status):
+    found = reply(lambda _: Answer(b"too long a prompt", status))
+    assert found == Reply(problem=f"no reply from the server: code {status}", is_final=False)
 
 
-@pytest.mark.parametrize("bad", [{"piece_seconds": 1.0}, {"is_cut": True}])
-def test_a_body_that_stops_half_way_is_tried_again_and_then_a_problem_of_its_request(bad):
-    stopping = Answer(completion("x" * 1000), **bad)
-    with serving([lambda _: stopping, right]) as server:
-        assert dict(client(server.base_url, retries=1, timeout=0.4).replies([REQUEST]))[0].text
-    found = reply(lambda _: stopping, retries=1, timeout=0.4)
-    assert found.problem == "no reply from the server: BadBody" and not found.is_final
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer(b"crash", 500),
+        Answer(b"", 408),
+        Answer(b"slow down", 429),
+        Answer(completion("x"), seconds=1.0),
+        Answer(completion("x" * 1000), piece_seconds=1.0),
+        Answer(completion("x" * 1000), is_cut=True),
+    ],
+)
+def test_a_failure_that_passes_loses_no_caption(bad):
+    with serving([lambda _: bad] * 2 + [right] + [lambda _: bad] * 2 + [right]) as server:
+        found = dict(client(server.base_url, retries=1, timeout=0.4).replies([REQUEST]))
+    assert json.loads(found[0].text) == {"caption": "a cat"}
+
+
+def test_a_limit_of_requests_loses_no_caption(caplog):
+    windows = Counter()
+
+    def limited(body):
+        window = int(time.monotonic() / 0.05)
+        windows[window] += 1
+        return right(body) if windows[window] <= 5 else Answer(b"slow down", 429)
+
+    with serving(limited) as server:
+        found = dict(client(server.base_url, concurrency=64, retries=1).replies(numbered(150)))
+    assert [json.loads(found[n].text)["caption"] for n in range(150)] == [f"a cat {n}" for n in range(150)]
+    assert len(server.bodies) < 150 * 4 and caplog.text.count("limits requests (code 429)") == 1
+
+
+def test_a_dripping_reply_is_read_to_its_end():
+    assert reply(lambda _: Answer(completion("x" * 1000), piece_seconds=0.4), timeout=0.6).text
+
+
+def test_a_failure_of_one_request_that_does_not_pass_stops_after_the_others(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    with serving(lambda body: Answer(b"crash", 500) if body["seed"] == 3 else right(body)) as server:
+        answers = client(server.base_url).replies(numbered(40))
+        found = []
+        with pytest.raises(EndpointError, match="answered nothing for 0 seconds: code 500.* Repeat the command later"):
+            found += [next(answers) for _ in range(40)]
+        sent = {body["seed"] for body in server.bodies}
+    assert sent == set(range(40))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(b"slow down", 429, {"Retry-After": "3600"}), "asks to wait 3,600 seconds: code 429"),
+        (Answer(b'{"error": {"code": "insufficient_quota", "message": "pay"}}', 429), "does not work: code 429"),
+        (Answer(b"later", 503, {"Retry-After": "3600"}), "asks to wait 3,600 seconds: code 503"),
+    ],
+)
+def test_a_limit_that_lasts_stops_at_once(answer, said):
+    with serving(lambda _: answer) as server, pytest.raises(EndpointError, match=said):
+        list(client(server.base_url, retries=5).replies(numbered(40)))
+    assert len(server.bodies) <= 41
+
+
+def test_one_small_request_stands_for_many_failures():
+    def refusing(body):
+        return right(body) if "Write" in body["messages"][0]["content"] else Answer(b"no", 400)
+
+    with serving(refusing) as server:
+        found = dict(client(server.base_url, concurrency=32).replies(numbered(64)))
+    assert all(one.problem for one in found.values()) and len(server.bodies) == 65
+
+
+def test_bad_bodies_count_in_a_row_only():
+    bad, busy = Answer(b"<html>"), Answer(b"slow down", 429)
+    with serving([lambda _, one=one: one for one in (bad, busy, bad)] + [right]) as server:
+        assert dict(client(server.base_url, retries=1).replies([REQUEST]))[0].text
+
+
+def test_an_interrupted_build_does_not_wait_for_the_server():
+    with serving([right, lambda _: Answer(b"slow down", 429, {"Retry-After": "60"})]) as server:
+        answers = client(server.base_url, concurrency=4).replies(numbered(20))
+        next(answers)
+        start = time.monotonic()
+        answers.close()
+    assert time.monotonic() - start < 5
 
 
 MODEL = b'{"error": {"message": "no such model."}}'
