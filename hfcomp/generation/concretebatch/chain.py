@@ -32,7 +32,6 @@ from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_STAGE,
     balance_targets,
     drawn_targets,
-    script_problem,
 )
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
@@ -57,6 +56,7 @@ from hfcomp.negatives.targets import (
     summarize_targets,
 )
 from hfcomp.parsing import cached_parser
+from hfcomp.parsing.captions import script_problem
 from hfcomp.reporting.report import Table
 
 CONFIGS: dict[str, Mode] = {"high_concreteness": "high", "low_concreteness": "low", "random": "random"}
