@@ -6,6 +6,8 @@ in docs/parsing.md. All three numbers are our choice.
 
 from __future__ import annotations
 
+import unicodedata
+
 Span = tuple[int, int]
 """`[start, end)` in characters of a caption."""
 
@@ -16,6 +18,7 @@ MAX_WORDS = 2_000
 MAX_RUN = 1_000
 """Characters without white space between. spaCy's tokenizer takes signs off a run one by one, 10,000 commas in 7 s."""
 TOO_LONG, NOT_UNICODE = "caption too long", "caption is not valid Unicode"
+ANOTHER_SCRIPT = "caption not in Latin script"
 
 
 def caption_problem(caption: str) -> str | None:
@@ -56,3 +59,14 @@ def lone_surrogate(text: str) -> int:
     except UnicodeEncodeError as error:
         return error.start
     return -1
+
+
+def script_problem(caption: str) -> str | None:
+    """Why a caption cannot be English: most of its letters are of another script."""
+    if caption.isascii():
+        return None
+    letters = [letter for letter in caption if letter.isalpha()]
+    others = [letter for letter in letters if not unicodedata.name(letter, "").startswith("LATIN")]
+    if len(others) * 2 <= len(letters):
+        return None
+    return f"{ANOTHER_SCRIPT}: {len(others):,} of {len(letters):,} letters, such as {others[0]!r}"

@@ -33,7 +33,6 @@ from hfcomp.generation.concretebatch.text_targets import (
     balance_targets,
     drawn_targets,
     keyword_stage,
-    script_problem,
 )
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
@@ -59,6 +58,7 @@ from hfcomp.negatives.targets import (
     summarize_targets,
 )
 from hfcomp.parsing import cached_parser
+from hfcomp.parsing.captions import script_problem
 from hfcomp.reporting.report import Table
 from hfcomp.writing import LOCK_FILE, write_json
 

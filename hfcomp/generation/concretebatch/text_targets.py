@@ -6,7 +6,6 @@ it at load.
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from hfcomp.negatives.targets import (
     find_candidates,
 )
 from hfcomp.parsing import cached_parser
+from hfcomp.parsing.captions import script_problem
 
 TARGET_FEATURES = {
     "target_keywords": List(Value("string")),
@@ -57,7 +57,7 @@ _LISTS = {
 KEYWORD_READS = ("category", "target_categories", *_LISTS.values())
 """Columns that `keyword_stage` reads."""
 
-ANOTHER_SCRIPT, NO_CANDIDATE, NO_RATING = "caption not in Latin script", "no word to change", "no word with a rating"
+NO_CANDIDATE, NO_RATING = "no word to change", "no word with a rating"
 # Names of counts begin so.
 CANDIDATES, UNRATED = "candidates: ", "words: without a rating"
 _BATCH = 1000
@@ -136,17 +136,6 @@ def _as_columns(chosen: Sequence[Candidate]) -> dict[str, list[Any]]:
 def drawn_targets(choice: Choice, caption: str, candidates: Sequence[Candidate], seed: int) -> list[Candidate]:
     """The possible targets of a caption, at most one of each category; they depend on it and the settings only."""
     return choice.targets(candidates, caption_rng(seed, caption, "target", choice.mode))
-
-
-def script_problem(caption: str) -> str | None:
-    """Why a caption cannot be English: most of its letters are of another script."""
-    if caption.isascii():
-        return None
-    letters = [letter for letter in caption if letter.isalpha()]
-    others = [letter for letter in letters if not unicodedata.name(letter, "").startswith("LATIN")]
-    if len(others) * 2 <= len(letters):
-        return None
-    return f"{ANOTHER_SCRIPT}: {len(others):,} of {len(letters):,} letters, such as {others[0]!r}"
 
 
 def _why_none(candidates: Sequence[Candidate]) -> str:

@@ -5,8 +5,8 @@ model that drops the full stop or changes a capital would otherwise leave a cue 
 Besides the new words only "a" and "an", and "is/are", "was/were", "has/have" and the like may differ, as they follow
 them.
 
-What the checks do not see: whether the new caption is false of the image, hypernyms that are not in the small table
-`MAY_BE_ONE` or the lexicon of substitutes ("dog" to "mammal"), and sense.
+What the checks do not see: whether the new caption is false of the image, words for the same that are in none of the
+small tables of `meanings` ("dog" to "mammal"), and sense.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from hfcomp.generation.writers.meanings import check_words, may_be_one
 from hfcomp.generation.writers.reading import Refused
 from hfcomp.negatives.filters import is_same_sentence
 from hfcomp.negatives.mask_filling.words import lemmas_of
 from hfcomp.negatives.negative import Negative
-from hfcomp.negatives.paraphrases import SYNONYMS
 from hfcomp.negatives.substitutes import default_lexicon, spatial_phrase
 from hfcomp.negatives.surface import rewrite, without_capital_of_place
 from hfcomp.parsing.captions import Span
-from hfcomp.parsing.words import MAY_BE_ONE
 
 UNCHANGED, OTHER_WORDS, DELETED = "the caption itself", "other words changed", "keyword left out"
 SAME_WORD, SAME_THING, KEEPS = "same word", "may be the same thing", "keeps the keyword"
@@ -115,6 +114,9 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
         raise Refused(DELETED)
     new = _new_words(caption, changed, answer, words)
     check_replacement(caption[slice(*changed)], new, tag)
+    if phrase is not None and may_be_one(caption[slice(*phrase)].casefold(), _within(caption, phrase, changed, new)):
+        raise Refused(SAME_THING)
+    check_words(new, caption)
     text = _assembled(caption, [(changed, new), *agreements])
     check_neighbours(caption, text)
     negative = Negative(text, KIND_OF_CATEGORY[category], caption[slice(*changed)], new, category, (changed,))
@@ -157,6 +159,11 @@ def _new_words(caption: str, span: Span, answer: str, words: Sequence[Token]) ->
     return new[0].lower() + new[1:] if is_first and words[0].text[1:].islower() and len(words[0].text) > 1 else new
 
 
+def _within(caption: str, phrase: Span, span: Span, new: str) -> str:
+    """A phrase with new words for a part of it, in small letters: "near to" for "next to" where "next" is replaced."""
+    return (caption[phrase[0] : span[0]] + new + caption[span[1] : phrase[1]]).casefold()
+
+
 def _assembled(caption: str, edits: Sequence[tuple[Span, str]]) -> str:
     ordered = sorted(edits)
     return rewrite(caption, [span for span, _ in ordered], [text for _, text in ordered])
@@ -184,19 +191,6 @@ def check_replacement(keyword: str, new: str, tag: str = "") -> None:
     numbers = _numbers(old_words[-1]), _numbers(new_words[-1])
     if tag in ("NN", "NNS") and all(numbers) and not numbers[0] & numbers[1]:
         raise Refused(NUMBER)
-
-
-def may_be_one(keyword: str, new: str) -> bool:
-    """Whether two words or phrases in small letters may name the same thing, property or action."""
-    if any(" ".join(one.words) == keyword and one.other.lower() == new for one in SYNONYMS):
-        return True
-    lexicon = default_lexicon()
-    for look_up in (lexicon.noun, lexicon.adjectives.get):
-        first, second = look_up(keyword), look_up(new)
-        if first is not None and second is not None and first.group is second.group and first.entry == second.entry:
-            return True
-    one, other = lemmas_of(keyword), lemmas_of(new)
-    return any(other & MAY_BE_ONE.get(word, frozenset()) for word in one)
 
 
 def _numbers(word: str) -> set[str]:
@@ -244,6 +238,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
         check_replacement(caption[slice(*span)], new)
     elif len(new.split()) > MOST_WORDS:
         raise Refused(TOO_MANY_WORDS)
+    check_words(new, caption)
     text = _assembled(caption, [(span, new if way == "replace" else _spaced(caption, span, new))])
     check_neighbours(caption, text)
     negative = Negative(text, part, caption[slice(*span)] or new, new, CATEGORIES[what], (span,))

@@ -71,6 +71,73 @@ def test_what_is_refused(caption, keyword, answer, reason):
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("three", "3"),
+        ("three", "several"),
+        ("3", "many"),
+        ("several", "ten"),
+        ("two", "a couple of"),
+        ("many", "lots of"),
+        ("red", "crimson"),
+        ("navy", "blue"),
+        ("next to", "near"),
+        ("next to", "beside"),
+        ("by", "alongside"),
+        ("on", "upon"),
+        ("under", "beneath"),
+    ],
+)
+def test_words_that_may_be_true_still_are_refused(old, new):
+    with pytest.raises(Refused, match="may be the same thing"):
+        replaced(f"Seen are {old} things", old, f"Seen are {new} things", "CD")
+    with pytest.raises(Refused, match="may be the same thing"):
+        changed_part(f"Seen are {old} things", "replace_att", f"Seen are {new} things")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("three", "two"),
+        ("3", "one"),
+        ("one", "several"),
+        ("many", "few"),
+        ("several", "no"),
+        ("red", "navy"),
+        ("crimson", "teal"),
+        ("next to", "far from"),
+        ("on", "under"),
+        ("near", "inside"),
+        ("old", "unoccupied"),
+        ("old", "Zxq"),
+    ],
+)
+def test_words_that_exclude_each_other_are_kept(old, new):
+    assert replaced(f"Seen are {old} things", old, f"Seen are {new} things", "CD").negative.replacement == new
+
+
+def test_a_part_of_a_spatial_phrase_is_judged_with_the_phrase():
+    with pytest.raises(Refused, match="may be the same thing"):
+        replaced("A dog next to a mat", "next", "A dog near to a mat", "IN", "relation")
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [("犬", "not in Latin script"), ("ribbit zxq", "not an English word"), ("d\u043egs", "not an English")],
+)
+def test_words_that_are_not_english_are_refused(new, reason):
+    with pytest.raises(Refused, match=reason):
+        replaced("Two cats run past a gate", "cats", f"Two {new} run past a gate", "NNS")
+    with pytest.raises(Refused, match=reason):
+        changed_part("A cat runs past a gate", "add_att", f"A {new} cat runs past a gate")
+
+
+def test_captions_of_another_language_are_not_judged_by_english_words():
+    assert replaced("Ein Hund liegt auf dem Teppich", "Teppich", "Ein Hund liegt auf dem fußboden").negative
+    assert replaced("一 只 狗 在 桌子 上", "桌子", "一 只 狗 在 椅子 上").negative
+
+
+@pytest.mark.parametrize(
     ("part", "caption", "answer", "keyword", "new"),
     [
         ("replace_obj", "A dog on a mat.", "A dog on a bed.", "mat", "bed"),
