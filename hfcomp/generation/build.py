@@ -31,6 +31,7 @@ from hfcomp.generation.concretebatch.chain import (
     concretebatch_source,
     finished_chains,
     summary_table,
+    unrated_tables,
 )
 from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.local_files import check_local_files
@@ -80,6 +81,8 @@ class BuiltSet:
             Section("" if config == DEFAULT else config, [*_tables(chain), Lines(_rows(chain), "Rows", whole=True)])
             for config, chain in self.chains.items()
         ]
+        targets = {config: chain[0].manifest for config, chain in self.chains.items()}
+        sections += [Section("", [table]) for table in unrated_tables(targets, self.folder)]
         return Report("Counts" if any(len(one.parts) > 1 for one in sections) else "", sections=sections)
 
 
@@ -124,7 +127,8 @@ def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log:
         finished = finished_chains(options)
         if finished:
             source = Source(options.source, stated, LICENSE in dataset.column_names)
-            facts = [summary_table(options, list(finished), log)]
+            targets = {config: manifests[0] for config, manifests in finished.items()}
+            facts = [summary_table(options, list(finished), log), *unrated_tables(targets, options.output)]
             command = "\n".join(commands(options, list(finished)))
             write_card(options.output, finished, source, what=options.what, command=command, facts=facts)
     return BuiltSet(options.output, chains)

@@ -16,7 +16,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 from hfcomp.checksums import file_hash
 from hfcomp.data.built_sets import CARD
 from hfcomp.data.publishing import fenced, is_on_hub
-from hfcomp.generation.concretebatch.text_targets import CANDIDATES
+from hfcomp.generation.concretebatch.text_targets import CANDIDATES, UNRATED
 from hfcomp.generation.images.options import IMAGE_COUNT
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
@@ -27,7 +27,8 @@ from hfcomp.writing import write_text
 
 DEFAULT = "default"
 """The name of the only configuration of a set."""
-UNKNOWN = "unknown"
+UNKNOWN, PER_ROW = "unknown", "per-row"
+"""Names of the licence in the metadata: where none is known, and where the column `license` states it."""
 PLACE = "<this data set's id or folder>"
 """Stands in a card where the place of the set is not known yet."""
 EXAMPLES = 8
@@ -39,6 +40,10 @@ SIZES = (
     (1_000_000, "100K<n<1M"),
     (10_000_000, "1M<n<10M"),
     (100_000_000, "10M<n<100M"),
+)
+# What may begin markup or a link: names with a hyphen, a slash or an underscore inside, and numbers, stay as they are.
+_MARKUP = re.compile(
+    r"[#$&*<>@\[-^`{-~]|(?<![^\W_])_|_(?![^\W_])|:(?=/)|(?<=www)\.|\.(?=[^\W\d_])", flags=re.IGNORECASE
 )
 
 
@@ -170,7 +175,7 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     parts = [
         ("negatives", "kind", _strip_prefix(counts, MADE)),
         ("negatives flagged, not dropped", "reason", _strip_prefix(counts, FLAGGED)),
-        ("words that may change", "category", _strip_prefix(counts, CANDIDATES)),
+        ("words that may change", "category", _strip_prefix(counts, CANDIDATES) | _unrated(counts)),
         ("concepts", "concepts", _strip_prefix(counts, CONCEPTS)),
         ("captions", "captions", _strip_prefix(counts, CAPTION_COUNT)),
         ("images", "images", _strip_prefix(counts, IMAGE_COUNT)),
@@ -207,11 +212,11 @@ def write_card(
         command: that made it, without what is of this machine; several are a line each.
         facts: tables about what is in it.
     """
-    kind, stated = _KINDS[what], source.license or UNKNOWN
+    kind = _KINDS[what]
     made = {name: _Made.of(_place(folder, name), chain) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())
     data = DatasetCardData(
-        license=stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other",
+        **_license_data(source),
         tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
         size_categories=[size_category(rows)],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
@@ -299,10 +304,22 @@ def _strip_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): number for name, number in counts.items() if name.startswith(prefix)}
 
 
+def _unrated(counts: Mapping[str, int]) -> dict[str, int]:
+    return {"of these, without a rating": counts[UNRATED]} if UNRATED in counts else {}
+
+
 def _markdown(table: Table) -> str:
-    rows = [[_plain(cell) for cell in row] for row in table.rows]
+    rows = [[*map(_plain, row[: table.labels]), *row[table.labels :]] for row in table.rows]
     title = f"**{table.title[0].upper()}{table.title[1:]}**"
     return "\n".join([title, "", *markdown_table(replace(table, rows=rows))])
+
+
+def _license_data(source: Source) -> dict[str, str]:
+    """The licence as the Hub's metadata state it."""
+    if source.row_licenses:
+        return {"license": "other", "license_name": PER_ROW}
+    stated = source.license or UNKNOWN
+    return {"license": stated if re.fullmatch(r"[a-z0-9.-]+", stated) else "other"}
 
 
 def _license_text(source: Source) -> str:
@@ -339,4 +356,4 @@ def _plain(text: str) -> str:
     """A text that Markdown shows literally, in one table cell: without links, pictures or HTML."""
     line = " ".join("".join(one for one in text if one.isspace() or unicodedata.category(one) != "Cc").split())
     short = line if len(line) <= LONGEST_EXAMPLE else f"{line[: LONGEST_EXAMPLE - 1]}…"
-    return re.sub(r"[!-+/:-@\[-`{-~]|\.(?=\w)", lambda found: f"&#{ord(found[0])};", short)
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", short)

@@ -87,6 +87,8 @@ def set_card(folders: SetFolders, repository: str, template: Path | None = None)
         data, parts = _together(folders)
     text = opening.text.strip() if opening else f"# {repository.rpartition('/')[2]}"
     known = _known(opening.data) if opening else {}
+    if "license" in known:  # its name and link go with it
+        data = {key: value for key, value in data.items() if not key.startswith("license")}
     head = f"---\n{DatasetCardData(**data | known).to_yaml()}\n---"
     return _addressed("\n\n".join([head, text, *parts]) + "\n", repository)
 
@@ -140,11 +142,11 @@ def _configs(folders: SetFolders) -> list[dict[str, Any]]:
 
 def _metadata(cards: Mapping[str, DatasetCard], rows: int) -> dict[str, Any]:
     """What the cards of the configurations state together."""
-    licenses = {str(card.data.license or UNKNOWN) for card in cards.values()}
-    facts: dict[str, Any] = {
-        "license": licenses.pop() if len(licenses) == 1 else "other",
-        "size_categories": [size_category(rows)],
-    }
+    keys = ("license", "license_name", "license_link")
+    licenses = [{key: card.data.get(key) for key in keys if card.data.get(key)} for card in cards.values()]
+    is_one = all(one == licenses[0] for one in licenses)
+    facts: dict[str, Any] = (licenses[0] or {"license": UNKNOWN}) if is_one else {"license": "other"}
+    facts["size_categories"] = [size_category(rows)]
     for key in ("tags", "source_datasets"):
         stated = [one for card in cards.values() for one in getattr(card.data, key, None) or ()]
         if stated:

@@ -93,3 +93,10 @@ def test_concretebatch_is_built_pushed_and_loaded_back(hub, coco, clip, tmp_path
         assert len(list(streamed)) == 2 and "negative_concreteness" not in rows.column_names
     """
     run_in_hub(hub, code)
+
+
+@pytest.mark.parametrize("builder", sorted(path.parent.name for path in BUILDERS.glob("*/build.py")))
+def test_a_builders_card_attributes_the_captions_and_cites_the_paper(builder):
+    card = DatasetCard.load(BUILDERS / builder / "README.md").text
+    assert "## Licence" in card and "CC BY 4.0" in card and "attribution to the COCO Consortium" in card
+    assert "## Citation" in card and "arXiv preprint arXiv:" in card

@@ -87,7 +87,7 @@ def check_card(text: str) -> None:
     assert (
         card.data.license == "cc-by-4.0" and card.data.tags == ["mine"] and card.data.pretty_name == "Things and dogs"
     )
-    assert card.data.size_categories == ["n<1K"]
+    assert card.data.size_categories == ["n<1K"] and "license_name" not in card.data.to_dict()
     assert card.text.strip().startswith("# Things and dogs\n\nWhat they are.\n\n## Configurations")
     headings = [line for line in card.text.splitlines() if line.startswith("#")]
     assert headings[:3] == ["# Things and dogs", "## Configurations", "## `high_concreteness`"]
@@ -281,6 +281,14 @@ def test_single_configurations_of_a_set_have_the_card_of_all(several, capsys, mo
     assert [entry["config_name"] for entry in card.data.configs] == ["r", "h"]
     assert 'load_dataset("me/x", "r", split="train")' in card.text and card.text.count("### Parts") == 1
     assert "## `r`, `h`" in card.text and "`r` is `random`, `h` is `high_concreteness`." in card.text
+
+
+def test_sets_of_one_licence_keep_its_name(tmp_path):
+    card = DatasetCard(set_card(SetFolders.of({name: built(tmp_path / name, rows=1) for name in ("a", "b")}), "me/x"))
+    assert (card.data.license, card.data.license_name) == ("other", "per-row")
+    folders = {"a": tmp_path / "a", "c": built(tmp_path / "c", rows=1, licenses=None, card="cc-by-4.0")}
+    card = DatasetCard(set_card(SetFolders.of(folders), "me/x"))
+    assert card.data.license == "other" and "license_name" not in card.data.to_dict()
 
 
 def test_a_card_of_something_else_above_a_set_is_none_of_its_own(several):

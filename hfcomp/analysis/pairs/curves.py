@@ -30,7 +30,7 @@ def loess(
     try:
         from statsmodels.nonparametric.smoothers_lowess import lowess
     except ImportError as error:
-        raise ImportError("the LOESS curve needs statsmodels: pip install 'hfcomp[generate]'") from error
+        raise ImportError("the LOESS curve needs statsmodels: pip install 'hfcomp[plots]'") from error
     if len(across) < FEWEST_PAIRS or len(np.unique(across)) < FEWEST_VALUES:
         return np.zeros(0), np.zeros(0)
     width = float(np.ptp(across))

@@ -12,7 +12,7 @@ folder: the targets need a processor, the captions a language model's server, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -30,9 +30,12 @@ from hfcomp.generation.concretebatch.negative_captions import caption_stage
 from hfcomp.generation.concretebatch.targets import TargetOptions, is_old, ratings_path, target_inputs
 from hfcomp.generation.concretebatch.text_targets import (
     KEYWORD_READS,
+    UNRATED,
     balance_targets,
     drawn_targets,
     keyword_stage,
+    most_frequent,
+    unrated_words,
 )
 from hfcomp.generation.images.options import ImageOptions
 from hfcomp.generation.images.stage import READS as IMAGE_READS
@@ -325,6 +328,22 @@ def summary_table(options: ConcreteBatchOptions, configs: Sequence[str], log: Lo
     rows = [[config, *_summary(step_folder(options.output, config, "images"), ratings)] for config in configs]
     header = ["configuration", "rows", "mean concreteness", "median", *CATEGORIES]
     return Table("Configurations", header, rows)
+
+
+def unrated_tables(targets: Mapping[str, Mapping[str, Any]], output: Path) -> list[Table]:
+    """The most frequent words without a rating, if there are any.
+
+    Args:
+        targets: the manifests of the targets by configuration; a set of another kind has none of these words.
+        output: the folder of the set.
+    """
+    rows = []
+    for config, manifest in targets.items():
+        if manifest["rows"] and manifest["counts"].get(UNRATED):
+            words = unrated_words(load_training_set(str(step_folder(output, config, "targets"))))
+            rows += [[config, most_frequent(words)]] if words else []
+    title = "Most frequent words without a rating, in captions with a target"
+    return [Table(title, ["configuration", "words"], rows, labels=2)] if rows else []
 
 
 def _summary(folder: Path, ratings: ConcretenessRatings) -> list[str]:

@@ -7,7 +7,7 @@ it at load.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,17 @@ def _why_none(candidates: Sequence[Candidate]) -> str:
     return f"{NO_RATING}: {', '.join(one.keyword for one in candidates[:5])}"
 
 
+def most_frequent(words: Counter[str], most: int = 10) -> str:
+    """The most frequent words with their numbers, as text."""
+    return ", ".join(f"{word!r} {count:,}" for word, count in words.most_common(most))
+
+
+def unrated_words(targets: Dataset) -> Counter[str]:
+    """How often each word without a rating occurs, in rows that have a target."""
+    batches = targets.select_columns("unrated_words").iter(_BATCH)
+    return Counter(word for batch in batches for words in batch["unrated_words"] for word in words)
+
+
 @dataclass
 class TargetTally:
     """What `balance_targets` has seen.
@@ -160,7 +171,7 @@ class TargetTally:
         """The counts as text, with the most frequent words without a rating."""
         rows = sum(self.categories.values())
         shares = ", ".join(f"{name} {count / rows:.1%}" for name, count in sorted(self.categories.items()))
-        words = ", ".join(f"{word!r} {count:,}" for word, count in self.unrated.most_common(most))
+        words = most_frequent(self.unrated, most)
         return [
             f"{rows:,} targets: {shares or 'none'}",
             f"{self.unrated.total():,} candidate words have no rating" + (f"; most often: {words}" if words else ""),
@@ -185,15 +196,10 @@ def balance_targets(targets: Dataset, *, attribute_share: float = 0.5) -> tuple[
     missing = [name for name in ("target_categories", "unrated_words") if name not in targets.column_names]
     if missing:
         raise ValueError(f"the set has no column {missing[0]!r}; expected a set of targets as `make_targets` gives.")
-    tally = TargetTally()
-
-    def possible() -> Iterator[list[str]]:
-        for batch in targets.select_columns(["target_categories", "unrated_words"]).iter(_BATCH):
-            tally.unrated.update(word for words in batch["unrated_words"] for word in words)
-            yield from batch["target_categories"]
-
-    decided = list(balanced_categories(possible(), attribute_share=attribute_share))
-    tally.categories.update(decided)
+    batches = targets.select_columns("target_categories").iter(_BATCH)
+    possible = (names for batch in batches for names in batch["target_categories"])
+    decided = list(balanced_categories(possible, attribute_share=attribute_share))
+    tally = TargetTally(Counter(decided), unrated_words(targets))
     if "category" in targets.column_names:
         targets = targets.remove_columns("category")
     return targets.add_column("category", decided, feature=Value("string")), tally

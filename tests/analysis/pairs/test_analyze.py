@@ -6,6 +6,8 @@ import io
 import json
 import re
 import sys
+import tomllib
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -197,9 +199,9 @@ def test_without_matplotlib_or_statsmodels_the_numbers_are_kept(options, tmp_pat
     monkeypatch.setitem(sys.modules, "statsmodels.nonparametric.smoothers_lowess", None)
     results.save(tmp_path / "out", shown=False)
     assert (tmp_path / "out" / "gap.png").exists()
-    assert (
-        "the LOESS curve needs statsmodels: pip install 'hfcomp[generate]'" in (tmp_path / "out/report.md").read_text()
-    )
+    assert "the LOESS curve needs statsmodels: pip install 'hfcomp[plots]'" in (tmp_path / "out/report.md").read_text()
+    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert any(one.startswith("statsmodels") for one in extras["optional-dependencies"]["plots"])
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     results.save(tmp_path / "out", shown=False)
     report = (tmp_path / "out" / "report.md").read_text()

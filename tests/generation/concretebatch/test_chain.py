@@ -117,9 +117,11 @@ def command(source, ratings, pipeline, tmp_path):
     return run
 
 
-def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, tmp_path):
+def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, ratings, tmp_path):
     configs = ("high_concreteness", "low_concreteness", "random")
-    made = options(configs=configs, only_adaptable=True)
+    few = tmp_path / "without_pizza.txt"
+    few.write_text("\n".join(line for line in ratings.read_text().splitlines() if "pizza" not in line))
+    made = options(configs=configs, only_adaptable=True, concreteness_ratings=str(few))
     built = build_set(made, log=[].append)
     assert built.rows == 3 * 9
     verify_set(made.output, log=[].append)
@@ -152,7 +154,11 @@ def test_pairs_of_three_configurations_are_built_verified_and_loaded(options, tm
     aside = [json.loads(line) for line in (made.output / "steps" / "random" / "targets" / "set_aside.jsonl").open()]
     assert {one["reason"] for one in aside} == {"licence forbids adaptation", "no word to change"}
     card = (made.output / "README.md").read_text()
-    assert "mean concreteness" in card and "high&#95;concreteness" in card and "4.85" not in card
+    assert "mean concreteness" in card and "| high_concreteness | 9 | " in card and "&#" not in card
+    assert "\nlicense: other\n" in card and "\nlicense_name: per-row\n" in card
+    assert "| of these, without a rating | 1 |" in card and "| random | 'pizza' 1 |" in card
+    (words,) = (part for one in built.report().sections for part in one.parts if "Most frequent" in part.title)
+    assert words.rows[0] == ["high_concreteness", "'pizza' 1"]
     assert str(tmp_path) not in card and "Negative images were made by" in card
 
 
