@@ -24,12 +24,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import datasets
 from datasets import Dataset
-from transformers.utils import logging
 
 from hfcomp import cli
-from hfcomp.cli.build import build_and_report
+from hfcomp.cli.build import build_and_report, quiet_logs
 from hfcomp.cli.options import add_fields
 from hfcomp.data.loading import load_training_set
 from hfcomp.errors import one_line_errors
@@ -66,11 +64,9 @@ def main(arguments: Sequence[str]) -> None:
     only = given.pop("only", list(STEPS))
     if "llm" in only:
         check_transformers_serve()  # before minutes of work
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    logging.disable_progress_bar()
     factory = Factory.of(real_data(), given)
-    written = {str(place): what for step in STEPS if step in only for place, what in STEPS[step](factory)}
+    with quiet_logs():
+        written = {str(place): what for step in STEPS if step in only for place, what in STEPS[step](factory)}
     caveat = "" if only == ["keywords"] else factory.caveat
     render_terminal(Report("Written", caveat, closing=written))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 
 USAGE = "negatives|concepts|neighbours|concretebatch --source DATASET --output DIR, or verify DIR"
 SUMMARY = "data sets with hard negatives, negative pairs, noun phrases or nearest images; repeat it to resume"
+QUIET = {
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+"""What the libraries of a process read once, when they are imported."""
 KEPT = "Finished shards are kept"
 RESUME = f"{KEPT}: the same command resumes."
 
@@ -53,7 +61,8 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
     from hfcomp.reporting.terminal import render_terminal
 
     try:
-        built = build_set(options, progress=sys.stderr.isatty())
+        with quiet_logs():
+            built = build_set(options, progress=sys.stderr.isatty())
     except StageError as error:
         # of a server that is down or a disk that is full, and an error of the build's own, the message is enough
         if not isinstance(error.__cause__, OSError | None):
@@ -67,6 +76,33 @@ def build_and_report(options: BuildOptions) -> BuiltSet:
         files = ", ".join(str(folder / SET_ASIDE_FILE) for folder in built.empty)
         raise ValueError(f"no row is left; the reason for each is in {files}.")
     return built
+
+
+@contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Keeps bars of datasets, and bars and warnings of transformers, from a standard error that is no terminal.
+
+    Those of processes that are started in it too.
+    """
+    import datasets
+
+    from hfcomp.modeling.weight_checks import no_report
+
+    if sys.stderr.isatty():
+        yield
+        return
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    added = {name: value for name, value in QUIET.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        with no_report():
+            yield
+    finally:
+        for name in added:
+            del os.environ[name]
+        if shown:
+            datasets.enable_progress_bars()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -12,6 +16,7 @@ from datasets import Dataset, Image, load_dataset
 from huggingface_hub import DatasetCard
 
 from hfcomp import cli
+from hfcomp.cli.build import quiet_logs
 from hfcomp.data.built_sets import SET_ASIDE_FILE
 from hfcomp.generation import shards
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
@@ -344,6 +349,14 @@ def test_help_describes_every_field_with_its_default(kind, capsys):
         assert re.search(rf"--{field.name} [^-]*[a-z]{{3}}", shown), field.name
         if field.type == "int":
             assert re.search(rf"--{field.name} N [^-]*\(default: {field.default}\)", shown)
+
+
+def test_workers_of_a_build_write_no_bars_into_a_log(capfd):
+    seen = "from transformers.utils import logging; print(logging.get_verbosity(), logging.is_progress_bar_enabled())"
+    before = dict(os.environ)
+    with quiet_logs():
+        subprocess.run([sys.executable, "-c", seen], check=True)
+    assert capfd.readouterr().out.split() == [str(logging.ERROR), "False"] and dict(os.environ) == before
 
 
 @pytest.mark.parametrize("given", [[], ["images"], ["negatives", "--source", "x"], ["negatives", "--nonsense"]])

@@ -15,7 +15,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import datasets
 import pytest
+import transformers
 from datasets import Image, load_dataset
 
 from hfcomp import cli
@@ -317,12 +319,23 @@ def test_options_that_do_not_fit_are_refused_at_once(options, changes, message):
         options(**changes)
 
 
-def test_the_command_builds_and_reports(command, capsys):
+@pytest.fixture
+def bars():
+    """As a user has them; tests/conftest.py keeps them from the other tests."""
+    datasets.enable_progress_bars()
+    transformers.utils.logging.enable_progress_bar()
+    yield
+    datasets.disable_progress_bars()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def test_the_command_builds_and_reports(command, bars, capfd):
     command()
-    out = capsys.readouterr().out
+    out, err = capfd.readouterr()
+    assert err == "", "no bars or warnings of libraries in a log"
     assert "12 rows read, 10 written" in " ".join(out.split()) and "no word to change" in out
     command()
-    assert "9 shards were there already, 0 were made" in capsys.readouterr().out
+    assert "9 shards were there already, 0 were made" in capfd.readouterr().out
 
 
 BAD_ROWS = {
