@@ -157,7 +157,7 @@ def test_a_folder_in_use_is_named_and_a_killed_process_holds_none(tmp_path):
         ):
             pass
         threading.Timer(0.2, holder.send_signal, [signal.SIGKILL]).start()
-        with locked(tmp_path):  # waits a moment for one that is on its way out
+        with locked(tmp_path):  # waits for the holder to end
             assert try_lock(tmp_path) is None
     finally:
         holder.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`make factory`: its legs on a few drawn images with a server that is told what to say; the whole of it is slow."""
+"""`make factory`: its legs on a few drawn images with a scripted server; the whole of it is slow."""
 
 from __future__ import annotations
 

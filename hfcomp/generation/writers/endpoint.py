@@ -141,7 +141,7 @@ class EndpointWriter:
         self._pace = Pace(concurrency)
         self._probe_lock, self._probed = threading.Lock(), float("-inf")
         self._failure: EndpointError | None = None
-        self._is_told = False
+        self._has_warned = False
 
     def payload(self, request: Request) -> dict[str, Any]:
         """The body of a request."""
@@ -221,8 +221,8 @@ class EndpointWriter:
                 else f"has answered nothing for {lasting:,.0f} seconds"
             )
             self._stop(error, what, "Repeat the command later")
-        if is_limit and not self._is_told:
-            self._is_told = True
+        if is_limit and not self._has_warned:
+            self._has_warned = True
             _logger.warning("the endpoint limits requests (code %s): fewer at a time, with pauses", _status(error))
         if not _is_own(error):
             self._pace.slow_down(started, is_limit, seconds)

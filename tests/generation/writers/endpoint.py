@@ -1,4 +1,4 @@
-"""A server that answers chat completions on loopback as it is told: rightly, slowly, wrongly or not at all.
+"""A server that answers chat completions on loopback by a script: rightly, slowly, wrongly or not at all.
 
 As a program, `python -m tests.generation.writers.endpoint --seconds 0.1`, it prints its address and answers each
 request after that time.
