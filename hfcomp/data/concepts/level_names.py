@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from hfcomp.data.loading import TrainingRows
 
-LEVEL_COLUMNS = ("group", "level_1", "level_2", "level_3", "level_4")
+LEVELS = ("level_1", "level_2", "level_3", "level_4")
+"""Columns of the names of an image's concepts, from the concept of its captions to the most abstract one."""
+LEVEL_COLUMNS = ("group", *LEVELS)
 """Columns that name concepts; a group's name is that of its concept."""
 
 AROUND = string.punctuation + " \u2018\u2019\u201c\u201d"

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.data.concepts.level_names import LEVELS
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import Candidates, draw_rivals, hard_images
 from hfcomp.evaluation.protocols.parts import concatenated
@@ -22,7 +23,6 @@ Count: TypeAlias = int | Literal["all"]
 """Of images to choose from, the right one included; "all" is every image that does not bear the name, and that one."""
 
 ALL: Literal["all"] = "all"
-LEVELS = ("level_1", "level_2", "level_3", "level_4")
 GROUPS = ("group", "hard_negative_groups")
 _ROUNDING = 1e-12
 """Scores of unit vectors that differ by less count as tied; see `hfcomp.metrics.retrieval`."""

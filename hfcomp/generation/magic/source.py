@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-LEVELS = ("level_1", "level_2", "level_3", "level_4")
-"""Columns of the names of an image's concepts, from the concept of its captions to the most abstract one."""
-
 
 @dataclass(frozen=True)
 class Found:
