@@ -72,7 +72,7 @@ class _Prompted:
 
     def propose(self, targets: Sequence[Target], attempt: int) -> list[Proposal]:
         questions = [self._question(target, attempt) for target in targets]
-        answers = self._asker.captions(questions, self._seed)
+        answers = self._asker.answers(questions, self._seed)
         return [_change(target, answer) for target, answer in zip(targets, answers, strict=True)]
 
     def _question(self, target: Target, attempt: int) -> Question:

@@ -96,7 +96,7 @@ def replaced_keyword(caption: str, span: Span, tag: str, category: str, answer: 
         span: `[start, end)` in characters of the keyword.
         tag: the Penn tag of the keyword's last word.
         category: `attribute`, `object` or `relation`.
-        answer: from `answered_caption`.
+        answer: from `answered_text`.
 
     Raises:
         Refused: with the reason.
@@ -215,7 +215,7 @@ def changed_part(caption: str, part: str, answer: str) -> Change:
     Args:
         caption: the caption.
         part: such as `replace_obj`.
-        answer: from `answered_caption`.
+        answer: from `answered_text`.
 
     Raises:
         Refused: with the reason.

@@ -30,7 +30,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import BaseModel, Field, ValidationError
 
 from hfcomp.generation.writers.pace import Pace, pause_after
-from hfcomp.generation.writers.requests import SCHEMA, Reply, Request
+from hfcomp.generation.writers.requests import Reply, Request, answer_schema
 from hfcomp.reading import parse_json
 
 _logger = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class EndpointWriter:
             "max_tokens": request.max_tokens,
         }
         if not self._plain:
-            body["response_format"] = {"type": "json_schema", "json_schema": dict(SCHEMA)}
+            body["response_format"] = {"type": "json_schema", "json_schema": answer_schema(request.field)}
         if self._thinking == "off":
             body["chat_template_kwargs"] = {"enable_thinking": False}
         return body

@@ -42,7 +42,8 @@ class InProcessWriter:
 
     def payload(self, request: Request) -> dict[str, Any]:
         """See `Writer`."""
-        return {"in_process": self._identity, "dtype": self._dtype, **vars(request)}
+        seen = {name: value for name, value in vars(request).items() if name != "field"}
+        return {"in_process": self._identity, "dtype": self._dtype, **seen}
 
     def replies(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
         """See `Writer`."""

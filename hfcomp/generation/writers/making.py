@@ -11,8 +11,8 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.writers.answer_cache import DEFAULT_FOLDER, AnswerCache, CachedWriter
 from hfcomp.generation.writers.prompts import prompt_facts
-from hfcomp.generation.writers.reading import Refused, answered_caption
-from hfcomp.generation.writers.requests import Request, Writer, token_budget
+from hfcomp.generation.writers.reading import Refused, answered_text
+from hfcomp.generation.writers.requests import AnswerField, Request, Writer, token_budget
 from hfcomp.negatives.negative import caption_rng
 
 RISE = 0.2
@@ -26,23 +26,23 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt about a caption.
+    """A prompt about a caption, captions or a name.
 
     Attributes:
         prompt: the text.
-        caption: the caption that it is about.
-        purpose: parts questions about one caption; each has random numbers of its own.
+        about: what it is about.
+        purpose: parts questions about the same; each has random numbers of its own.
         attempt: how often it was asked before.
     """
 
     prompt: str
-    caption: str
+    about: str
     purpose: tuple[str, ...]
     attempt: int = 0
 
 
 class Asker:
-    """Asks a language model for captions.
+    """Asks a language model for captions, or for names of concepts.
 
     Args:
         writer: the model.
@@ -53,20 +53,20 @@ class Asker:
     def __init__(self, writer: CachedWriter, *, plain: bool, temperature: float) -> None:
         self._writer, self._plain, self._temperature = writer, plain, temperature
 
-    def captions(self, questions: Sequence[Question], seed: int) -> list[str | Refused]:
-        """The caption in each answer, or why there is none; an answer depends on its question and the seed only."""
+    def answers(self, questions: Sequence[Question], seed: int, field: AnswerField = "caption") -> list[str | Refused]:
+        """The text in each answer, or why there is none; an answer depends on its question and the seed only."""
         found: list[str | Refused] = []
-        for reply in self._writer.answers([self._request(question, seed) for question in questions]):
+        for reply in self._writer.answers([self._request(question, seed, field) for question in questions]):
             try:
-                found.append(answered_caption(reply, plain=self._plain))
+                found.append(answered_text(reply, plain=self._plain, field=field))
             except Refused as reason:
                 found.append(reason)
         return found
 
-    def _request(self, question: Question, seed: int) -> Request:
-        rng = caption_rng(seed, question.caption, "llm", *question.purpose, str(question.attempt))
+    def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
+        rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
         warmth = round(self._temperature + RISE * question.attempt, 6)
-        return Request(question.prompt, rng.getrandbits(31), warmth, token_budget(question.caption))
+        return Request(question.prompt, rng.getrandbits(31), warmth, token_budget(question.about), field)
 
 
 def make_asker(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,9 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 
 FOLDER = Path(__file__).parent / "prompts"
-KEYWORD_FILE, NEGATIVES_FILE = FOLDER / "keyword.yaml", FOLDER / "negatives.yaml"
+KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE = (
+    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts")
+)
 _SLOT = "{}"
 
 Part = Literal["replace_obj", "replace_att", "replace_rel", "swap_obj", "swap_att", "add_obj", "add_att"]
@@ -35,6 +38,37 @@ class _Part(Strict):
 class _NegativesPrompt(Strict):
     template: str
     examples: dict[Part, _Part]
+
+
+class _ConceptPrompts(Strict):
+    concept: str
+    parent: str
+    caption: str
+    levels: dict[Literal[1, 2, 3], str]
+    known: str
+
+
+def concept_prompt(captions: Sequence[str]) -> str:
+    """Our prompt for the first-level concept of an image's captions."""
+    return _filled(_read_concept_prompts().concept, (_listed(captions),))
+
+
+def parent_prompt(name: str, level: int, known: Sequence[str]) -> str:
+    """Our prompt for the parent of a concept.
+
+    Args:
+        name: of the concept.
+        level: of the concept, 1 to 3.
+        known: names on the next level, offered first.
+    """
+    prompts = _read_concept_prompts()
+    offered = _filled(prompts.known, (", ".join(known),)) if known else ""
+    return _filled(prompts.parent, (prompts.levels[level], offered, _one_line(name)))
+
+
+def generalised_prompt(captions: Sequence[str], chain: Sequence[str]) -> str:
+    """Our prompt for a generalised caption of an image; the chain is of its concepts, from specific to abstract."""
+    return _filled(_read_concept_prompts().caption, (" < ".join(map(_one_line, chain)), _listed(captions)))
 
 
 def keyword_prompt(caption: str, keyword: str, examples: str) -> str:
@@ -74,6 +108,16 @@ def _read_keyword_prompt() -> _KeywordPrompt:
 @cache
 def _read_negatives_prompt() -> _NegativesPrompt:
     return parse(_NegativesPrompt, read_yaml(NEGATIVES_FILE), str(NEGATIVES_FILE))
+
+
+@cache
+def _read_concept_prompts() -> _ConceptPrompts:
+    return parse(_ConceptPrompts, read_yaml(CONCEPTS_FILE), str(CONCEPTS_FILE))
+
+
+def _listed(captions: Sequence[str]) -> str:
+    """A line for each caption, so that none can pretend to be a turn of its own."""
+    return "\n".join(f"- {_one_line(caption)}" for caption in captions)
 
 
 def _one_line(text: str) -> str:

@@ -59,7 +59,7 @@ class LlmNegatives:
             Question(part_prompt(captions[place], part), captions[place], (part,), turn // len(self._parts))
             for (place, turn), part in zip(turns, parts, strict=True)
         ]
-        answers = self._asker.captions(questions, seed)
+        answers = self._asker.answers(questions, seed)
         for (place, _), part, answer in zip(turns, parts, answers, strict=True):
             try:
                 if isinstance(answer, Refused):

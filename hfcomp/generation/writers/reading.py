@@ -1,4 +1,4 @@
-"""From what a language model replied to the text of a caption, or the reason why there is none in it."""
+"""From what a language model replied to a caption or name in it, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 
 from pydantic import ValidationError
 
-from hfcomp.generation.writers.requests import CaptionAnswer, Reply
+from hfcomp.generation.writers.requests import ANSWERS, AnswerField, Reply
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.reading import parse_json
 
@@ -33,12 +33,13 @@ class Refused(Exception):
     """An answer that is not used; the message is one of the reasons."""
 
 
-def answered_caption(reply: Reply, *, plain: bool) -> str:
-    """The caption in a reply.
+def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") -> str:
+    """The caption, or the name of a concept, in a reply.
 
     Args:
         reply: of a writer.
-        plain: whether the answer is the text itself and not JSON of `CaptionAnswer`.
+        plain: whether the answer is the text itself and not JSON of one of `ANSWERS`.
+        field: of that JSON.
 
     Raises:
         Refused: with the reason.
@@ -48,14 +49,14 @@ def answered_caption(reply: Reply, *, plain: bool) -> str:
     text = _THOUGHT.sub("", reply.text, count=1) if reply.text.lstrip().startswith("<think>") else reply.text
     if not text.strip():
         raise Refused(EMPTY)
-    caption = text if plain else _from_json(text)
-    return _checked(_unquoted(caption.strip()))
+    found = text if plain else _from_json(text, field)
+    return _checked(_unquoted(found.strip()))
 
 
-def _from_json(text: str) -> str:
+def _from_json(text: str, field: AnswerField) -> str:
     fenced = _FENCE.fullmatch(text)
     try:
-        return CaptionAnswer.model_validate(parse_json(fenced[1] if fenced else text)).caption
+        return getattr(ANSWERS[field].model_validate(parse_json(fenced[1] if fenced else text)), field)
     except (ValueError, ValidationError):
         if _REFUSAL.match(text.lstrip()):
             raise Refused(REFUSAL) from None

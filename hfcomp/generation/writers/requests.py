@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from hfcomp.schemas import Strict
 
@@ -14,23 +14,37 @@ from hfcomp.schemas import Strict
 _TOKENS_BESIDES = 64
 
 
+AnswerField = Literal["caption", "concept"]
+"""What is asked for: the one field of an answer in JSON."""
+
+
 class CaptionAnswer(Strict):
-    """What structured output asks for."""
+    """An answer with a caption."""
 
     caption: str
 
 
-SCHEMA: Mapping[str, Any] = {
-    "name": "caption",
-    "strict": True,
-    "schema": {
-        "type": "object",
-        "properties": {"caption": {"type": "string"}},
-        "required": ["caption"],
-        "additionalProperties": False,
-    },
-}
-"""`CaptionAnswer` as `response_format` has it."""
+class ConceptAnswer(Strict):
+    """An answer with the name of a concept."""
+
+    concept: str
+
+
+ANSWERS: Mapping[AnswerField, type[Strict]] = {"caption": CaptionAnswer, "concept": ConceptAnswer}
+
+
+def answer_schema(field: AnswerField) -> dict[str, Any]:
+    """An answer with one field as `response_format` has it."""
+    return {
+        "name": field,
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {field: {"type": "string"}},
+            "required": [field],
+            "additionalProperties": False,
+        },
+    }
 
 
 @dataclass(frozen=True)
@@ -42,12 +56,14 @@ class Request:
         seed: of the sampling, where the server has one.
         temperature: of the sampling; 0 takes the likeliest token.
         max_tokens: of the answer.
+        field: of an answer in JSON; a writer of plain texts does not see it.
     """
 
     prompt: str
     seed: int
     temperature: float
     max_tokens: int
+    field: AnswerField = "caption"
 
 
 @dataclass(frozen=True)
@@ -82,6 +98,6 @@ def content_hash(payload: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(payload, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-def token_budget(caption: str) -> int:
-    """The most tokens of an answer that repeats a caption with something changed."""
-    return _TOKENS_BESIDES + len(caption)
+def token_budget(text: str) -> int:
+    """The most tokens of an answer that repeats a text with something changed."""
+    return _TOKENS_BESIDES + len(text)

@@ -7,6 +7,7 @@ import logging
 import time
 import traceback
 from collections import Counter
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -15,7 +16,7 @@ from hfcomp.generation.writers import endpoint as module
 from hfcomp.generation.writers import pace
 from hfcomp.generation.writers.answer_cache import AnswerCache, CachedWriter
 from hfcomp.generation.writers.endpoint import KEY_VARIABLE, EndpointError, EndpointWriter
-from hfcomp.generation.writers.requests import Reply, Request
+from hfcomp.generation.writers.requests import Reply, Request, content_hash
 from tests.generation.writers.endpoint import Answer, closed_address, completion, right, serving, text
 
 pytest.importorskip("openai")
@@ -312,3 +313,11 @@ def test_no_requests_need_no_server():
 
 def test_text_is_kept_as_it_came():
     assert reply(text("\u0000 <b> \u202e")).text == "\u0000 <b> \u202e"
+
+
+def test_the_key_of_a_question_about_a_caption_stays_what_it_was():
+    """Answers that users have paid for are found by it."""
+    client_ = client("http://127.0.0.1:1/v1")
+    key = content_hash(client_.payload(REQUEST))
+    assert key == "54e2780c733dc77ae484c336f1f093629e92bf85ea18b84866ec9e99de480d17"
+    assert content_hash(client_.payload(replace(REQUEST, field="concept"))) != key

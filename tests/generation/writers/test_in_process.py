@@ -93,3 +93,8 @@ def test_transformers_serve_answers_and_nearly_everything_is_refused(model, serv
     dropped = {name.removeprefix("dropped: "): number for name, number in counts.items() if name.startswith("dropped")}
     assert sum(dropped.values()) >= 96 and "no reply from the server" not in dropped
     assert dropped["other words changed" if plain else "not the JSON that was asked for"] > 30
+
+
+def test_what_decides_an_answer_is_what_it_was(model):
+    payload = InProcessWriter(str(model), device="cpu").payload(Request("a dog", 1, 0.5, 40))
+    assert payload.keys() == {"in_process", "dtype", "prompt", "seed", "temperature", "max_tokens"}

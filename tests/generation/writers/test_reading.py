@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from hfcomp.generation.writers.reading import Refused, answered_caption
+from hfcomp.generation.writers.reading import Refused, answered_text
 from hfcomp.generation.writers.requests import Reply
 
 
 def read(text: str, plain: bool = True) -> str:
-    return answered_caption(Reply(text), plain=plain)
+    return answered_text(Reply(text), plain=plain)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_refusal_instead_of_json_is_one():
 
 def test_problems_of_a_reply_are_passed_on():
     with pytest.raises(Refused, match="model refused"):
-        answered_caption(Reply(problem="model refused"), plain=True)
+        answered_text(Reply(problem="model refused"), plain=True)
