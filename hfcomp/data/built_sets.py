@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any, Literal, get_args
 from tqdm.auto import tqdm
 
 from hfcomp.checksums import file_hash, read_checked
+from hfcomp.data.views import VIEWS, View, part_names, read_views
 
 MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
@@ -20,6 +23,10 @@ Step = Literal["targets", "captions", "images"]
 STEPS: tuple[Step, ...] = get_args(Step)
 """Of a set that is built in several, each from what the one before made; see `step_folder`."""
 STEPS_FOLDER = "steps"
+PART_STEPS = ("concepts", "captions")
+"""Steps, in `STEPS_FOLDER`, of a set of parts (`hfcomp.data.views`)."""
+HIERARCHY = "hierarchy.json"
+"""What a set of parts has besides its rows."""
 UNFINISHED = ".build"
 """In the folder of a build that is not finished; `hfcomp.generation` writes it."""
 CARD = "README.md"
@@ -89,7 +96,10 @@ def lost_manifest(folder: Path) -> str:
 
 
 def configurations(folder: Path) -> list[Path]:
-    """The folders of a built set: itself, or where it has several configurations, those; itself for any other set."""
+    """The folders of a built set: itself, or those of its configurations or parts; itself for any other set."""
+    views = read_views(folder)
+    if views is not None:
+        return [folder / part for part in part_names(views)]
     inside = [] if not folder.is_dir() or is_build(folder) else sorted(filter(is_build, folder.iterdir()))
     return inside or [folder]
 
@@ -105,6 +115,11 @@ def check_finished(folder: Path) -> None:
     Raises:
         ValueError: naming what is missing and how to make it; or where no row is left, why.
     """
+    if is_build(folder / STEPS_FOLDER / PART_STEPS[0]) and not (folder / VIEWS).is_file():
+        raise ValueError(
+            f"{folder} is not finished: it lacks {VIEWS}, which is written last. Give the `hfcomp build magic "
+            f"--output {folder}` command that began it again, without --until: what is done is kept."
+        )
     begun = [place.name for place in sorted((folder / STEPS_FOLDER).glob("*")) if is_build(place / STEPS[0])]
     ends = {config: _last_step(folder, config) for config in begun}
     missing = [f"the {step} of {config}" for config, (step, is_done) in ends.items() if not is_done]
@@ -146,6 +161,37 @@ def _last_step(folder: Path, config: str) -> tuple[Step, bool]:
         if (read_manifest(place) or {}).get("rows") == 0:
             break
     return step, True
+
+
+def set_of_part(folder: Path) -> Path | None:
+    """The set that a folder is a part of; None for any other folder."""
+    whole = folder.absolute().parent
+    return whole if folder.absolute().name in part_names(read_views(whole) or {}) else None
+
+
+def view_files(folder: Path, view: View, split: str) -> list[Path]:
+    """The Parquet files of a split of a view, each verified against the manifest of its part.
+
+    Raises:
+        ValueError: for a split that the view lacks or that has no rows, or a part that is missing or damaged.
+    """
+    if split not in view.splits:
+        raise ValueError(f"{folder} has no split {split!r}; it has: {', '.join(view.splits)}. Choose one.")
+    files: list[Path] = []
+    for part in view.splits[split]:
+        shards = checked_shards(folder / part)
+        if shards is None:
+            raise ValueError(f"{folder / part} is missing: it is a part of the set. {build_anew(folder)}")
+        files += shards
+    if not files:
+        raise ValueError(f"{folder}: the split {split!r} has no rows. Build the set from more images.")
+    return files
+
+
+def content_hash(folder: Path, views: Mapping[str, View]) -> str:
+    """Identifies the content of a set of parts."""
+    paths = [folder / VIEWS, *(folder / part / MANIFEST for part in part_names(views))]
+    return hashlib.sha256("".join(map(file_hash, paths)).encode()).hexdigest()
 
 
 def configuration(folder: Path, config: str | None) -> Path:

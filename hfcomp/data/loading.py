@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,12 @@ from datasets.arrow_writer import SchemaInferenceError
 from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
-from hfcomp.data.built_sets import checked_shards, configuration
+from hfcomp.data.built_sets import checked_shards, configuration, set_of_part, view_files
 from hfcomp.data.formats.archives import check_tail
 from hfcomp.data.formats.coco_folders import coco_splits, is_coco_folder, read_coco_folder
 from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
 from hfcomp.data.urls import add_repositories
+from hfcomp.data.views import View, choose_view, read_views
 from hfcomp.reading import may_be_hub_id
 
 BUILDERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
@@ -58,6 +59,14 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
             file that is damaged: a set of `hfcomp build` is verified against its manifest, a `.tar` by its end.
         OSError: where the disk of the cache is full.
     """
+    views = read_views(Path(name))
+    if views is not None:
+        return _load_view(name, views, split, config, kwargs)
+    if whole := set_of_part(Path(name)):
+        known = ", ".join(read_views(whole) or ())
+        raise ValueError(
+            f"{name} is a part of the set {whole}. Name that folder, and one of its configurations: {known}."
+        )
     path = configuration(Path(name), config)
     shards = checked_shards(path)
     for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
@@ -79,6 +88,13 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         return _load_split(name, split, config, kwargs) if captioned is None else captioned
     loaded = _part(name, loaded, split)
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
+
+
+def _load_view(name: str, views: Mapping[str, View], split: str, config: str | None, kwargs: dict[str, Any]) -> Any:
+    """Rows of a set of parts: the columns and parts of one of its views."""
+    view = choose_view(Path(name), views, config)
+    files = {one: list(map(str, view_files(Path(name), view, one))) for one in _split_names(split)}
+    return _load(name, "parquet", data_files=files, split=split, columns=list(view.columns), **kwargs)
 
 
 def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:

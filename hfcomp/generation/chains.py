@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from datasets import Dataset, concatenate_datasets
+from numpy.typing import NDArray
 
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.shards import SOURCE_ROW
@@ -34,10 +35,24 @@ def joined(source: Dataset, folder: Path | str) -> Dataset:
             f"{folder} does not say its rows' numbers in the source: it has no column {SOURCE_ROW!r}. Build it with "
             f"{SOURCE_ROW!r} among its features."
         )
-    # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
-    base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices
     numbers = made.with_format("numpy")[SOURCE_ROW][:]
     _check_numbers(numbers, len(source), folder)
+    return beside(source, made, numbers)
+
+
+def beside(source: Dataset, made: Dataset, numbers: NDArray[np.int64]) -> Dataset:
+    """Rows of texts with the other columns of a source, such as images, which are not copied.
+
+    Args:
+        source: memory-mapped, so that its images stay on disk.
+        made: the texts; where both have a column, theirs counts.
+        numbers: for each of their rows its row in the source, each at most once.
+
+    Raises:
+        ValueError: for a source that has a row twice.
+    """
+    # A mapping of rows that the source has, as after a filter, would make `datasets` copy the images.
+    base, mapping = Dataset(source.data, info=source.info.copy(), split=source.split), source._indices
     rows = numbers if mapping is None else mapping.column(0).to_numpy()[numbers]
     places = np.zeros(len(base), np.int64)  # what stands in rows without texts is never read
     places[rows] = np.arange(len(rows))

@@ -71,10 +71,12 @@ def read_captioned_rows(
     is_old: Callable[[str], bool],
     needed: Sequence[str] = (),
     needed_by: str = "",
+    joined_by: Sequence[str] = (),
 ) -> Dataset:
     """The rows to build from, without the columns that `is_old` says describe earlier ones of the same kind.
 
-    `needed` are further columns, `needed_by` the option that needs them.
+    `needed` are further columns, `needed_by` the option that needs them; those of `joined_by` are kept where they are
+    there, whatever `--columns` says.
 
     Raises:
         ValueError: for missing columns, requested ones of earlier builds, or a `caption` that is not a text.
@@ -82,6 +84,7 @@ def read_captioned_rows(
     dataset = read_rows(options, log)
     _check_captions(options, dataset)
     require_columns(dataset, needed, needed_by=needed_by, rename=RENAME)
+    needed = [*needed, *(name for name in joined_by if name in dataset.column_names)]
     kept = kept_columns(dataset, options.columns)
     left = [name for name in kept if is_old(name)]
     if left and options.columns is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hfcomp.data.loading import TrainingRows
+if TYPE_CHECKING:
+    from hfcomp.data.loading import TrainingRows
 
 LEVELS = ("level_1", "level_2", "level_3", "level_4")
 """Columns of the names of an image's concepts, from the concept of its captions to the most abstract one."""

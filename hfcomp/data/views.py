@@ -1,0 +1,105 @@
+"""Views of a built set of parts: configurations that are choices of parts and columns, so that no byte is there twice.
+
+A part is an ordinary build in a folder of the set. `views.json` names, for each configuration, the parts of its splits
+and its columns; the first configuration is the default one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hfcomp.checksums import read_checked
+from hfcomp.reading import nearest
+from hfcomp.writing import write_json
+
+VIEWS = "views.json"
+SCHEMA_VERSION = 1
+HOW_TO_FIX = (
+    "Repeat the `hfcomp build` command that made the set, which writes the file again, or download the set again."
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A configuration of a set of parts.
+
+    Attributes:
+        splits: the parts of each split, by their folders' names.
+        columns: that its rows have.
+    """
+
+    splits: Mapping[str, tuple[str, ...]]
+    columns: tuple[str, ...]
+
+
+def write_views(folder: Path, views: Mapping[str, View]) -> None:
+    """Writes `views.json`, the same bytes for the same views."""
+    content = {
+        name: {"splits": {split: list(parts) for split, parts in view.splits.items()}, "columns": list(view.columns)}
+        for name, view in views.items()
+    }
+    write_json(folder / VIEWS, {"schema_version": SCHEMA_VERSION, "views": content})
+
+
+def read_views(folder: Path) -> dict[str, View] | None:
+    """The views of a set of parts, the default one first; None for any other folder.
+
+    Raises:
+        ValueError: for a file that is damaged or of another version.
+    """
+    path = folder / VIEWS
+    if not path.is_file():
+        return None
+    content = read_checked(path, HOW_TO_FIX)
+    if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
+        raise ValueError(f"{path} was not written by this version of hfcomp. {HOW_TO_FIX}")
+    return {
+        name: View({split: tuple(parts) for split, parts in view["splits"].items()}, tuple(view["columns"]))
+        for name, view in content["views"].items()
+    }
+
+
+def part_names(views: Mapping[str, View]) -> list[str]:
+    """The parts that any of the views has, in the order of their names."""
+    return sorted({part for view in views.values() for parts in view.splits.values() for part in parts})
+
+
+def choose_view(folder: Path, views: Mapping[str, View], name: str | None) -> View:
+    """The view of a name; of None the default one.
+
+    Raises:
+        ValueError: for a name that no view has.
+    """
+    if name is None:
+        return next(iter(views.values()))
+    if name not in views:
+        hint = " A part is no configuration." if name in part_names(views) else nearest(name, views)
+        raise ValueError(
+            f"{folder} has the configurations {', '.join(views)}; found {name!r}.{hint} Name one of them."
+        )
+    return views[name]
+
+
+def view_configs(views: Mapping[str, View], content: str) -> list[dict[str, Any]]:
+    """What `load_dataset` reads of the card: a configuration for each view, the first one marked as the default.
+
+    Args:
+        views: of the set.
+        content: its hash. `datasets` caches the rows of a folder by its name and this entry, whatever the files hold.
+    """
+    entries = []
+    for number, (name, view) in enumerate(views.items()):
+        files = [{"split": split, "path": _patterns(parts)} for split, parts in view.splits.items() if parts]
+        default = {} if number else {"default": True}
+        columns, described = list(view.columns), f"sha256:{content}"
+        entries.append(
+            {"config_name": name, "data_files": files, **default, "columns": columns, "description": described}
+        )
+    return entries
+
+
+def _patterns(parts: Sequence[str]) -> list[str]:
+    return [f"{part}/data/train-*.parquet" for part in parts]
