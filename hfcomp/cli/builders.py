@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import add_fields
-from hfcomp.data.built_sets import STEPS
 from hfcomp.generation.options import BuildOptions
 from hfcomp.hub.datasets import PushOptions, push_built_sets
 
@@ -32,7 +31,8 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
     push = {field.name: given.pop(field.name) for field in fields(PushOptions) if field.name in given}
     if push and "repo" not in push:
         raise ValueError(f"--{next(iter(push))} needs --repo.")
-    if push and given.get("until", STEPS[-1]) != STEPS[-1]:
+    last = next((field.default for field in fields(kind) if field.name == "until"), None)
+    if push and given.get("until", last) != last:
         raise ValueError(f"--repo pushes a finished set: leave out --until {given['until']}, or --repo until then.")
     folders = build({"only_adaptable": True, **given})
     if push:

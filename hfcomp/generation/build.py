@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hfcomp.checksums import read_checked
 from hfcomp.data.built_sets import (
+    HIERARCHY,
     MANIFEST,
     SET_ASIDE_FILE,
+    build_anew,
     check_finished,
     check_no_others,
     check_one_source,
@@ -20,6 +23,7 @@ from hfcomp.data.built_sets import (
 )
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.urls import UrlAccess, set_url_access
+from hfcomp.data.views import VIEWS, read_views
 from hfcomp.evaluation.models import check_device
 from hfcomp.generation.cards import DEFAULT, Source, chained_manifest, count_tables, source_license, write_card
 from hfcomp.generation.concepts import concept_inputs
@@ -35,6 +39,10 @@ from hfcomp.generation.concretebatch.chain import (
 )
 from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.local_files import check_local_files
+from hfcomp.generation.magic.chain import MagicChain, magic_source
+from hfcomp.generation.magic.chain import check_output as check_magic_output
+from hfcomp.generation.magic.graph.tables import hierarchy_tables
+from hfcomp.generation.magic.options import MagicOptions
 from hfcomp.generation.negatives import negative_inputs
 from hfcomp.generation.neighbours import neighbour_inputs
 from hfcomp.generation.options import BuildOptions, ConceptOptions, NegativeOptions, NeighbourOptions, command_line
@@ -49,7 +57,7 @@ INPUTS: dict[type[BuildOptions], Callable[[Any, Log], BuildInputs]] = {
     NeighbourOptions: neighbour_inputs,
 }
 """What is built at once, by the class of the options."""
-KINDS = {kind.what: kind for kind in (*INPUTS, ConcreteBatchOptions)}
+KINDS = {kind.what: kind for kind in (*INPUTS, ConcreteBatchOptions, MagicOptions)}
 """All that is built, by name."""
 
 
@@ -60,10 +68,12 @@ class BuiltSet:
     Attributes:
         folder: of the set.
         chains: the builds of each configuration, of which the last made its files; `default` for the only one.
+        facts: tables about what is in it.
     """
 
     folder: Path
     chains: Mapping[str, Sequence[Build]]
+    facts: Sequence[Table] = ()
 
     @property
     def rows(self) -> int:
@@ -73,7 +83,8 @@ class BuiltSet:
     @property
     def empty(self) -> list[Path]:
         """The folders of builds without a row: of these, `set_aside.jsonl` has the reasons."""
-        return [chain[-1].folder for chain in self.chains.values() if not chain[-1].manifest["rows"]]
+        ends = [chain[-1] for chain in self.chains.values() if not chain[-1].manifest["rows"]]
+        return [folder for end in ends for folder in configurations(end.folder)]
 
     def report(self) -> Report:
         """What was made and left out, by kind and reason."""
@@ -82,7 +93,7 @@ class BuiltSet:
             for config, chain in self.chains.items()
         ]
         targets = {config: chain[0].manifest for config, chain in self.chains.items()}
-        sections += [Section("", [table]) for table in unrated_tables(targets, self.folder)]
+        sections += [Section("", [table]) for table in (*unrated_tables(targets, self.folder), *self.facts)]
         return Report("Counts" if any(len(one.parts) > 1 for one in sections) else "", sections=sections)
 
 
@@ -105,6 +116,8 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
     stated = source_license(options.source)
     if isinstance(options, ConcreteBatchOptions):
         return _build_concretebatch(options, stated, log, progress)
+    if isinstance(options, MagicOptions):
+        return _build_magic(options, stated, log, progress)
     dataset, stages, features, reads = INPUTS[type(options)](options, log)
     if options.only_adaptable and (checks := license_stages(dataset, stated, needed_by="--only_adaptable")):
         stages, reads = [*checks, *stages], [*reads, LICENSE]
@@ -134,6 +147,22 @@ def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log:
     return BuiltSet(options.output, chains)
 
 
+def _build_magic(options: MagicOptions, stated: str | None, log: Log, progress: bool) -> BuiltSet:
+    check_magic_output(options.output)
+    dataset = magic_source(options, log)
+    allow = options.allow_outside_files
+    check_local_files(dataset, dataset.column_names, options.source, allow_outside=allow, log=log)
+    with locked(options.output):
+        built = MagicChain(options, dataset, stated, log, progress).run()
+        facts = hierarchy_tables(built.hierarchy, built.pairs) if built.hierarchy else []
+        if built.parts:
+            source = Source(options.source, stated, LICENSE in dataset.column_names)
+            sets = {DEFAULT: [one.manifest for one in built.chain]}
+            command = command_line(options.words())
+            write_card(options.output, sets, source, what=options.what, command=command, facts=facts)
+    return BuiltSet(options.output, {DEFAULT: built.chain}, facts)
+
+
 def _tables(chain: Sequence[Build]) -> list[Table]:
     return count_tables(chained_manifest([one.manifest for one in chain]))
 
@@ -160,6 +189,10 @@ def verify_set(folder: Path, log: Log = print) -> None:
     """
     check_finished(folder)
     check_one_source(folder)
+    if read_views(folder) is not None:
+        log(f"ok  {VIEWS}")
+        read_checked(folder / HIERARCHY, build_anew(folder))
+        log(f"ok  {HIERARCHY}")
     for one in configurations(folder):
         _verify(one, log)
 

@@ -14,8 +14,9 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import CARD
+from hfcomp.data.built_sets import CARD, configurations, content_hash
 from hfcomp.data.publishing import fenced, is_on_hub
+from hfcomp.data.views import read_views, view_configs
 from hfcomp.generation.concretebatch.text_targets import CANDIDATES, UNRATED
 from hfcomp.generation.images.options import IMAGE_COUNT
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
@@ -120,6 +121,24 @@ _KINDS = {
         ("caption", "negative_captions", "negative_categories"),
         lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
     ),
+    "magic": _Kind(
+        "MAGIC",
+        "Images grouped by the abstract concept of their captions, each concept with more abstract ones on three "
+        "further levels and with hard-negative concepts (CLEAR GLASS). The authors' own set is not released; this one "
+        "is made as the paper describes it. Concepts and captions were not reviewed individually.",
+        {
+            "`image`, `caption`": "the image and its captions, as in the source",
+            "`generalised_caption`": "a caption of what the image has in common with others of its concept",
+            "`group`": "the image's concept, of level 1",
+            "`hard_negative_groups`": "concepts that are easily confused with it, the most similar first",
+            "`level_1` to `level_4`": "names of its concepts, from the specific to the abstract: for evaluation, not "
+            "for training",
+            "`image_id`": "identifies an image; rows of one image share it",
+        },
+        ("generalised caption", "level 1", "level 2", "level 3", "level 4"),
+        ("generalised_caption", "level_1", "level_2", "level_3", "level_4"),
+        lambda *texts: [texts],
+    ),
     "neighbours": _Kind(
         "Nearest images",
         "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
@@ -215,6 +234,7 @@ def write_card(
     kind = _KINDS[what]
     made = {name: _Made.of(_place(folder, name), chain) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())
+    views = read_views(folder)
     data = DatasetCardData(
         **_license_data(source),
         tags=["hfcomp", "compositionality", kind.title.lower().replace(" ", "-")],
@@ -223,7 +243,9 @@ def write_card(
         configs=[
             _config(name, file_hash(one.folder / MANIFEST), is_default=number == 0 and len(made) > 1)
             for number, (name, one) in enumerate(made.items())
-        ],
+        ]
+        if views is None
+        else view_configs(views, content_hash(folder, views)),
     )
     name = source.name if is_on_hub(source.name) else Path(source.name).name
     first = next(iter(made.values())).first
@@ -232,7 +254,7 @@ def write_card(
         f"# {kind.title} of {_plain(name)}",
         f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
         f"{first['hfcomp_version']}. {kind.about}",
-        loading_text(list(made)),
+        loading_text(list(views or made)),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
         "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not "
         "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
@@ -342,7 +364,8 @@ def _generator_text(made: Iterable[_Made]) -> list[str]:
 def _examples(folder: Path, kind: _Kind) -> list[str]:
     """The table of the first rows that have something to show, if any."""
     rows: list[Sequence[str]] = []
-    for path in sorted((folder / DATA).glob("train-*.parquet")) if kind.cells else ():
+    files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("train-*.parquet"))]
+    for path in files if kind.cells else ():
         table = pq.read_table(path, columns=list(kind.reads))
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():
             rows += kind.cells(*(row[name] for name in kind.reads))

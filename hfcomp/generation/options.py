@@ -124,17 +124,15 @@ class CaptionOptions(BuildOptions):
 
 
 @dataclass(kw_only=True)
-class WriterOptions:
-    """Language model that writes captions.
+class LanguageModelOptions:
+    """Language model.
 
     Attributes:
-        writer: endpoint asks the server at base_url; transformers runs a small model in process; substitute takes
-            another word of the keyword's group and needs no model.
         base_url: of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; a key is read from
             HFCOMP_LLM_API_KEY only.
         llm: the server's name of the model, or for transformers a Hub id or folder.
         temperature: of the first attempt; each further one is 0.2 warmer.
-        attempts: at a caption whose answer is refused, before the row goes without.
+        attempts: at a row whose answer is refused, before the row goes without.
         thinking: off sends chat_template_kwargs, which vLLM knows; as_served sends nothing of the kind.
         plain_answers: for servers without structured output, ask for text instead of JSON.
         concurrency: requests at a time.
@@ -144,7 +142,6 @@ class WriterOptions:
         llm_batch_size: of transformers.
     """
 
-    writer: Literal["endpoint", "transformers", "substitute"] = "endpoint"
     base_url: str | None = None
     llm: str = "Qwen/Qwen3-32B"
     temperature: float = 0.7
@@ -161,6 +158,7 @@ class WriterOptions:
         """Raises ValueError for an endpoint without an address or with a password in it, and numbers out of range.
 
         `instead` says, in the error, what needs no address. Raises ImportError for an endpoint without its package.
+        The field `writer` is of the classes below this one, as each has other choices.
         """
         from hfcomp.generation.writers.endpoint import check_base_url, check_installed
 
@@ -185,6 +183,18 @@ class WriterOptions:
         from hfcomp.generation.writers.making import SETTINGS
 
         return {name: getattr(self, name) for name in SETTINGS}
+
+
+@dataclass(kw_only=True)
+class WriterOptions(LanguageModelOptions):
+    """Writer of captions.
+
+    Attributes:
+        writer: endpoint asks the server at base_url; transformers runs a small model in process; substitute takes
+            another word of the keyword's group and needs no model.
+    """
+
+    writer: Literal["endpoint", "transformers", "substitute"] = "endpoint"
 
 
 @dataclass(kw_only=True)

@@ -12,6 +12,7 @@ from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.data.built_sets import CARD, DATA, read_manifest
 from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.views import part_names, read_views
 from hfcomp.generation.cards import DEFAULT, PLACE, UNKNOWN, loading_text, size_category
 
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})", re.MULTILINE)
@@ -23,7 +24,7 @@ class SetFolders:
     """Where the configurations of a data set are on this machine.
 
     Attributes:
-        configs: the folder of each; the first is what `load_dataset` takes by default.
+        configs: the folder of each, or of each part; the first is what `load_dataset` takes by default.
         whole: the folder of the card of all of them, if they were built together and are all that was.
     """
 
@@ -32,13 +33,16 @@ class SetFolders:
 
     @classmethod
     def of(cls, folders: Path | str | Mapping[str, Path | str]) -> SetFolders:
-        """One built set, one with several configurations in folders of their names, or several sets by configuration.
+        """One built set, one with several configurations or parts in its folder, or several sets by configuration.
 
         Raises:
             ValueError: for a name that is none of a configuration.
         """
         if isinstance(folders, str | Path):
             folder = Path(folders)
+            views = read_views(folder)
+            if views is not None:
+                return cls({part: folder / part for part in part_names(views)}, folder)
             names = [entry.get("config_name", DEFAULT) for entry in _stated_configs(folder)]
             several = names and all((folder / name).is_dir() for name in names)
             whole = folder if (folder / CARD).is_file() else None
@@ -50,6 +54,11 @@ class SetFolders:
                 f"other than {DEFAULT!r} where there are several."
             )
         found = {name: Path(folder) for name, folder in folders.items()}
+        several = next((name for name, folder in found.items() if name != DEFAULT and read_views(folder)), None)
+        if several:
+            raise ValueError(
+                f"config {several!r}: {found[several]} has configurations of its own. Push it alone, by its folder."
+            )
         return cls.of(found[DEFAULT]) if DEFAULT in found else cls(found)
 
     def place(self, config: str) -> str:

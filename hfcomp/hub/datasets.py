@@ -13,8 +13,19 @@ import pyarrow.parquet as pq
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
 from huggingface_hub.utils import validate_repo_id
 
-from hfcomp.data.built_sets import CARD, MANIFEST, SET_ASIDE_FILE, check_finished, check_one_source, read_manifest
+from hfcomp.data.built_sets import (
+    CARD,
+    HIERARCHY,
+    MANIFEST,
+    SET_ASIDE_FILE,
+    STEPS_FOLDER,
+    check_finished,
+    check_one_source,
+    read_manifest,
+    set_of_part,
+)
 from hfcomp.data.licenses import LICENSE, allows_adaptation
+from hfcomp.data.views import VIEWS, read_views
 from hfcomp.generation.build import verify_set
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
 from hfcomp.hub.refusals import one_line_refusals
@@ -23,6 +34,7 @@ REPO_TYPE = "dataset"
 # Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
 FILES_AT_A_TIME = 16
 _OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/train-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
+_OF_PARTS = (VIEWS, HIERARCHY)
 _SHOWN = 3
 Log = Callable[[str], None]
 
@@ -74,6 +86,8 @@ def push_built_sets(
         validate_repo_id(options.repo)
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
+        if sets.whole != folder.parent:
+            _check_whole(folder)
         check_finished(folder)
         check_one_source(folder)
     for name, folder in sets.configs.items():
@@ -82,6 +96,8 @@ def push_built_sets(
         check_publishable(folder, allow_unknown_licenses=options.allow_unknown_licenses)
         log(f"{name}: {rows:,} rows of {folder}, verified")
     files = {sets.place(name) + file: path for name, one in sets.configs.items() for file, path in _files(one)}
+    if sets.whole and read_views(sets.whole):
+        files |= {name: sets.whole / name for name in _OF_PARTS}
     card = set_card(sets, options.repo, options.card)
     if options.dry_run:
         log(f"would push to {options.repo}{' (private)' * options.private}: {', '.join([CARD, *files])}")
@@ -123,6 +139,14 @@ def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> 
     if not allow_unknown_licenses:
         fix = "Build the set with --only_adaptable, or pass --allow_unknown_licenses if all may be published."
         _refuse(folder, licenses, None, "no known licence", fix)
+
+
+def _check_whole(folder: Path) -> None:
+    """Raises ValueError for a folder that is only a part, or a step, of a set."""
+    step = folder.absolute().parent
+    whole = set_of_part(folder) or (step.parent if step.name == STEPS_FOLDER and read_views(step.parent) else None)
+    if whole:
+        raise ValueError(f"{folder} is only a part of the set {whole}. Push that folder.")
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -192,7 +216,7 @@ def _stale_files(there: Sequence[str], files: Mapping[str, Path], repository: st
             f"data set {repository} has data that no `hfcomp push-dataset` brought there: "
             f"{', '.join(others[:_SHOWN])}. Choose another repository, or remove these files on the Hub."
         )
-    return sorted(set(ours) - set(files))
+    return sorted({*ours, *(name for name in _OF_PARTS if name in there and VIEWS in there)} - set(files))
 
 
 def _upload(api: Any, repository: str, card: str, files: Mapping[str, Path], stale: Sequence[str]) -> None:

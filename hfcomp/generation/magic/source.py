@@ -1,4 +1,4 @@
-"""Where the concepts of images, their parents and generalised captions come from: a language model or a lexicon."""
+"""Where the concepts of images, their parents and generalised captions come from: a language model or a taxonomy."""
 
 from __future__ import annotations
 

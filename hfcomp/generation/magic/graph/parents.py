@@ -1,0 +1,123 @@
+"""The parents of concepts up to level 4 (CLEAR GLASS, section 3.1.1), without cycles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tqdm.auto import tqdm
+
+from hfcomp.generation.magic.graph.hierarchy import Chain, Cut, Node, Removal
+from hfcomp.generation.magic.source import ConceptSource, Found
+
+AT_A_TIME = 64
+"""Concepts whose parents are asked for before the known ones are offered anew. Our choice, as many as requests at a
+time."""
+TOP = 4
+ITSELF, BELOW = "its own parent", "the name of a concept below it"
+
+
+@dataclass
+class Parents:
+    """Parents of concepts.
+
+    Attributes:
+        of: by level, 1 to 3, of each name its parents.
+        cuts: parents that were not taken.
+        refused: answers that the source did not use, by reason.
+    """
+
+    of: dict[int, dict[str, tuple[str, ...]]] = field(default_factory=lambda: {1: {}, 2: {}, 3: {}})
+    cuts: list[Cut] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def chain(self, name: str) -> Chain | int:
+        """The names above one of level 1, the first parent at each level; or the level on which it has none."""
+        names = [name]
+        for level in range(1, TOP):
+            parents = self.of[level].get(names[-1], ())
+            if not parents:
+                return level + 1
+            names.append(parents[0])
+        return (names[0], names[1], names[2], names[3])
+
+    def nodes(self, names: Sequence[str]) -> tuple[Node, ...]:
+        """All concepts above those of level 1, by level and name."""
+        found, below = [], {*names}
+        for level in range(2, TOP + 1):
+            below = {parent for name in below for parent in self.of[level - 1].get(name, ())}
+            found += [Node(level, name, self.of.get(level, {}).get(name, ())) for name in sorted(below)]
+        return tuple(found)
+
+
+def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: bool = False) -> Parents:
+    """Asks for the parents of concepts, level by level, those with the most images first.
+
+    A source whose answers depend on the names that are known is asked in blocks of `AT_A_TIME`, so that the result
+    does not depend on the order in which a server answers. A parent that has the name of the concept, or of one below
+    it, would close a cycle: it is cut. So is a node whose every parent leads nowhere: then the concepts below it lose
+    this way up, and one without any other way has no chain.
+
+    Args:
+        images: of each concept of level 1.
+        source: of the names.
+        progress: whether to show a bar.
+    """
+    found = Parents()
+    below: dict[str, frozenset[str]] = {name: frozenset() for name in images}  # names under each of this level
+    size = dict(images)
+    for level in range(1, TOP):
+        names = sorted(below, key=lambda name: (-size[name], name))
+        next_below: dict[str, frozenset[str]] = {}
+        next_size: Counter[str] = Counter()
+        with tqdm(total=len(names), desc=f"parents of level {level}", disable=not progress) as bar:
+            for block in _blocks(names, source):
+                known = sorted(next_size, key=lambda name: (-next_size[name], name))
+                for name, answer in zip(block, source.parents(level, block, known), strict=True):
+                    found.refused.update(reason.partition(":")[0] for reason in answer.refused)
+                    parents = _taken(level, name, answer, below[name], found.cuts)
+                    found.of[level][name] = parents
+                    for parent in parents:
+                        next_below[parent] = next_below.get(parent, frozenset()) | below[name] | {name}
+                        next_size[parent] += size[name]
+                bar.update(len(block))
+        below, size = next_below, next_size
+    _prune(found)
+    return found
+
+
+def without_chain(images: Mapping[str, int], parents: Parents) -> tuple[dict[str, Chain], list[Removal]]:
+    """The chains of concepts, and those that have none."""
+    chains, removed = {}, []
+    for name, number in sorted(images.items()):
+        chain = parents.chain(name)
+        if isinstance(chain, int):
+            removed.append(Removal(name, number, f"no parent on level {chain}"))
+        else:
+            chains[name] = chain
+    return chains, removed
+
+
+def _blocks(names: Sequence[str], source: ConceptSource) -> Iterator[Sequence[str]]:
+    step = AT_A_TIME if source.grows else max(len(names), 1)
+    return (names[start : start + step] for start in range(0, len(names), step))
+
+
+def _taken(level: int, name: str, answer: Found, below: frozenset[str], cuts: list[Cut]) -> tuple[str, ...]:
+    taken = []
+    for parent in dict.fromkeys(answer.texts):
+        if parent == name or parent in below:
+            cuts.append(Cut(level, name, parent, ITSELF if parent == name else BELOW))
+        else:
+            taken.append(parent)
+    return tuple(taken)
+
+
+def _prune(found: Parents) -> None:
+    """Takes out parents that have no parent themselves, from the top; `chain` then finds a way up if there is one."""
+    for level in range(TOP - 2, 0, -1):
+        above = found.of[level + 1]
+        found.of[level] = {
+            name: tuple(parent for parent in parents if above.get(parent)) for name, parents in found.of[level].items()
+        }

@@ -1,0 +1,101 @@
+"""Similar concepts by blocks of the matrix of cosines, which is never in memory as a whole.
+
+A product of blocks in float32 depends, in its last digits, on the size of a block and on the processor. So blocks only
+propose pairs, with some slack; their cosines are then computed one by one in float64 and rounded to six digits, so
+that a pair near a threshold is decided the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 1024
+"""Rows of a block: with 30,000 concepts, a block of cosines has 123 MB."""
+SLACK = 1e-4
+"""Above the rounding of a product of two unit vectors in float32 (about 6e-8 a summand)."""
+DIGITS = 6
+_PAIRS_AT_A_TIME = 1 << 16
+
+Vectors = NDArray[np.float32]
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
+"""Rows, columns and cosines."""
+
+
+def check_vectors(vectors: Vectors, names: list[str]) -> None:
+    """Raises ValueError for a vector that is not finite, naming its concept."""
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"the encoder gives the concept {names[wrong[0]]!r} a vector that is not finite, and {len(wrong) - 1:,} "
+            "others. Choose another --encoder."
+        )
+
+
+def similar_pairs(
+    vectors: Vectors, threshold: float, *, rows: NDArray[np.int64] | None = None, block: int = BLOCK
+) -> Pairs:
+    """All pairs of different rows with a cosine above a threshold.
+
+    Args:
+        vectors: `[n, D]`, each of length 1, or 0 for a concept that is similar to none.
+        threshold: a cosine.
+        rows: first members of the pairs; by default all.
+        block: rows at a time.
+
+    Returns:
+        In the order of first and second members.
+    """
+    chosen = np.arange(len(vectors)) if rows is None else rows
+    found = [_exact(vectors, *_proposed(vectors, part, threshold), threshold) for part in _blocks(chosen, block)]
+    if not found:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    first, second, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return first, second, cosines
+
+
+def nearest(vectors: Vectors, rows: NDArray[np.int64], *, block: int = BLOCK) -> Pairs:
+    """The most similar other row of each, with its cosine; of equal ones the first. There are two rows or more."""
+    seconds, all_cosines = [], []
+    for part in _blocks(rows, block):
+        cosines = vectors[part] @ vectors.T
+        cosines[np.arange(len(part)), part] = -np.inf
+        close = cosines >= cosines.max(axis=1, keepdims=True) - SLACK
+        places, columns = np.nonzero(close)
+        exact = exact_cosines(vectors, part[places], columns)
+        order = np.lexsort((columns, -exact, places))
+        firsts = order[np.searchsorted(places[order], np.arange(len(part)))]
+        seconds.append(columns[firsts])
+        all_cosines.append(exact[firsts])
+    return rows, np.concatenate(seconds), np.concatenate(all_cosines)
+
+
+def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Cosines of pairs of rows, rounded to `DIGITS`."""
+    parts = []
+    for start in range(0, len(first), _PAIRS_AT_A_TIME):
+        part = slice(start, start + _PAIRS_AT_A_TIME)
+        products = vectors[first[part]].astype(np.float64) * vectors[second[part]]
+        parts.append(np.round(products.sum(axis=1), DIGITS))
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _blocks(rows: NDArray[np.int64], block: int) -> Iterator[NDArray[np.int64]]:
+    return (rows[start : start + block] for start in range(0, len(rows), block))
+
+
+def _proposed(
+    vectors: Vectors, part: NDArray[np.int64], threshold: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    cosines = vectors[part] @ vectors.T
+    cosines[np.arange(len(part)), part] = -np.inf
+    places, second = np.nonzero(cosines > threshold - SLACK)
+    return part[places], second
+
+
+def _exact(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64], threshold: float) -> Pairs:
+    cosines = exact_cosines(vectors, first, second)
+    above = cosines > threshold
+    return first[above], second[above], cosines[above]

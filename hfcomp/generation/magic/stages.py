@@ -1,0 +1,95 @@
+"""The stages of a hierarchy's builds: the concept of each image, and its generalised caption."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hfcomp.data.concepts.level_names import LEVELS
+from hfcomp.generation.magic.making import make_source
+from hfcomp.generation.magic.source import ConceptSource, Found
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.generation.text_negatives import ANSWERS, NO_CAPTION, PASSED_OVER
+from hfcomp.parsing.captions import caption_problem
+
+CONCEPT, GENERALISED = "concept", "generalised_caption"
+WITHOUT = {CONCEPT: "no concept", GENERALISED: "no generalised caption"}
+
+
+def make_concepts(**settings: Any) -> Callable[[Batch], Batch]:
+    """The stage that adds `concept`, the first-level concept of all captions of an image.
+
+    Args:
+        settings: of `make_source`.
+    """
+    source = make_source(**settings)
+
+    def concepts(batch: Batch) -> Batch:
+        return batch | _asked(source, batch["caption"], CONCEPT, lambda texts, _: source.concepts(texts))
+
+    return concepts
+
+
+def make_generalised(**settings: Any) -> Callable[[Batch], Batch]:
+    """The stage that adds `generalised_caption`, from the captions of an image and the names of its concepts.
+
+    Args:
+        settings: of `make_source`.
+    """
+    source = make_source(**settings)
+
+    def generalised(batch: Batch) -> Batch:
+        chains = list(zip(*(batch[level] for level in LEVELS), strict=True))
+
+        def ask(texts: Sequence[Sequence[str]], places: Sequence[int]) -> list[Found]:
+            return source.generalised(texts, [chains[place] for place in places])
+
+        return batch | _asked(source, batch["caption"], GENERALISED, ask)
+
+    return generalised
+
+
+def concept_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
+    """The stage with what identifies it in the manifest."""
+    return Stage("concepts", make_concepts, settings, source.facts())
+
+
+def generalised_stage(settings: Mapping[str, Any], source: ConceptSource) -> Stage:
+    """The stage with what identifies it in the manifest."""
+    return Stage("generalised captions", make_generalised, settings, source.facts())
+
+
+def _asked(
+    source: ConceptSource,
+    captions: Sequence[Sequence[str]],
+    column: str,
+    ask: Callable[[Sequence[Sequence[str]], Sequence[int]], list[Found]],
+) -> Batch:
+    """The column of answers; rows without one are set aside with the last reason, a model's refused ones counted."""
+    counts: list[Counter[str]] = []
+    usable: dict[int, list[str]] = {}
+    for place, texts in enumerate(captions):
+        problems = [caption_problem(text) for text in texts]
+        counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
+        good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
+        if good:
+            usable[place] = good
+    places = list(usable)
+    answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
+    for place, found in answers.items() if source.grows else ():
+        counts[place].update(f"{ANSWERS}{reason.partition(':')[0]}" for reason in found.refused)
+    rows = [answers.get(place) for place in range(len(captions))]
+    return {
+        column: [found.text if found else None for found in rows],
+        SET_ASIDE: [_reason(found, WITHOUT[column]) for found in rows],
+        COUNTS: counts,
+    }
+
+
+def _reason(found: Found | None, without: str) -> str | None:
+    if found is None:
+        return NO_CAPTION
+    if found.text is not None:
+        return None
+    return f"{without}, {found.refused[-1]}" if found.refused else without
