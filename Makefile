@@ -13,11 +13,11 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .DEFAULT_GOAL := help
 NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
 
-.PHONY: help slipform real factory test test-all test-numerics test-lowest check format docs clean
+.PHONY: help slipform real factory hierarchy test test-all test-numerics test-lowest check format docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo '  ARGS="--field value" goes to slipform, real, factory and the tests; PYTHON= chooses the interpreter of .venv'
+	@echo '  ARGS="--field value" goes to slipform, real, factory, hierarchy and the tests; PYTHON= chooses the interpreter of .venv'
 
 # torch goes first and alone: resolved together with the rest, an index may offer another build of it
 $(INSTALLED): pyproject.toml constraints.txt
@@ -46,6 +46,9 @@ test test-all: export OMP_NUM_THREADS = 1
 
 factory: $(INSTALLED)  ## keywords, pairs with negative images, Slipform on them and an analysis, with random models
 	@$(PY) dataset_builders/concretebatch/factory.py $(ARGS)
+
+hierarchy: $(INSTALLED)  ## a hierarchy of concepts over real captions, CLEAR GLASS on it, with random models
+	@$(PY) dataset_builders/magic/factory.py $(ARGS)
 
 test: $(INSTALLED)  ## the tests, without the slow ones
 	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

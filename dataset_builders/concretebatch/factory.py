@@ -15,11 +15,8 @@ about quality.
 
 from __future__ import annotations
 
-import argparse
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +24,13 @@ from typing import Any
 from datasets import Dataset
 
 from hfcomp import cli
-from hfcomp.cli.build import build_and_report, quiet_logs
-from hfcomp.cli.options import add_fields
+from hfcomp.cli.build import build_and_report
+from hfcomp.cli.factories import ASKED, LLM, Steps, Written, check_refused, random_model, run_steps, say, train
 from hfcomp.data.loading import load_training_set
 from hfcomp.errors import one_line_errors
 from hfcomp.generation.build import build_set, verify_set
 from hfcomp.generation.concretebatch.chain import CONFIGS, ConcreteBatchOptions, selection_table
-from hfcomp.generation.writers.serving import check_transformers_serve, transformers_serve
+from hfcomp.generation.writers.serving import transformers_serve
 from hfcomp.modeling.random_clip import RANDOM_CLIPS, write_random_clip
 from hfcomp.modeling.random_encoders import write_tiny_dinov2, write_tiny_roberta
 from hfcomp.modeling.random_llama import write_tiny_llama
@@ -42,15 +39,10 @@ from hfcomp.reading import read_json
 from hfcomp.reporting.report import Report, Section
 from hfcomp.reporting.saving import render_markdown
 from hfcomp.reporting.terminal import render_terminal
-from hfcomp.writing import replacing_folder, write_text
+from hfcomp.writing import write_text
 
-RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "slipform.py"
 RATINGS = "concreteness/Concreteness_ratings_Brysbaert_et_al_BRM.txt"
 PAIRS = 24
-ASKED = 40
-"""Rows that the random language model writes for."""
-MOST_KEPT = 0.1
-"""Of these, the share that validation may let pass."""
 ABOUT_KEYWORDS = (
     "top_k: the category rule acts among the k most (least) concrete words; category_first: on all words, before the "
     "k are taken; sample: one of the k is drawn without it. * is the default. Concreteness is mean / median, 1 to 5; "
@@ -60,30 +52,8 @@ ABOUT_KEYWORDS = (
 
 def main(arguments: Sequence[str]) -> None:
     """Runs what `--only` names, by default everything, and lists what was written."""
-    given = vars(parser().parse_args(arguments))
-    only = given.pop("only", list(STEPS))
-    if "llm" in only:
-        check_transformers_serve()  # before minutes of work
-    factory = Factory.of(real_data(), given)
-    with quiet_logs():
-        written = {str(place): what for step in STEPS if step in only for place, what in STEPS[step](factory)}
-    caveat = "" if only == ["keywords"] else factory.caveat
-    render_terminal(Report("Written", caveat, closing=written))
-
-
-def real_data() -> Path:
-    """The folder of photographs, captions and ratings.
-
-    Raises:
-        ValueError: where `HFCOMP_REAL_DATA` does not name one.
-    """
-    place = os.environ.get("HFCOMP_REAL_DATA")
-    if not place or not Path(place).is_dir():
-        raise ValueError("HFCOMP_REAL_DATA is not set; it names a folder with COCO photographs, captions and ratings.")
-    return Path(place)
-
-
-Written = Iterator[tuple[Path, str]]
+    about = "Builds pairs, trains on them and analyses them."
+    run_steps(arguments, ConcreteBatchOptions, STEPS, Factory.of, about, without_caveat=["keywords"])
 
 
 @dataclass(frozen=True)
@@ -129,16 +99,12 @@ class Factory:
 
     def random_model(self, name: str, write: Callable[[Path], object]) -> Path:
         """A model of random weights, written where it is missing."""
-        place = self.folder / "random_models" / name
-        if not place.is_dir():
-            with replacing_folder(place) as part:
-                write(part)
-        return place
+        return random_model(self.folder, name, write)
 
     def keywords(self) -> Written:
         """The words that are chosen of the captions of COCO val2017."""
         captions = captions_of(self.data / "coco" / "captions_val2017.json")
-        table = selection_table(captions, self.options, log=_say)
+        table = selection_table(captions, self.options, log=say)
         title = f"Keywords of the longest captions of {len(captions):,} images of COCO val2017"
         facts = f"Parser {self.options.parser}, real captions and ratings. {ABOUT_KEYWORDS}"
         report = Report(title, sections=[Section("", [table])], legend=[facts])
@@ -179,22 +145,19 @@ class Factory:
                 answer_cache=str(self.folder / "random_answers"),
                 output=place,
             )
-            built = build_set(options, log=_say)
+            built = build_set(options, log=say)
         render_terminal(built.report())
         (chain,) = built.chains.values()
         targets, captions = chain[0].manifest["rows"], built.rows
-        refused = f"{targets - captions} of {targets} captions of a random language model were refused"
-        _say(f"{refused}, each after {options.attempts} attempts: the reasons are counted above.")
-        if captions > MOST_KEPT * targets:
-            raise ValueError(f"{refused}; expected nearly all. Look into {place}: validation lets too much pass.")
+        refused = check_refused(captions, targets, "captions", place)
+        say(f"{refused}, each after {options.attempts} attempts: the reasons are counted above.")
         yield chain[-1].folder / "set_aside.jsonl", f"{refused}, with the reason for each"
 
     def training(self) -> Written:
         """Slipform on the pairs, by its recipe."""
         place = self.folder / "slipform"
         values = {"dataset": self.options.output, "dataset_config": self.options.configs[0], "output_dir": place}
-        words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
-        subprocess.run([sys.executable, RECIPE, "--config", "slipform/factory", *words], check=True)
+        train("slipform.py", "slipform/factory", values)
         yield place / "report.md", "Slipform from random weights, trained on the pairs and scored"
 
     def analysis(self) -> Written:
@@ -223,8 +186,12 @@ class Factory:
         write_random_clip(part, vocabulary, seed=0, config=RANDOM_CLIPS["vit_tiny"]())
 
 
-STEPS: dict[str, Callable[[Factory], Written]] = {
-    step.__name__: step for step in (Factory.keywords, Factory.pairs, Factory.llm, Factory.training, Factory.analysis)
+STEPS: Steps = {
+    "keywords": Factory.keywords,
+    "pairs": Factory.pairs,
+    LLM: Factory.llm,
+    "training": Factory.training,
+    "analysis": Factory.analysis,
 }
 
 
@@ -235,24 +202,6 @@ def captions_of(path: Path) -> Dataset:
     for one in content["annotations"]:
         texts[one["image_id"]].append(one["caption"])
     return Dataset.from_dict({"caption": list(texts.values())})
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = argparse.ArgumentParser(
-        description="Builds pairs, trains on them and analyses them.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-    )
-    found.add_argument("--only", choices=list(STEPS), nargs="+", help="by default all")
-    add_fields(found, ConcreteBatchOptions)
-    for action in found._actions:
-        action.required = False
-    return found
 
 
 if __name__ == "__main__":

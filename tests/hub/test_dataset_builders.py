@@ -14,6 +14,7 @@ from hfcomp.generation.options import NegativeOptions
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_yaml
 from tests.generation.builds import png
+from tests.generation.magic.sets import source
 from tests.hub.running import ROOT, run_command, run_in_hub
 from tests.negatives import language_models
 
@@ -100,3 +101,22 @@ def test_a_builders_card_attributes_the_captions_and_cites_the_paper(builder):
     card = DatasetCard.load(BUILDERS / builder / "README.md").text
     assert "## Licence" in card and "CC BY 4.0" in card and "attribution to the COCO Consortium" in card
     assert "## Citation" in card and "arXiv preprint arXiv:" in card
+
+
+def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
+    place = source(tmp_path / "source", license={0: "Attribution-NoDerivs License"})
+    words = ["--source", place, "--output", tmp_path / "out", "--writer", "taxonomy", "--encoder", "captions"]
+    words += ["--taxonomy", tmp_path / "taxonomy.yaml", "--repo", "me/magic"]
+    said = run(hub, *words, "--until", "captions", builder=BUILDERS / "magic", fails=True)
+    assert "error: --repo pushes a finished set: leave out --until captions" in said
+    said = run(hub, *words, builder=BUILDERS / "magic")
+    assert f"pushed to {hub.address}/datasets/me/magic" in said
+    card = DatasetCard(hub.repository("datasets", "me/magic").files["README.md"].content.decode())
+    assert card.data.pretty_name == "MAGIC" and card.data.configs[0]["config_name"] == "captions"
+    assert "concepts of level 1" in card.text and "--writer taxonomy" in card.text
+    code = """
+        from datasets import load_dataset
+        rows = load_dataset("me/magic", "levels", split="train+test")
+        assert len(rows) == 39 and {*rows["level_4"]} == {"living thing", "artifact"}
+    """
+    run_in_hub(hub, code)

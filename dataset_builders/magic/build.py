@@ -1,0 +1,30 @@
+"""MAGIC, the set that CLEAR GLASS trains on (arXiv:2509.12771), from captioned images of your own.
+
+`python dataset_builders/magic/build.py --source coco --split train2017 --output data/magic --base_url
+http://127.0.0.1:8000/v1` builds the hierarchy and its groups from rows whose licence allows adaptation, and `--repo
+my-org/magic` pushes them. The same command resumes. The options are those of `hfcomp build magic` and `hfcomp
+push-dataset`, and `--any_license`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hfcomp.cli.build import build_and_report
+from hfcomp.cli.builders import build_and_push
+from hfcomp.errors import one_line_errors
+from hfcomp.generation.magic.options import MagicOptions
+
+CARD = Path(__file__).parent / "README.md"
+
+
+def build(given: dict[str, Any]) -> Path:
+    """Builds the set."""
+    return build_and_report(MagicOptions(**given)).folder
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        build_and_push(sys.argv[1:], MagicOptions, build, card=CARD)
