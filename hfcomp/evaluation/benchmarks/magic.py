@@ -1,6 +1,7 @@
-"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images. It is not released.
+"""MAGIC (CLEAR GLASS): the name of a concept, on four levels of abstraction, and images.
 
-`MAGIC` asks for an image by the names of its concepts, `MAGIC_CAPTIONS` by its generalised caption.
+The authors' set is not released; `hfcomp build magic` makes one. `MAGIC` asks for an image by the names of its
+concepts, `MAGIC_CAPTIONS` by its generalised caption, `MAGIC_BY_CONCEPT` by names of concepts that are not trained on.
 """
 
 from __future__ import annotations
@@ -16,8 +17,49 @@ from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Fold
 
 
 @dataclass(frozen=True)
+class BuiltLevels:
+    """The test rows of a set of `hfcomp build magic`; `caption` is their generalised one.
+
+    Attributes:
+        texts: the columns of texts that an image is asked for by.
+        view: the set's configuration.
+    """
+
+    texts: tuple[str, ...] = LEVELS
+    view: str = "levels"
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        return f"a set of `hfcomp build magic`, of which the test rows of {self.view} are read"
+
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
+        """The items, when the folder holds such a set."""
+        from hfcomp.data.views import read_views
+
+        if read_views(folder) is None:
+            return None
+        from hfcomp.data.loading import load_training_set, undecoded
+
+        rows = undecoded(load_training_set(str(folder), split="test", config=self.view))
+        if "caption" in rows.column_names:
+            rows = rows.remove_columns("caption")
+        rows = rows.rename_column("generalised_caption", "caption")
+        columns = dict.fromkeys(("image", "image_id", *self.texts, "caption", *GROUPS))
+        return BenchmarkData(rows.select_columns(list(columns)), Origin(f"{folder}, test rows of {self.view}"))
+
+    def remote(self, folders: Folders) -> BenchmarkData:
+        """Nowhere.
+
+        Raises:
+            Unavailable: always.
+        """
+        raise Unavailable("MAGIC is not released.", "")
+
+
+@dataclass(frozen=True)
 class OwnLevels:
-    """Parquet files in the column contract, as the data set's own builder or you write them.
+    """Parquet files in the column contract, as you write them.
 
     Attributes:
         texts: the columns of texts that an image is asked for by.
@@ -87,10 +129,10 @@ MAGIC = Benchmark(
     title="MAGIC levels",
     suite=COMPOSITIONAL,
     protocol=LevelChoice(),
-    data=(OwnLevels(), _JSON),
+    data=(BuiltLevels(), OwnLevels(), _JSON),
     paper="Suissa et al., CLEAR GLASS",
     licence="not stated; not released",
-    obtain="It is not released. Pass a folder of your own as --data magic=FOLDER.",
+    obtain="It is not released. Build one with `hfcomp build magic` and pass its folder as --data magic=FOLDER.",
     version=2,
 )
 MAGIC_CAPTIONS = replace(
@@ -98,8 +140,17 @@ MAGIC_CAPTIONS = replace(
     name="magic_captions",
     title="MAGIC captions",
     protocol=LevelChoice(texts=("caption",)),
-    data=(OwnLevels(texts=("caption",), optional=GROUPS), _JSON),
+    data=(BuiltLevels(texts=("caption",)), OwnLevels(texts=("caption",), optional=GROUPS), _JSON),
     paper="Suissa et al., CLEAR GLASS, Table 3, column captions",
+    folder=MAGIC.name,
+    in_suites=False,
+    version=1,
+)
+MAGIC_BY_CONCEPT = replace(
+    MAGIC,
+    name="magic_by_concept",
+    title="MAGIC levels of unseen concepts",
+    data=(BuiltLevels(view="levels_by_concept"),),
     folder=MAGIC.name,
     in_suites=False,
     version=1,

@@ -8,12 +8,14 @@ import re
 import pytest
 from datasets import Dataset, Image
 
-from hfcomp.evaluation.benchmarks.magic import LEVELS, MAGIC, MAGIC_CAPTIONS
+from hfcomp.data.loading import load_training_set
+from hfcomp.evaluation.benchmarks.magic import LEVELS, MAGIC, MAGIC_BY_CONCEPT, MAGIC_CAPTIONS
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.sandbox import levels_set
 from tests.evaluation.benchmarks.oracle import constant, knowing, means, photo, random, run
+from tests.generation.magic.sets import built
 
 IMAGES = 60
 KINDS = ("choice of 2", "choice of 10", "retrieval")
@@ -163,3 +165,32 @@ def test_rows_without_an_image_or_a_name_are_left_out_and_others_refused(tmp_pat
 def test_it_is_not_released():
     with pytest.raises(Unavailable, match="MAGIC is not released.*--data magic=FOLDER"):
         load_items(MAGIC)
+
+
+@pytest.fixture(scope="module")
+def built_set(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("built")).folder
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "view", "texts"),
+    [
+        (MAGIC, "levels", LEVELS),
+        (MAGIC_CAPTIONS, "levels", ["caption"]),
+        (MAGIC_BY_CONCEPT, "levels_by_concept", LEVELS),
+    ],
+)
+def test_of_a_built_set_the_test_rows_are_read(built_set, benchmark, view, texts):
+    expected = load_training_set(str(built_set), split="test", config=view)
+    items = validate(benchmark, load_items(benchmark, Folders(own={"magic": built_set})))
+    assert items.rows["image_id"][:] == expected["image_id"][:] and len(expected) in (8, 10)
+    assert items.rows["caption"][:] == expected["generalised_caption"][:]
+    for text in texts:
+        assert items.rows[text][:] == (expected["generalised_caption"] if text == "caption" else expected[text])[:]
+    groups = {name: expected[name][:] for name in ("group", "hard_negative_groups")}
+    assert {name: items.rows[name][:] for name in groups} == groups
+
+
+def test_unseen_concepts_need_a_built_set(folder):
+    with pytest.raises(ValueError, match="a set of `hfcomp build magic`"):
+        load_items(MAGIC_BY_CONCEPT, Folders(own={"magic": folder}))
