@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from hfcomp.cli.options import add_fields, check_free
 
-USAGE = "SET [SET ...], as in high=DIR low=DIR"
-SUMMARY = "concreteness, hardness and similarity of hard negative pairs; sets side by side"
+USAGE = "SET [SET ...], as in high=DIR low=DIR, or magic DIR"
+SUMMARY = "concreteness, hardness and similarity of hard negative pairs; or a hierarchy of concepts as a page"
+
+
+MAGIC = "magic"
+"""The first word where a set of `hfcomp build magic` follows; a folder of this name is ./magic."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Analyses sets of pairs, prints the tables and writes the report.
+    """Analyses sets of pairs, or a hierarchy of concepts, prints the tables and writes the report.
 
     Raises:
         ValueError: for options that do not fit, a set without pairs, or an output folder that has results.
         OSError: for a file that cannot be read or written.
     """
+    if arguments[:1] == [MAGIC]:
+        _analyze_magic(arguments[1:])
+        return
     from hfcomp.analysis.pairs.analyze import analyze
     from hfcomp.analysis.pairs.options import AnalyzeOptions
     from hfcomp.writing import locked
@@ -29,6 +38,25 @@ def main(arguments: Sequence[str]) -> None:
     check_free(options.output_dir, options.overwrite)
     with locked(options.output_dir):
         analyze(sets, options).save(options.output_dir, command=shlex.join(["hfcomp", "analyze", *arguments]))
+
+
+def _analyze_magic(arguments: Sequence[str]) -> None:
+    from hfcomp.analysis.hierarchy.analyze import HierarchyOptions, analyze_hierarchy
+    from hfcomp.writing import locked
+
+    found = argparse.ArgumentParser(
+        prog=f"hfcomp analyze {MAGIC}",
+        description="Draws the hierarchy of a set of `hfcomp build magic` as one HTML page.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    found.add_argument("folder", type=Path, metavar="DIR", help="folder of the set")
+    add_fields(found, HierarchyOptions)
+    given = vars(found.parse_args(arguments))
+    folder, options = given.pop("folder"), HierarchyOptions(**given)
+    with locked(options.output_dir):
+        page = analyze_hierarchy(folder, options, progress=sys.stderr.isatty())
+    print(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,0 +1,59 @@
+"""`hfcomp analyze magic`: the page of a set's hierarchy, and its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hfcomp.analysis.hierarchy.members import read_members
+from hfcomp.analysis.hierarchy.page import render_page
+from hfcomp.generation.magic.graph.file import read_hierarchy
+from hfcomp.generation.magic.graph.tables import hierarchy_tables
+from hfcomp.reporting.report import Report, Section, Table
+from hfcomp.reporting.saving import render_markdown
+from hfcomp.reporting.terminal import render_terminal
+from hfcomp.writing import write_text
+
+PAGE, REPORT = "concepts.html", "report.md"
+
+
+@dataclass(kw_only=True)
+class HierarchyOptions:
+    """Output.
+
+    Attributes:
+        output_dir: receives concepts.html and report.md.
+        overwrite: replace them.
+        thumbnails: pictures of each concept.
+    """
+
+    output_dir: Path = Path("runs/concepts")
+    overwrite: bool = False
+    thumbnails: int = 8
+
+    def __post_init__(self) -> None:
+        if self.thumbnails < 0:
+            raise ValueError(f"thumbnails: found {self.thumbnails}, expected 0 or more.")
+
+
+def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool = False) -> Path:
+    """Writes the page and the report of a set, prints the tables, and returns the page's path.
+
+    Raises:
+        ValueError: for a folder that is no finished set of `hfcomp build magic`, or an output folder that has a page.
+    """
+    page = options.output_dir / PAGE
+    if page.exists() and not options.overwrite:
+        raise ValueError(f"{page} is there already. Pass --overwrite, or another --output_dir.")
+    hierarchy = read_hierarchy(folder)
+    members = read_members(folder, thumbnails=options.thumbnails, progress=progress)
+    rows = [[split, f"{sum(one.rows[split] for one in members.concepts.values()):,}"] for split in ("train", "test")]
+    rows.append(["images that cannot be decoded", f"{members.undecoded:,}"])
+    tables = [*hierarchy_tables(hierarchy, 0), Table("Rows of the split by image", ["", "rows"], rows)]
+    title = f"Concepts of {folder.resolve().name}"
+    report = Report(title, sections=[Section("", tables)])
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    write_text(page, render_page(hierarchy, members, tables, title=title))
+    write_text(options.output_dir / REPORT, render_markdown(report))
+    render_terminal(report)
+    return page
