@@ -47,6 +47,8 @@ _FURTHER_COLUMNS = (
     "license",
 )
 COLUMNS = (*columns_of(FIELDS), *_FURTHER_COLUMNS)
+CONCEPT_NAMES = ("group", "level_1", "level_2", "level_3", "level_4")
+"""Columns that name concepts; a group's name is that of its concept."""
 
 NEGATIVE_KINDS = (
     "replace_att",
@@ -99,16 +101,20 @@ def kind_id(kind: str, *, where: str) -> int:
 
 
 def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
-    """Renames a data set's columns to the contract's.
+    """Renames a data set's columns to the contract's, all at once, so that two may change places.
+
+    A column that several names map to is copied. So is one of `CONCEPT_NAMES`, which stays under its own name too, as
+    names of levels are compared with captions and scored. Any other keeps no name but the new one.
 
     Args:
-        dataset: a `datasets.Dataset`.
+        dataset: a `datasets.Dataset`, or a stream.
         column_names: contract name to the data set's own name, such as `{"caption": "text"}`.
 
     Raises:
         ValueError: when a name is not of the contract, or the data set has no such column.
     """
-    for ours, theirs in (column_names or {}).items():
+    names = dict(column_names or {})
+    for ours, theirs in names.items():
         if ours not in COLUMNS:
             raise ValueError(f"column_names: {ours!r} is not a column of hfcomp.{nearest(ours, COLUMNS)}")
         if theirs not in dataset.column_names:
@@ -116,12 +122,30 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
                 f"column_names maps {ours!r} to {theirs!r}, which is not in the data set. It has: "
                 f"{', '.join(dataset.column_names)}."
             )
-        if ours == theirs:
-            continue
-        if ours in dataset.column_names:
-            dataset = dataset.remove_columns(ours)
-        dataset = dataset.rename_column(theirs, ours)
-    return dataset
+    names |= {name: name for name in names.values() if name in CONCEPT_NAMES and name not in names}
+    if all(ours == theirs for ours, theirs in names.items()):
+        return dataset
+    hidden = [name for name in names if name in dataset.column_names and name not in names.values()]
+    if hidden:
+        dataset = dataset.remove_columns(hidden)
+    moved: dict[str, str] = {}
+    for ours, theirs in names.items():
+        if theirs in moved:
+            dataset = _copied(dataset, theirs, copy := f"{theirs} as {ours}")
+            theirs = copy
+        moved[theirs] = ours
+    # a stream takes no name that another column still has
+    between = {theirs: f"{theirs} becomes {ours}" for theirs, ours in moved.items() if theirs != ours}
+    return dataset.rename_columns(between).rename_columns({name: moved[theirs] for theirs, name in between.items()})
+
+
+def _copied(dataset: Any, name: str, copy: str) -> Any:
+    from datasets import IterableDataset, concatenate_datasets
+
+    if isinstance(dataset, IterableDataset):
+        features = dataset.features and type(dataset.features)({**dataset.features, copy: dataset.features[name]})
+        return dataset.map(lambda row: {copy: row[name]}, features=features)
+    return concatenate_datasets([dataset, dataset.select_columns([name]).rename_column(name, copy)], axis=1)
 
 
 RENAME = "column_names={{{0!r}: '<its name in your data set>'}}"

@@ -79,3 +79,36 @@ def test_missing_columns_are_named_with_those_that_are_there(dataset):
     assert "column_names={'caption': '<its name in your data set>'}" in str(error.value)
     with pytest.raises(ValueError, match="needs the columns 'caption', 'negative_captions'"):
         require_columns(dataset, ["caption", "negative_captions"], needed_by="MyTrainer")
+
+
+LEVELS = {"level_1": ["dog", "cat"], "level_2": ["pet", "pet"], "text": ["a", "b"], "other": ["c", "d"]}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"group": "level_1"}, {**LEVELS, "group": LEVELS["level_1"]}),
+        (
+            {"level_1": "level_2", "level_2": "level_1"},
+            {**LEVELS, "level_1": LEVELS["level_2"], "level_2": LEVELS["level_1"]},
+        ),
+        (
+            {"caption": "text", "generalised_caption": "text"},
+            {
+                **{k: v for k, v in LEVELS.items() if k != "text"},
+                "caption": ["a", "b"],
+                "generalised_caption": ["a", "b"],
+            },
+        ),
+        (
+            {"group": "level_1", "level_1": "other"},
+            {"group": LEVELS["level_1"], "level_1": LEVELS["other"], "level_2": LEVELS["level_2"], "text": ["a", "b"]},
+        ),
+    ],
+)
+def test_a_column_may_have_two_names_and_two_may_change_places(names, expected, streamed):
+    rows = datasets.Dataset.from_dict(LEVELS)
+    renamed = rename_columns(rows.to_iterable_dataset() if streamed else rows, names)
+    assert {*renamed.column_names} == {*expected}
+    assert list(renamed) == datasets.Dataset.from_dict(expected).to_list()

@@ -6,13 +6,14 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hfcomp.data.columns import CONCEPT_NAMES
+
 if TYPE_CHECKING:
     from hfcomp.data.loading import TrainingRows
 
-LEVELS = ("level_1", "level_2", "level_3", "level_4")
+LEVELS = CONCEPT_NAMES[1:]
 """Columns of the names of an image's concepts, from the concept of its captions to the most abstract one."""
-LEVEL_COLUMNS = ("group", *LEVELS)
-"""Columns that name concepts; a group's name is that of its concept."""
+LEVEL_COLUMNS = CONCEPT_NAMES
 
 AROUND = string.punctuation + " \u2018\u2019\u201c\u201d"
 """Full stops and quotation marks that may surround a name."""
@@ -34,7 +35,7 @@ def level_columns(dataset: Any, column_names: Mapping[str, str] | None) -> list[
         column_names: column name mapping, hfcomp's name first.
     """
     renamed = column_names or {}
-    found = {*(getattr(dataset, "column_names", None) or ())} - {*renamed.values()} | {*renamed}
+    found = {*(getattr(dataset, "column_names", None) or ()), *renamed}  # these stay, see `rename_columns`
     return [name for name in LEVEL_COLUMNS if name in found]
 
 

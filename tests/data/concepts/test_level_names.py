@@ -46,7 +46,7 @@ def test_columns_are_found_by_their_own_names():
     dataset = Dataset.from_dict({"level_2": ["a"], "concept": ["b"], "caption": ["c"]})
     assert level_columns(dataset, None) == ["level_2"]
     assert level_columns(dataset, {"group": "concept"}) == ["group", "level_2"]
-    assert level_columns(dataset, {"group": "level_2"}) == ["group"]
+    assert level_columns(dataset, {"group": "level_2"}) == ["group", "level_2"]
     assert level_columns(None, None) == level_columns([], {}) == []
 
 

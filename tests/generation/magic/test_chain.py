@@ -15,6 +15,8 @@ from datasets import Image, load_dataset
 
 from hfcomp import cli
 from hfcomp.data.built_sets import SET_ASIDE_FILE
+from hfcomp.data.columns import rename_columns
+from hfcomp.data.concepts.level_names import level_columns
 from hfcomp.data.groups.order import Groups
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.build import build_set, verify_set
@@ -242,3 +244,12 @@ def test_a_killed_build_ends_with_the_same_bytes(tmp_path):
 
     finished = survive_kills(start, tmp_path, kills=20)
     assert len(finished) == 20
+
+
+def test_groups_may_be_those_of_another_level(folder):
+    rows = load_training_set(str(folder), config="levels")
+    names = {"group": "level_2", "caption": "generalised_caption"}
+    renamed = rename_columns(rows, names)
+    assert renamed["group"][:] == renamed["level_2"][:] == rows["level_2"][:]
+    assert renamed["caption"][:] == rows["generalised_caption"][:]
+    assert level_columns(rows, names) == level_columns(renamed, None) == ["group", *LEVELS]
