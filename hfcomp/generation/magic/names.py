@@ -54,8 +54,8 @@ def canonical_name(text: str) -> str:
         text: without a `name_problem`.
     """
     words = unicodedata.normalize("NFKC", text).casefold().strip(_AROUND).split()
-    if len(words) > 1 and words[0] in _ARTICLES:
-        words = words[1:]
+    while len(words) > 1 and words[0] in _ARTICLES:
+        words = " ".join(words[1:]).strip(_AROUND).split()
     if words:
         words[-1] = _singular(words[-1])
     return unicodedata.normalize("NFKC", " ".join(words)).strip(_AROUND)

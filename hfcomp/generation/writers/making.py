@@ -66,7 +66,9 @@ class Asker:
     def _request(self, question: Question, seed: int, field: AnswerField) -> Request:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
         warmth = round(self._temperature + RISE * question.attempt, 6)
-        return Request(question.prompt, rng.getrandbits(31), warmth, token_budget(question.about), field)
+        # A name is short however long the captions are that it is about.
+        budget = token_budget(question.about if field == "caption" else "")
+        return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
 
 def make_asker(

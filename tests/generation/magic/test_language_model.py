@@ -80,13 +80,25 @@ def test_what_is_no_name_is_refused_and_asked_again(tmp_path, answer, reason):
     assert second["temperature"] == pytest.approx(first["temperature"] + 0.2) and first["seed"] != second["seed"]
 
 
+def test_a_server_that_fails_once_is_asked_again(tmp_path):
+    with serving([lambda body: Answer({"error": "x"}, status=500), says("party")]) as server:
+        (found,) = source(server, tmp_path, retries=1).concepts([["a cake"]])
+    assert (found.texts, found.refused) == (("party",), ())
+
+
+def test_the_budget_of_a_name_does_not_grow_with_the_captions(tmp_path):
+    with serving(says("party")) as server:
+        source(server, tmp_path).concepts([["a cake"], ["a cake on a long table"] * 10])
+    assert len({body["max_tokens"] for body in server.bodies}) == 1
+
+
 def test_without_a_good_answer_there_is_none(tmp_path):
     with serving(says("dog, cat")) as server:
         assert source(server, tmp_path).concepts([["a cake"]])[0].refused == ("a list of names",) * 2
 
 
 def test_parents_are_offered_the_known_ones_and_differ_from_the_concept(tmp_path):
-    with serving([says("Celebrations"), says("celebration"), says("social event")]) as server:
+    with serving([says("Celebrations"), says("The a celebration"), says("social event")]) as server:
         (found,) = source(server, tmp_path, attempts=3).parents(2, ["celebration"], ["social event", "meal"])
     assert (found.texts, found.refused) == (("social event",), ("the concept itself",) * 2)
     prompt = server.bodies[0]["messages"][0]["content"]
