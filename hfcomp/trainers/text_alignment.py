@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import nn
 from transformers.utils import logging
@@ -16,6 +17,7 @@ from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.columns import LEFT_OUT
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.concepts.tokens import concept_id
+from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.row_values import row_fields
 from hfcomp.losses import concept_info_nce_loss
@@ -43,6 +45,10 @@ class TextAlignmentConfig(CompositionalConfig):
     freeze_towers: list[str] | None = field(
         default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
     )
+    aligned_with: list[str] = field(
+        default_factory=lambda: [PAIR[1]],
+        metadata={"help": f"Columns of the texts that captions are drawn to: {PAIR[1]}, {', '.join(LEVEL_COLUMNS)}."},
+    )
     allow_levels: bool = field(
         default=False,
         metadata={"help": "Train on texts that are names of group or level_1 to level_4; otherwise they are refused."},
@@ -63,6 +69,12 @@ class TextAlignmentConfig(CompositionalConfig):
         super().__post_init__()
         if "text" in (self.freeze_towers or []):
             raise ValueError("freeze_towers names 'text', the tower that textual alignment trains. Leave it out.")
+        known = (PAIR[1], *LEVEL_COLUMNS)
+        wrong = [name for name in self.aligned_with if name not in known or self.aligned_with.count(name) > 1]
+        if wrong or not self.aligned_with:
+            raise ValueError(
+                f"aligned_with: found {self.aligned_with}, expected some of {', '.join(known)}, each once."
+            )
         if self.allow_levels and self.leave_out_levels:
             raise ValueError("allow_levels and leave_out_levels exclude each other. Set only one.")
 
@@ -126,6 +138,11 @@ class TextAlignmentTrainer(CompositionalTrainer):
     columns `group` or `level_1` to `level_4` of the data set is refused, unless `allow_levels` is set;
     `leave_out_levels` leaves its row out. A set without any of these columns cannot be checked, which is warned about.
 
+    The paper's words are to align captions with "their textual concepts"; it names no columns. `aligned_with: [group]`
+    draws captions to names of concepts. The released code pairs every caption with every generalised caption and every
+    level: all of these in `aligned_with`, and a row for each caption (a recipe's `captions: all`). Names that are
+    trained on are unseen no longer, which is logged.
+
     The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
     texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each
     other's negatives, as released; `ignore_equal_captions` leaves them out.
@@ -142,12 +159,19 @@ class TextAlignmentTrainer(CompositionalTrainer):
             self.required_features = (*type(self).required_features, "concept_id")
 
     def training_rows(self, dataset: Any, args: TextAlignmentConfig) -> TrainingRows | None:
-        """Refuses level names among the texts, or leaves their rows out.
+        """Refuses level names among the texts, or leaves their rows out; then a row for each pair of texts.
 
         Raises:
-            ValueError: naming row, column and value.
+            ValueError: naming row, column and value, or for a stream that would need other rows.
         """
-        rows = self.read_rows(dataset, args)
+        rows = self.read_rows(dataset, args, tuple(args.aligned_with))
+        names = [name for name in args.aligned_with if name in LEVEL_COLUMNS]
+        if names:
+            logger.warning(f"trained on the names in {', '.join(names)}: a test by level finds them no longer unseen.")
+        rows = self._without_names(rows, args)
+        return rows if rows is None or args.aligned_with == [PAIR[1]] else _pairs(rows, args.aligned_with)
+
+    def _without_names(self, rows: Any, args: TextAlignmentConfig) -> Any:
         if rows is None or args.allow_levels:
             return rows
         if not level_columns(rows.dataset, None):
@@ -155,7 +179,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
                 f"the data set has none of the columns {', '.join(LEVEL_COLUMNS)}: training texts cannot be checked "
                 "for concept names of a test."
             )
-        named = level_names(rows, PAIR)
+        named = level_names(rows, [name for name in PAIR if name == PAIR[0] or name in args.aligned_with])
         if not named or args.leave_out_levels:
             return _without(rows, named)
         row, said = next(iter(named.items()))
@@ -192,7 +216,23 @@ class TextAlignmentTrainer(CompositionalTrainer):
     def read_rows(self, dataset: Any, args: TextAlignmentConfig, further: tuple[str, ...] = ()) -> Any:
         """As in [`CompositionalTrainer`], with the generalised captions and the columns of levels."""
         levels = level_columns(dataset, args.column_names)
-        return super().read_rows(dataset, args, (*further, PAIR[1], *levels))
+        return super().read_rows(dataset, args, (*dict.fromkeys((*(further or (PAIR[1],)), *levels)),))
+
+
+def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
+    """Each caption with each text of its row; pairs of one image have its id."""
+    if not isinstance(rows, TrainingRows):
+        raise ValueError("aligned_with: pairs of a stream's rows are not made. Leave streaming out.")
+    others = [name for name in (IMAGE_ID,) if name in rows.dataset.column_names]
+    columns: dict[str, list[Any]] = {
+        name: [value for value in rows.column(name) for _ in aligned_with] for name in (PAIR[0], *others)
+    }
+    texts = zip(*(rows.column(name) for name in aligned_with), strict=True)
+    columns[PAIR[1]] = [text for row in texts for text in row]
+    logger.warning(
+        f"{len(rows):,} rows are {len(columns[PAIR[1]]):,} pairs of a caption and {', '.join(aligned_with)}."
+    )
+    return TrainingRows(Dataset.from_dict(columns), list(columns))
 
 
 def _without(rows: TrainingRows, named: dict[int, LevelName]) -> TrainingRows:

@@ -186,3 +186,23 @@ def test_a_frozen_text_tower_is_refused(tmp_path):
     assert arguments(TextAlignmentTrainer, tmp_path).freeze_towers == ["image"]
     with pytest.raises(ValueError, match="freeze_towers names 'text', the tower that textual alignment trains"):
         arguments(TextAlignmentTrainer, tmp_path, freeze_towers=["text"])
+
+
+def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_path):
+    levels = with_levels(rows, group=["thing"] * len(rows), level_4=["being"] * len(rows))
+    trainer = build(clip, levels, tmp_path, aligned_with=["group", "level_4"], allow_levels=True)
+    found = trainer.train_dataset
+    assert found.column("caption") == [text for text in rows["caption"] for _ in range(2)]
+    assert found.column("generalised_caption") == ["thing", "being"] * len(rows)
+    loss, _ = loss_and_gradients(trainer, range(8))
+    captions = features(trainer, found.column("caption")[:8])
+    names = features(trainer, found.column("generalised_caption")[:8])
+    scale = trainer.model.plain.logit_scale.exp().squeeze()
+    expected, _ = info_nce_loss(captions, names, logit_scale=scale)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("names", [[], ["caption"], ["group", "group"]])
+def test_columns_to_align_with_are_known(clip, rows, tmp_path, names):
+    with pytest.raises(ValueError, match="aligned_with: found .* expected some of generalised_caption, group"):
+        build(clip, rows, tmp_path, aligned_with=names)
