@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -18,7 +19,8 @@ def hard_negatives(
 ) -> dict[str, Rivals]:
     """Of each concept the most similar others with a cosine above `negative_similarity`, at most `max_negatives`.
 
-    None shares the name of a level with it, but on the `shared_levels` most abstract ones, where it may.
+    No name of its chain is in the chain of the other, whatever its level: "animal" is no negative of a dog below
+    "animal". Only the `shared_levels` most abstract levels of both may have common names.
 
     Args:
         chains: of each concept.
@@ -31,12 +33,15 @@ def hard_negatives(
         Names and cosines, the nearest first, equal ones by name.
     """
     top = 4 - settings.shared_levels
-    ids = _ids([chains[name][1:top] for name in names], top - 1)
+    ids = _ids([chains[name] for name in names])
     found: dict[str, Rivals] = {name: [] for name in names}
     for start in range(0, len(names), block):
         rows = np.arange(start, min(start + block, len(names)))
         first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
-        differ = (ids[first] != ids[second]).all(axis=1)
+        differ = np.ones(len(first), bool)
+        for level, other_level in product(range(4), repeat=2):
+            if min(level, other_level) < top:
+                differ &= ids[first, level] != ids[second, other_level]
         for one, other, cosine in zip(first[differ], second[differ], cosines[differ], strict=True):
             found[names[one]].append((names[other], float(cosine)))
         for row in rows:
@@ -45,8 +50,8 @@ def hard_negatives(
     return found
 
 
-def _ids(chains: Sequence[Sequence[str]], levels: int) -> np.ndarray:
-    """`[n, levels]`, equal numbers for equal names of a level."""
-    numbers: list[dict[str, int]] = [{} for _ in range(levels)]
-    rows = [[known.setdefault(name, len(known)) for known, name in zip(numbers, one, strict=True)] for one in chains]
-    return np.array(rows, np.int64).reshape(len(chains), levels)
+def _ids(chains: Sequence[Chain]) -> np.ndarray:
+    """`[n, 4]`, equal numbers for equal names."""
+    numbers: dict[str, int] = {}
+    rows = [[numbers.setdefault(name, len(numbers)) for name in chain] for chain in chains]
+    return np.array(rows, np.int64).reshape(len(chains), 4)

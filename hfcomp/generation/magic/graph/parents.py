@@ -24,22 +24,23 @@ class Parents:
 
     Attributes:
         of: by level, 1 to 3, of each name its parents.
+        ends: of each name of level 1, the lowest level that none of its ways up reaches; 5 if one is complete.
         cuts: parents that were not taken.
         refused: answers that the source did not use, by reason.
     """
 
     of: dict[int, dict[str, tuple[str, ...]]] = field(default_factory=lambda: {1: {}, 2: {}, 3: {}})
+    ends: dict[str, int] = field(default_factory=dict)
     cuts: list[Cut] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
 
-    def chain(self, name: str) -> Chain | int:
-        """The names above one of level 1, the first parent at each level; or the level on which it has none."""
+    def chain(self, name: str) -> Chain | None:
+        """The names above one of level 1, the first parent at each level; None without a way up to level 4."""
+        if self.ends[name] <= TOP:
+            return None
         names = [name]
         for level in range(1, TOP):
-            parents = self.of[level].get(names[-1], ())
-            if not parents:
-                return level + 1
-            names.append(parents[0])
+            names.append(self.of[level][names[-1]][0])
         return (names[0], names[1], names[2], names[3])
 
     def nodes(self, names: Sequence[str]) -> tuple[Node, ...]:
@@ -65,11 +66,11 @@ def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: 
         progress: whether to show a bar.
     """
     found = Parents()
-    below: dict[str, frozenset[str]] = {name: frozenset() for name in images}  # names under each of this level
+    below: dict[str, set[str]] = {name: set() for name in images}  # names under each of this level
     size = dict(images)
     for level in range(1, TOP):
         names = sorted(below, key=lambda name: (-size[name], name))
-        next_below: dict[str, frozenset[str]] = {}
+        next_below: dict[str, set[str]] = {}
         next_size: Counter[str] = Counter()
         with tqdm(total=len(names), desc=f"parents of level {level}", disable=not progress) as bar:
             for block in _blocks(names, source):
@@ -79,7 +80,7 @@ def find_parents(images: Mapping[str, int], source: ConceptSource, *, progress: 
                     parents = _taken(level, name, answer, below[name], found.cuts)
                     found.of[level][name] = parents
                     for parent in parents:
-                        next_below[parent] = next_below.get(parent, frozenset()) | below[name] | {name}
+                        next_below.setdefault(parent, set()).update(below[name], (name,))
                         next_size[parent] += size[name]
                 bar.update(len(block))
         below, size = next_below, next_size
@@ -92,8 +93,8 @@ def without_chain(images: Mapping[str, int], parents: Parents) -> tuple[dict[str
     chains, removed = {}, []
     for name, number in sorted(images.items()):
         chain = parents.chain(name)
-        if isinstance(chain, int):
-            removed.append(Removal(name, number, f"no parent on level {chain}"))
+        if chain is None:
+            removed.append(Removal(name, number, f"no parent on level {parents.ends[name]}"))
         else:
             chains[name] = chain
     return chains, removed
@@ -104,7 +105,7 @@ def _blocks(names: Sequence[str], source: ConceptSource) -> Iterator[Sequence[st
     return (names[start : start + step] for start in range(0, len(names), step))
 
 
-def _taken(level: int, name: str, answer: Found, below: frozenset[str], cuts: list[Cut]) -> tuple[str, ...]:
+def _taken(level: int, name: str, answer: Found, below: set[str], cuts: list[Cut]) -> tuple[str, ...]:
     taken = []
     for parent in dict.fromkeys(answer.texts):
         if parent == name or parent in below:
@@ -115,9 +116,11 @@ def _taken(level: int, name: str, answer: Found, below: frozenset[str], cuts: li
 
 
 def _prune(found: Parents) -> None:
-    """Takes out parents that have no parent themselves, from the top; `chain` then finds a way up if there is one."""
-    for level in range(TOP - 2, 0, -1):
-        above = found.of[level + 1]
-        found.of[level] = {
-            name: tuple(parent for parent in parents if above.get(parent)) for name, parents in found.of[level].items()
-        }
+    """Takes out parents that do not lead up to the top, and records how far each name of level 1 leads."""
+    ends = {parent: TOP + 1 for parents in found.of[TOP - 1].values() for parent in parents}
+    for level in range(TOP - 1, 0, -1):
+        above, ends = ends, {}
+        for name, parents in found.of[level].items():
+            ends[name] = max((above[parent] for parent in parents), default=level + 1)
+            found.of[level][name] = tuple(parent for parent in parents if above[parent] > TOP)
+    found.ends = ends

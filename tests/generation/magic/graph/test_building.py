@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import networkx as nx
@@ -81,7 +82,7 @@ def test_merging_equals_a_plain_loop(seed):
 def test_hard_negatives_equal_a_plain_loop_in_blocks_of_any_size(block, shared):
     names = [f"n{number:02}" for number in range(64)]
     points = vectors(64, 3)
-    chains = {name: (name, f"a{n % 9}", f"b{n % 5}", f"c{n % 3}") for n, name in enumerate(names)}
+    chains = {name: (name, f"a{n % 9}", f"a{10 + n % 5}", f"a{8 + n % 3}") for n, name in enumerate(names)}
     settings = GraphSettings(negative_similarity=0.8, max_negatives=3, shared_levels=shared)
     found = hard_negatives(chains, names, points, settings, block=block)
     cosines = np.round(points.astype(np.float64) @ points.astype(np.float64).T, 6)
@@ -91,9 +92,30 @@ def test_hard_negatives_equal_a_plain_loop_in_blocks_of_any_size(block, shared):
             for column, other in enumerate(names)
             if other != name
             and cosines[row, column] > 0.8
-            and not any(chains[name][level] == chains[other][level] for level in range(1, 4 - shared))
+            and not {*chains[name][: 4 - shared]} & {*chains[other]}
+            and not {*chains[name]} & {*chains[other][: 4 - shared]}
         )[:3]
         assert found[name] == [(other, -cosine) for cosine, other in near]
+
+
+def test_a_name_above_a_concept_is_no_hard_negative_on_whatever_level():
+    above = {"dog": ("animal",), "cow": ("pet",), "pet": ("animal",), "cat": ("feline",)}
+    degrees = {"animal": 0, "dog": 5, "cow": 10, "cat": 15}
+    found = build(dict.fromkeys(degrees, 9), Written(above), degrees)
+    assert {one.name: one.hard_negatives for one in found.concepts} == {
+        "animal": ("cat",),  # dog and cow are below it
+        "cat": ("cow", "dog", "animal"),
+        "cow": ("cat",),  # the dog is below "animal" too, one level lower
+        "dog": ("cat",),
+    }
+    shared = build(dict.fromkeys(degrees, 9), Written(above), degrees, shared_levels=3)
+    assert {one.name: one.hard_negatives for one in shared.concepts}["dog"] == ("cow", "cat")
+
+
+def test_a_hard_negative_is_above_the_threshold():
+    pair, degrees = {"a": 9, "b": 9}, {"a": 0, "b": 10}
+    assert not build(pair, degrees=degrees, negative_similarity=0.984808).concepts[0].hard_negatives
+    assert build(pair, degrees=degrees, negative_similarity=0.984807).concepts[0].hard_negatives == ("b",)
 
 
 def test_its_own_parent_and_names_that_come_again_are_cut():
@@ -118,9 +140,23 @@ def test_its_own_parent_and_names_that_come_again_are_cut():
     }
     assert [(one.name, one.reason) for one in found.removed] == [
         ("cat", "no parent on level 2"),
-        ("fish", "no parent on level 2"),  # the only one it had leads nowhere
+        ("fish", "no parent on level 3"),  # the only one it had leads nowhere
     ]
     assert nx.is_directed_acyclic_graph(found.graph())
+
+
+def test_the_reason_is_the_level_that_no_way_up_reaches():
+    source = Written({"a": (), "b": ("x",), "x": (), "c": ("x", "y"), "y": ("z",), "z": (), "d": ("x", "ok")})
+    found = build(dict.fromkeys("abcd", 9), source)
+    assert [(one.name, one.reason[-1]) for one in found.removed] == [("a", "2"), ("b", "3"), ("c", "4")]
+    assert found.parents == {"d": ("ok",)}
+
+
+def test_a_concept_of_many_children_is_quick():
+    names = {f"n{number}": 5 for number in range(20_000)}
+    start = time.process_time()
+    module.find_parents(names, Written(dict.fromkeys(names, ("all",))))
+    assert time.process_time() - start < 3  # 9 s where each child copies the names before it
 
 
 def test_several_parents_make_a_graph_and_the_first_that_leads_up_is_the_chain():
