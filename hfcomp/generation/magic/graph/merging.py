@@ -34,8 +34,8 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
     """Merges or removes concepts with fewer images than `min_images`, the smallest first, equal ones by name.
 
     A concept becomes part of the most similar one that is still there, if their cosine is above `merge_similarity`.
-    What grows to `min_images` in this way stays. A concept without a similar one is removed; the nearest one in its
-    record is that among all concepts, whatever became of it.
+    What grows to `min_images` in this way stays. A concept without a similar one is removed, with the nearest of those
+    that were still there in its record.
 
     Args:
         images: of each name, at least 1.
@@ -46,29 +46,38 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
     left, place = dict(images), {name: row for row, name in enumerate(names)}
     small = np.array([row for row, name in enumerate(names) if images[name] < settings.min_images], np.int64)
     similar = _neighbours(names, vectors, small, settings.merge_similarity)
-    closest = _closest(names, vectors, small)
     members: dict[str, tuple[str, ...]] = {}
-    merges, removed = [], []
+    merges: list[Merge] = []
+    removed: dict[str, int] = {}
+    gone = np.full(len(names), len(names))  # the step in which each left; past the last one for those that stay
     queue = [(images[names[row]], names[row]) for row in small]
     heapq.heapify(queue)
     while queue:
         number, name = heapq.heappop(queue)
         if left.get(name) != number:  # merged away, or it has grown and stands in the queue again
             continue
+        gone[place[name]] = len(merges) + len(removed)
+        del left[name]
         best = next(((other, cosine) for other, cosine in similar[place[name]] if other in left), None)
         if best is None:
-            del left[name]
-            removed.append(Removal(name, number, f"fewer than {settings.min_images} images", *closest[name]))
+            removed[name] = number
             continue
         other, cosine = best
         # no other has fewer images, as this one is the smallest that is left
         merges.append(Merge(name, other, number, cosine))
         members[other] = (*members.get(other, ()), name, *members.pop(name, ()))
-        left[other] += left.pop(name)
+        left[other] += number
         if left[other] < settings.min_images:
             heapq.heappush(queue, (left[other], other))
     kept = {name: members[name] for name in left if name in members}
-    return Merged(left, kept, tuple(merges), tuple(removed))
+    rows = np.array([place[name] for name in removed], np.int64)
+    closest = zip(removed.items(), nearest(vectors, rows, gone), strict=True)
+    reason = f"fewer than {settings.min_images} images"
+    records = tuple(
+        Removal(name, number, reason, *((names[near[0]], near[1]) if near else (None, None)))
+        for (name, number), near in closest
+    )
+    return Merged(left, kept, tuple(merges), records)
 
 
 def _neighbours(
@@ -79,10 +88,3 @@ def _neighbours(
     for first, second, cosine in zip(*similar_pairs(vectors, threshold, rows=small), strict=True):
         found[int(first)].append((names[second], float(cosine)))
     return {row: sorted(others, key=lambda one: (-one[1], one[0])) for row, others in found.items()}
-
-
-def _closest(names: Sequence[str], vectors: Vectors, small: np.ndarray) -> dict[str, tuple[str | None, float | None]]:
-    if len(names) < 2 or not len(small):
-        return {names[row]: (None, None) for row in small}
-    pairs = zip(*nearest(vectors, small), strict=True)
-    return {names[first]: (names[second], float(cosine)) for first, second, cosine in pairs}

@@ -56,20 +56,30 @@ def similar_pairs(
     return first, second, cosines
 
 
-def nearest(vectors: Vectors, rows: NDArray[np.int64], *, block: int = BLOCK) -> Pairs:
-    """The most similar other row of each, with its cosine; of equal ones the first. There are two rows or more."""
-    seconds, all_cosines = [], []
+def nearest(
+    vectors: Vectors, rows: NDArray[np.int64], gone: NDArray[np.int64], *, block: int = BLOCK
+) -> list[tuple[int, float] | None]:
+    """The most similar other row of each that was still there, with its cosine; of equal ones the first.
+
+    Args:
+        vectors: `[n, D]`, see `similar_pairs`.
+        rows: of which the nearest is found.
+        gone: `[n]`, when each row left; one is compared with those that left later.
+        block: rows at a time.
+    """
+    found: list[tuple[int, float] | None] = []
     for part in _blocks(rows, block):
         cosines = vectors[part] @ vectors.T
-        cosines[np.arange(len(part)), part] = -np.inf
-        close = cosines >= cosines.max(axis=1, keepdims=True) - SLACK
-        places, columns = np.nonzero(close)
-        exact = exact_cosines(vectors, part[places], columns)
-        order = np.lexsort((columns, -exact, places))
-        firsts = order[np.searchsorted(places[order], np.arange(len(part)))]
-        seconds.append(columns[firsts])
-        all_cosines.append(exact[firsts])
-    return rows, np.concatenate(seconds), np.concatenate(all_cosines)
+        cosines[gone[None, :] <= gone[part, None]] = -np.inf
+        for row, values in zip(part, cosines, strict=True):
+            best = values.max()
+            if best == -np.inf or not vectors[row].any():  # none is left, or it is similar to none
+                found.append(None)
+                continue
+            columns = np.flatnonzero(values >= best - SLACK)
+            exact = exact_cosines(vectors, np.full(len(columns), row), columns)
+            found.append((int(columns[exact.argmax()]), float(exact.max())))
+    return found
 
 
 def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from dataclasses import replace
 
 import networkx as nx
@@ -37,7 +38,7 @@ def test_small_concepts_go_with_the_most_similar_or_away():
     degrees = {"dog": 0, "puppy": 10, "hound": 20, "sofa": 90}
     found = build({"dog": 9, "puppy": 2, "hound": 1, "sofa": 4}, degrees=degrees)
     assert found.merges == (Merge("hound", "puppy", 1, 0.984808), Merge("puppy", "dog", 3, 0.984808))
-    assert found.removed == (Removal("sofa", 4, "fewer than 5 images", "hound", 0.34202),)
+    assert found.removed == (Removal("sofa", 4, "fewer than 5 images", "dog", 0.0),)
     (concept,) = found.concepts
     assert (concept.name, concept.images, concept.merged) == ("dog", 12, ("puppy", "hound"))
     assert found.place("hound") == concept and found.place("sofa") == "fewer than 5 images"
@@ -67,13 +68,14 @@ def test_merging_equals_a_plain_loop(seed):
         near = min(((cosine, other) for cosine, other in others if -cosine > 0.95), default=None)
         del left[name]
         if near is None:
-            removed.append(name)
+            near = max(((-cosine, other) for cosine, other in others), key=lambda one: (one[0], -names.index(one[1])))
+            removed.append((name, near[1], near[0]))
         else:
             left[near[1]] += number
             merges.append((name, near[1]))
     found = merge_small(images, names, points, settings)
     assert [(one.name, one.into) for one in found.merges] == merges
-    assert [one.name for one in found.removed] == removed and found.images == left
+    assert [(one.name, one.nearest, one.similarity) for one in found.removed] == removed and found.images == left
     assert merges and removed
 
 
@@ -191,6 +193,19 @@ def test_many_images_in_one_node_and_names_of_any_script():
     assert found.concepts[0].hard_negatives == ("誕生日会",)
     tested = draw_test_images({"誕生日会": [str(number) for number in range(10_000)]}, 0.2, 0)
     assert len(tested) == 2_000
+
+
+def test_concepts_without_a_vector_are_removed_in_bounded_memory():
+    points = vectors(4_000)
+    points[:2_000] = 0
+    names = [f"n{number:04}" for number in range(4_000)]
+    tracemalloc.start()
+    images = dict.fromkeys(names, 1) | {names[-1]: 9}
+    found = merge_small(images, names, points, GraphSettings(merge_similarity=0.99))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sum(one.nearest is None for one in found.removed) == 2_000
+    assert peak < 100e6  # 273 MB if each is compared with all others at once
 
 
 def test_a_vector_that_is_not_finite_names_its_concept():
