@@ -86,13 +86,15 @@ class CaptionsEncoder:
         """See `ConceptEncoder`; a concept without a word has a row of zeros."""
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.utils.extmath import randomized_svd
+        from threadpoolctl import threadpool_limits
 
         vectorizer = TfidfVectorizer(sublinear_tf=True, token_pattern=r"[^\W\d_]{2,}", dtype=np.float64)
         try:
             words = vectorizer.fit_transform(" ".join(self._captions_of(name)) for name in names)
         except ValueError:  # no caption has a word
             return np.zeros((len(names), 1), np.float32)
-        left, values, _ = randomized_svd(words, min(DIMENSIONS, *words.shape), random_state=0)
+        with threadpool_limits(1, "blas"):  # the number of threads moves the last digits of its sums
+            left, values, _ = randomized_svd(words, min(DIMENSIONS, *words.shape), random_state=0)
         found = left * values
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         return np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 1e-12).astype(np.float32)

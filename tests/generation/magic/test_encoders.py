@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from hfcomp.generation.magic import encoders
@@ -28,6 +29,19 @@ def test_concepts_of_like_captions_are_similar():
     cosines = found @ found.T
     assert cosines[0, 1] > 0.5 > cosines[0, 2]
     np.testing.assert_array_equal(found, CaptionsEncoder(CAPTIONS.__getitem__).encode(names))
+
+
+def test_the_number_of_threads_moves_no_bit():
+    """With 2 threads, BLAS adds up in another order at this size."""
+    rng, names = np.random.default_rng(0), [f"n{number:04}" for number in range(2_000)]
+    captions = {
+        name: " ".join(f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in rng.zipf(1.4, 200) % 676) for name in names
+    }
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, "blas"):
+            found.append(CaptionsEncoder(lambda name: [captions[name]]).encode(names))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("names", [["dog"], ["dog", "sofa"], ["empty"], ["empty", "empty"], ["dog", "dog"]])
