@@ -1,0 +1,144 @@
+"""Time and memory of MAGIC's graph stages, and of similar pairs by blocks against a matrix of all pairs.
+
+python benchmarks_perf/magic_graph.py [--images 113000] [--concepts 30000] [--width 384] [--captions 5]
+
+Synthetic: concepts have numbers of images as in Zipf's law and vectors around 1,000 centres; the parents come from a
+table, in the blocks of a source that grows. `graph` is all of `build_hierarchy`, `captions` the vectors of
+`CaptionsEncoder` from random words, `blocks` and `matrix` the pairs above 0.85 of all concepts. Every run is a process
+of its own, so that peaks do not mix, with 1 and with 2 threads; memory is the peak resident size minus that once the
+inputs exist. The graph stages, with the captions' vectors, are to take less than 2 minutes.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+LIMIT = 120.0
+"""Seconds, with any number of threads."""
+NEGATIVE_SIMILARITY = 0.85
+
+
+class Points:
+    """An encoder and a source whose answers are ready."""
+
+    grows = True
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self.vectors = vectors
+
+    def encode(self, names: Sequence[str]) -> np.ndarray:
+        return self.vectors
+
+    def parents(self, level: int, names: Sequence[str], known: Sequence[str]):
+        from hfcomp.generation.magic.source import Found
+
+        nodes = (None, 281, 113, 87)[level]
+        return [Found((f"level {level + 1} number {int(name.rpartition(' ')[2]) % nodes}",)) for name in names]
+
+    def facts(self) -> Mapping[str, str]:
+        return {}
+
+
+def inputs(args: argparse.Namespace) -> tuple[dict[str, int], np.ndarray]:
+    rng = np.random.default_rng(0)
+    share = 1 / np.arange(1, args.concepts + 1)
+    images = 1 + rng.multinomial(args.images - args.concepts, share / share.sum())
+    points = rng.normal(size=(1_000, args.width))[rng.integers(0, 1_000, args.concepts)]
+    points += 0.4 * rng.normal(size=points.shape)
+    vectors = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    return {f"concept {number:06}": int(images[number]) for number in range(args.concepts)}, vectors
+
+
+def graph(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
+    from hfcomp.generation.magic.graph.building import build_hierarchy
+    from hfcomp.generation.magic.graph.settings import GraphSettings
+
+    points = Points(vectors)
+    return len(build_hierarchy(images, points, points, GraphSettings(), log=lambda _: None).concepts)
+
+
+def captions(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
+    from hfcomp.generation.magic.encoders import CaptionsEncoder
+
+    words = np.array([f"{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(17_576)])
+    rng = np.random.default_rng(0)
+
+    def captions_of(name: str) -> list[str]:
+        chosen = words[rng.zipf(1.3, (args.captions * images[name], 10)) % len(words)]
+        return [" ".join(one) for one in chosen]
+
+    return len(CaptionsEncoder(captions_of).encode(list(images)))
+
+
+def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
+    from hfcomp.generation.magic.graph.similarity import similar_pairs
+
+    return len(similar_pairs(vectors, NEGATIVE_SIMILARITY)[0])
+
+
+def matrix(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -1)
+    first, second = np.nonzero(cosines > NEGATIVE_SIMILARITY)
+    return len(first)
+
+
+STAGES = {"graph": graph, "captions": captions, "blocks": blocks, "matrix": matrix}
+
+
+def measure(args: argparse.Namespace) -> dict[str, float]:
+    """One stage in this process."""
+    images, vectors = inputs(args)
+    tiny = argparse.Namespace(captions=args.captions)
+    STAGES[args.stage](tiny, dict(list(images.items())[:64]), vectors[:64])  # imports libraries and starts threads
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    wall, cpu = time.perf_counter(), time.process_time()
+    number = STAGES[args.stage](args, images, vectors)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": wall, "cpu": cpu, "megabytes": (peak - resident) / 1e6, "found": number}
+
+
+def run(args: argparse.Namespace, stage: str, threads: int) -> dict[str, float]:
+    sizes = [f"--{name}={getattr(args, name)}" for name in ("images", "concepts", "width", "captions")]
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    command = [sys.executable, __file__, f"--stage={stage}", *sizes]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | limits)
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=113_000, help="images of all concepts")
+    parser.add_argument("--concepts", type=int, default=30_000, help="concepts of level 1 before merging")
+    parser.add_argument("--width", type=int, default=384, help="embedding size")
+    parser.add_argument("--captions", type=int, default=5, help="captions of an image")
+    parser.add_argument("--stage", choices=STAGES, help="measure this stage here and print JSON (used by the script)")
+    args = parser.parse_args()
+    if args.stage:
+        print(json.dumps(measure(args)))
+        return
+    print(f"{args.images:,} images, {args.concepts:,} concepts, {args.width} dimensions")
+    met = True
+    for threads in (1, 2):
+        found = {stage: run(args, stage, threads) for stage in STAGES}
+        for stage, one in found.items():
+            numbers = f"{one['seconds']:7.1f} s  {one['cpu']:7.1f} s of CPU  {one['megabytes']:7.0f} MB"
+            print(f"{threads} thread(s) {stage:>8}: {numbers}  {one['found']:,} found", flush=True)
+        ratio = {key: found["blocks"][key] / found["matrix"][key] for key in ("cpu", "megabytes")}
+        print(f"blocks / matrix: CPU {ratio['cpu']:.2f}, memory {ratio['megabytes']:.3f}")
+        met &= found["graph"]["seconds"] + found["captions"]["seconds"] < LIMIT
+        met &= found["graph"]["megabytes"] < 1000
+    print("targets met" if met else "targets missed")
+
+
+if __name__ == "__main__":
+    main()
