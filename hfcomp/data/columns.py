@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
 
@@ -36,19 +37,13 @@ _FURTHER_COLUMNS = (
     "mask",
     "neighbour_ids",
     "concept_spans",
-    "group",
+    *LEVEL_COLUMNS,
     "hard_negative_groups",
     "generalised_caption",
-    "level_1",
-    "level_2",
-    "level_3",
-    "level_4",
     "source",
     "license",
 )
 COLUMNS = (*columns_of(FIELDS), *_FURTHER_COLUMNS)
-CONCEPT_NAMES = ("group", "level_1", "level_2", "level_3", "level_4")
-"""Columns that name concepts; a group's name is that of its concept."""
 
 NEGATIVE_KINDS = (
     "replace_att",
@@ -103,7 +98,7 @@ def kind_id(kind: str, *, where: str) -> int:
 def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
     """Renames a data set's columns to the contract's, all at once, so that two may change places.
 
-    A column that several names map to is copied. So is one of `CONCEPT_NAMES`, which stays under its own name too, as
+    A column that several names map to is copied. So is one of `LEVEL_COLUMNS`, which stays under its own name too, as
     names of levels are compared with captions and scored. Any other keeps no name but the new one.
 
     Args:
@@ -122,7 +117,7 @@ def rename_columns(dataset: Any, column_names: Mapping[str, str] | None) -> Any:
                 f"column_names maps {ours!r} to {theirs!r}, which is not in the data set. It has: "
                 f"{', '.join(dataset.column_names)}."
             )
-    names |= {name: name for name in names.values() if name in CONCEPT_NAMES and name not in names}
+    names |= {name: name for name in names.values() if name in LEVEL_COLUMNS and name not in names}
     if all(ours == theirs for ours, theirs in names.items()):
         return dataset
     hidden = [name for name in names if name in dataset.column_names and name not in names.values()]

@@ -6,14 +6,13 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hfcomp.data.columns import CONCEPT_NAMES
-
 if TYPE_CHECKING:
     from hfcomp.data.loading import TrainingRows
 
-LEVELS = CONCEPT_NAMES[1:]
+LEVELS = ("level_1", "level_2", "level_3", "level_4")
 """Columns of the names of an image's concepts, from the concept of its captions to the most abstract one."""
-LEVEL_COLUMNS = CONCEPT_NAMES
+LEVEL_COLUMNS = ("group", *LEVELS)
+"""Columns that name concepts; a group's name is that of its concept."""
 
 AROUND = string.punctuation + " \u2018\u2019\u201c\u201d"
 """Full stops and quotation marks that may surround a name."""
