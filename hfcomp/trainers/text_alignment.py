@@ -14,7 +14,7 @@ from torch import nn
 from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator
-from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.columns import LEFT_OUT, require_columns
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS, LevelName, level_columns, level_names
 from hfcomp.data.concepts.tokens import concept_id
 from hfcomp.data.image_ids import IMAGE_ID
@@ -141,7 +141,7 @@ class TextAlignmentTrainer(CompositionalTrainer):
     The paper's words are to align captions with "their textual concepts"; it names no columns. `aligned_with: [group]`
     draws captions to names of concepts. The released code pairs every caption with every generalised caption and every
     level: all of these in `aligned_with`, and a row for each caption (a recipe's `captions: all`). Names that are
-    trained on are unseen no longer, which is logged.
+    trained on are unseen no longer, which is logged and in a run's report.
 
     The released code takes the features as they leave the text tower; here they are L2-normalised, as for images and
     texts, so that the model's scale means what it means elsewhere. Equal generalised captions of a batch are each
@@ -158,6 +158,14 @@ class TextAlignmentTrainer(CompositionalTrainer):
         if args.ignore_equal_captions:
             self.required_features = (*type(self).required_features, "concept_id")
 
+    @classmethod
+    def check_rows(cls, rows: Any, args: TextAlignmentConfig) -> str | None:
+        """Also the columns that captions are aligned with; returns a line about names that are trained on."""
+        dataset = getattr(rows, "dataset", rows)
+        if dataset.column_names is not None:
+            require_columns(dataset, args.aligned_with, needed_by=cls.__name__)
+        return super().check_rows(rows, args) or _names_trained_on(args)
+
     def training_rows(self, dataset: Any, args: TextAlignmentConfig) -> TrainingRows | None:
         """Refuses level names among the texts, or leaves their rows out; then a row for each pair of texts.
 
@@ -165,9 +173,9 @@ class TextAlignmentTrainer(CompositionalTrainer):
             ValueError: naming row, column and value, or for a stream that would need other rows.
         """
         rows = self.read_rows(dataset, args, tuple(args.aligned_with))
-        names = [name for name in args.aligned_with if name in LEVEL_COLUMNS]
-        if names:
-            logger.warning(f"trained on the names in {', '.join(names)}: a test by level finds them no longer unseen.")
+        trained_on = _names_trained_on(args)
+        if trained_on:
+            logger.warning(trained_on)
         rows = self._without_names(rows, args)
         return rows if rows is None or args.aligned_with == [PAIR[1]] else _pairs(rows, args.aligned_with)
 
@@ -219,6 +227,17 @@ class TextAlignmentTrainer(CompositionalTrainer):
         return super().read_rows(dataset, args, (*dict.fromkeys((*(further or (PAIR[1],)), *levels)),))
 
 
+def _names_trained_on(args: TextAlignmentConfig) -> str | None:
+    columns = [name for name in args.aligned_with if name in LEVEL_COLUMNS]
+    if columns:
+        return f"The names in {', '.join(columns)} are trained on: to a test by level they are not unseen."
+    if args.allow_levels:
+        return (
+            "allow_levels: captions that are names of concepts are trained on; to a test by level they are not unseen."
+        )
+    return None
+
+
 def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
     """Each caption with each text of its row; pairs of one image have its id."""
     if not isinstance(rows, TrainingRows):
@@ -228,7 +247,11 @@ def _pairs(rows: Any, aligned_with: Sequence[str]) -> TrainingRows:
         name: [value for value in rows.column(name) for _ in aligned_with] for name in (PAIR[0], *others)
     }
     texts = zip(*(rows.column(name) for name in aligned_with), strict=True)
-    columns[PAIR[1]] = [text for row in texts for text in row]
+    columns[PAIR[1]] = [
+        _text(dict(zip(aligned_with, row, strict=True)), name, number)
+        for number, row in enumerate(texts)
+        for name in aligned_with
+    ]
     logger.warning(
         f"{len(rows):,} rows are {len(columns[PAIR[1]]):,} pairs of a caption and {', '.join(aligned_with)}."
     )

@@ -406,9 +406,10 @@ def text_alignment(models: Path, folder: Path) -> Found:
     # the scale that the tiny model has is nearly the best one: little but rounding is left of its gradient
     backbone.logit_scale.data.fill_(3.5)
     evaluated = {"eval_strategy": "steps", "eval_steps": 2}
+    texts = {"aligned_with": ["generalised_caption", "group"], "allow_levels": True, "ignore_equal_captions": True}
     trainer = TextAlignmentTrainer(
         backbone,
-        config(TextAlignmentTrainer.config_class, folder, ignore_equal_captions=True, **evaluated),
+        config(TextAlignmentTrainer.config_class, folder, **texts, **evaluated),
         train_dataset=in_groups(data()),
         eval_dataset=in_groups(data(11)),
         processing_class=AutoProcessor.from_pretrained(models / "clip"),

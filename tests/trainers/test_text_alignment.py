@@ -202,6 +202,20 @@ def test_captions_are_paired_with_each_text_that_is_asked_for(clip, rows, tmp_pa
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+def test_names_that_are_trained_on_are_reported_and_missing_ones_named(clip, rows, tmp_path):
+    def checked(rows, **settings):
+        return TextAlignmentTrainer.check_rows(rows, arguments(TextAlignmentTrainer, tmp_path, **settings))
+
+    levels = with_levels(rows, group=["thing"] * len(rows), level_4=[*["being"] * (len(rows) - 1), ""])
+    assert checked(levels) is None
+    assert checked(levels, aligned_with=["group", "level_4"]).startswith("The names in group, level_4 are trained on")
+    assert checked(levels, allow_levels=True).startswith("allow_levels: captions that are names")
+    with pytest.raises(ValueError, match="TextAlignmentTrainer needs the column 'level_1'"):
+        checked(levels, aligned_with=["level_1"])
+    with pytest.raises(ValueError, match=f"column 'level_4', row {len(rows) - 1}: found '', expected a text"):
+        build(clip, levels, tmp_path, aligned_with=["generalised_caption", "level_4"])
+
+
 @pytest.mark.parametrize("names", [[], ["caption"], ["group", "group"]])
 def test_columns_to_align_with_are_known(clip, rows, tmp_path, names):
     with pytest.raises(ValueError, match="aligned_with: found .* expected some of generalised_caption, group"):
