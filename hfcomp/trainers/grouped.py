@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from datasets import Dataset
 from torch.utils.data import Sampler
 from transformers.utils import logging
 
+from hfcomp.data.columns import require_columns
 from hfcomp.data.concepts.level_names import level_columns, level_names
 from hfcomp.data.groups import GROUP_COLUMNS, GroupOrder, Groups, group_mask, rows_per_process
 from hfcomp.data.loading import TrainingRows
@@ -72,6 +75,15 @@ class GroupedTrainer(CompositionalTrainer):
 
     config_class = GroupedConfig
 
+    @classmethod
+    def check_rows(cls, rows: Any, args: GroupedConfig) -> str | None:
+        """Also that the columns of groups make a batch."""
+        dataset = getattr(rows, "dataset", rows)
+        if isinstance(dataset, Dataset):
+            require_columns(dataset, GROUP_COLUMNS, needed_by=cls.__name__)
+            _order([dataset[name][:] for name in GROUP_COLUMNS], args)
+        return super().check_rows(rows, args)
+
     def training_rows(self, dataset: Any, args: GroupedConfig) -> TrainingRows | None:
         """With the columns of groups, from which `self.group_order` makes batches.
 
@@ -86,10 +98,7 @@ class GroupedTrainer(CompositionalTrainer):
         levels = level_columns(dataset, args.column_names)
         rows = self.read_rows(dataset, args, tuple(dict.fromkeys((*GROUP_COLUMNS, *levels))))
         if rows is not None:
-            columns = map(rows.column, GROUP_COLUMNS)
-            groups = Groups.from_columns(*columns, minimum_size=args.minimum_group_size)
-            sizes = {"groups_per_batch": args.groups_per_batch, "pairs_per_group": args.pairs_per_group}
-            self.group_order = GroupOrder(groups, **sizes, seed=seed_of_order(args))
+            self.group_order = _order([rows.column(name) for name in GROUP_COLUMNS], args)
             logger.info(self.group_order.report.summary())
             for line in (*self.group_order.report.missing(), *_named_concepts(rows)):
                 logger.warning(line)
@@ -127,6 +136,12 @@ class GroupedTrainer(CompositionalTrainer):
     def row_order(self, order: Sampler | None) -> Sampler:
         """Groups and their hard negatives."""
         return self.group_order
+
+
+def _order(columns: Sequence[Sequence[Any]], args: GroupedConfig) -> GroupOrder:
+    groups = Groups.from_columns(*columns, minimum_size=args.minimum_group_size)
+    sizes = {"groups_per_batch": args.groups_per_batch, "pairs_per_group": args.pairs_per_group}
+    return GroupOrder(groups, **sizes, seed=seed_of_order(args))
 
 
 def _named_concepts(rows: TrainingRows) -> list[str]:
