@@ -224,7 +224,8 @@ def test_the_command_prints_the_hierarchy(tmp_path, capsys):
 
 
 def _build(folder: Path, log: Path) -> None:
-    os.dup2(log.open("a").fileno(), sys.stderr.fileno())
+    with log.open("a") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
     build_set(options(folder.parent / "source", folder, shard_size=4), log=lambda _: None)
 
 
