@@ -38,10 +38,19 @@ class LanguageModelSource:
     def __init__(self, model: Mapping[str, Any], *, attempts: int, seed: int, device: str | None = None) -> None:
         self._model, self._attempts, self._seed, self._device = model, attempts, seed, device
 
+    def read(self, captions: Sequence[str]) -> list[str]:
+        """See `ConceptSource`."""
+        shown, left = [], MOST_CHARACTERS
+        for caption in captions[:MOST_CAPTIONS]:
+            if shown and len(caption) > left:
+                break
+            shown.append(caption[:MOST_CHARACTERS])
+            left -= len(caption)
+        return shown
+
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
         """See `ConceptSource`."""
-        texts = [_shown(some) for some in captions]
-        questions = [Question(concept_prompt(some), "\n".join(some), ("concept",)) for some in texts]
+        questions = [Question(concept_prompt(some), "\n".join(some), ("concept",)) for some in captions]
         return self._ask(questions, "concept", lambda _, text: _name(text))
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
@@ -59,10 +68,9 @@ class LanguageModelSource:
 
     def generalised(self, captions: Sequence[Sequence[str]], chains: Sequence[tuple[str, ...]]) -> list[Found]:
         """See `ConceptSource`."""
-        texts = [_shown(some) for some in captions]
         questions = [
             Question(generalised_prompt(some, chain), "\n".join(some), ("generalised", *chain))
-            for some, chain in zip(texts, chains, strict=True)
+            for some, chain in zip(captions, chains, strict=True)
         ]
 
         def check(place: int, text: str) -> str:
@@ -109,14 +117,3 @@ def _name(text: str) -> str:
     if problem:
         raise Refused(problem)
     return canonical_name(text)
-
-
-def _shown(captions: Sequence[str]) -> list[str]:
-    """The captions that are in the prompt."""
-    shown, left = [], MOST_CHARACTERS
-    for caption in captions[:MOST_CAPTIONS]:
-        if shown and len(caption) > left:
-            break
-        shown.append(caption[:MOST_CHARACTERS])
-        left -= len(caption)
-    return shown

@@ -17,7 +17,7 @@ SENTENCE = "a sentence"
 _AROUND = " \t.,;:!?\"'`´‘’“”«»()[]{}*_-–—#"
 _ARTICLES = frozenset(("a", "an", "the"))
 _LIST = re.compile(r"[\n\r,;|/]|\s[-–—•]\s|^\s*(?:\d+[.)]|[-*•])\s|\b(?:and/or|or)\b", re.IGNORECASE)
-_MARKUP = re.compile(r"[<>{}\[\]\\`]|\*\*|:")
+_MARKUP = re.compile(r"[<>(){}\[\]\\`]|\*\*|:")
 _NONE = frozenset(
     (
         "none",

@@ -31,8 +31,12 @@ class ConceptSource(Protocol):
     grows: bool
     """Whether the answers about parents depend on `known`."""
 
+    def read(self, captions: Sequence[str]) -> Sequence[str]:
+        """Those of an image's captions that it reads; those beyond are counted."""
+        ...
+
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
-        """The first-level concept of each image, from all its captions."""
+        """The first-level concept of each image, from those of its captions that `read` names."""
         ...
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
@@ -49,7 +53,7 @@ class ConceptSource(Protocol):
         """A caption of each image that says what it has in common with others of its concept.
 
         Args:
-            captions: of each image, all.
+            captions: of each image, those that `read` names.
             chains: the names of its concepts, level 1 to 4.
         """
         ...

@@ -14,6 +14,7 @@ from hfcomp.generation.text_negatives import ANSWERS, NO_CAPTION, PASSED_OVER
 from hfcomp.parsing.captions import caption_problem
 
 CONCEPT, GENERALISED = "concept", "generalised_caption"
+UNREAD = f"{PASSED_OVER}more than a prompt holds"
 WITHOUT = {CONCEPT: "no concept", GENERALISED: "no generalised caption"}
 
 
@@ -74,7 +75,8 @@ def _asked(
         counts.append(Counter(f"{PASSED_OVER}{problem.partition(':')[0]}" for problem in problems if problem))
         good = [text for text, problem in zip(texts, problems, strict=True) if problem is None]
         if good:
-            usable[place] = good
+            usable[place] = list(source.read(good))
+            counts[place] += Counter({UNREAD: len(good) - len(usable[place])})  # without zeros
     places = list(usable)
     answers = dict(zip(places, ask(list(usable.values()), places) if places else [], strict=True))
     for place, found in answers.items() if source.grows else ():

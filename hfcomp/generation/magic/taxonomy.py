@@ -51,6 +51,10 @@ class TaxonomySource:
         for names, words in _leaves(tree):
             self._add([self._name(name, names) for name in names], words)
 
+    def read(self, captions: Sequence[str]) -> Sequence[str]:
+        """See `ConceptSource`: all of them."""
+        return captions
+
     def concepts(self, captions: Sequence[Sequence[str]]) -> list[Found]:
         """See `ConceptSource`."""
         return [self._concept(texts) for texts in captions]

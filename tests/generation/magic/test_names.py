@@ -47,7 +47,7 @@ def test_names_have_one_spelling(text, name):
         *((text, EMPTY) for text in ("", "  ", '""', "...")),
         *((text, LIST) for text in ("dog, cat", "dog\ncat", "1. dog", "dogs or cats", "dog/cat", "- dog")),
         ("a party that people give for a birthday", LONG),
-        *((text, MARKUP) for text in ("<b>dog</b>".replace("/", ""), "Concept: dog", "[dog]x")),
+        *((text, MARKUP) for text in ("<b>dog</b>".replace("/", ""), "Concept: dog", "[dog]x", "party (indoor)")),
         ("123", NO_LETTERS),
         *((text, NO_NAME) for text in ("None", "unknown.", "N/A".replace("/", ""), "Other")),
         *((text, SENTENCE) for text in ("This is a dog", "The image shows dogs", "I can't", "dogs are running")),
