@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hfcomp.generation.magic.graph.hierarchy import Merge, Removal
 from hfcomp.generation.magic.graph.settings import GraphSettings
-from hfcomp.generation.magic.graph.similarity import Vectors, nearest, similar_pairs
+from hfcomp.generation.magic.graph.similarity import (
+    Vectors,
+    blocks,
+    most_similar,
+    nearest,
+    places_of,
+    similar_pairs,
+)
+
+KEPT = 64
+"""Similar concepts of a small one that are in memory."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
     """
     left, place = dict(images), {name: row for row, name in enumerate(names)}
     small = np.array([row for row, name in enumerate(names) if images[name] < settings.min_images], np.int64)
-    similar = _neighbours(names, vectors, small, settings.merge_similarity)
+    similar = _Similar.of(names, vectors, small, settings.merge_similarity)
     members: dict[str, tuple[str, ...]] = {}
     merges: list[Merge] = []
     removed: dict[str, int] = {}
@@ -58,7 +69,7 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
             continue
         gone[place[name]] = len(merges) + len(removed)
         del left[name]
-        best = next(((other, cosine) for other, cosine in similar[place[name]] if other in left), None)
+        best = similar.best(place[name], left)
         if best is None:
             removed[name] = number
             continue
@@ -80,11 +91,35 @@ def merge_small(images: Mapping[str, int], names: Sequence[str], vectors: Vector
     return Merged(left, kept, tuple(merges), records)
 
 
-def _neighbours(
-    names: Sequence[str], vectors: Vectors, small: np.ndarray, threshold: float
-) -> dict[int, list[tuple[str, float]]]:
-    """Of each small concept the names above the threshold, the most similar first, equal ones by name."""
-    found: dict[int, list[tuple[str, float]]] = {int(row): [] for row in small}
-    for first, second, cosine in zip(*similar_pairs(vectors, threshold, rows=small), strict=True):
-        found[int(first)].append((names[second], float(cosine)))
-    return {row: sorted(others, key=lambda one: (-one[1], one[0])) for row, others in found.items()}
+@dataclass(frozen=True)
+class _Similar:
+    """Of each small concept those above the threshold: `KEPT` in memory, others once these are gone."""
+
+    names: Sequence[str]
+    vectors: Vectors
+    threshold: float
+    order: NDArray[np.int64]
+    first: dict[int, list[tuple[str, float]]]
+
+    @classmethod
+    def of(cls, names: Sequence[str], vectors: Vectors, small: NDArray[np.int64], threshold: float) -> _Similar:
+        found = cls(names, vectors, threshold, places_of(names), {int(row): [] for row in small})
+        for rows in blocks(small):
+            found.first.update(found.near(rows, KEPT))
+        return found
+
+    def near(self, rows: NDArray[np.int64], most: int) -> dict[int, list[tuple[str, float]]]:
+        """Of each row the names above the threshold, the most similar first, equal ones by name."""
+        found: dict[int, list[tuple[str, float]]] = {int(row): [] for row in rows}
+        pairs = similar_pairs(self.vectors, self.threshold, rows=rows)
+        for row, other, cosine in zip(*most_similar(pairs, self.order, most), strict=True):
+            found[int(row)].append((self.names[other], float(cosine)))
+        return found
+
+    def best(self, row: int, left: Container[str]) -> tuple[str, float] | None:
+        """The most similar one of those that are left."""
+        best = next((one for one in self.first[row] if one[0] in left), None)
+        if best is None and len(self.first[row]) == KEPT:
+            all_of_it = self.near(np.array([row]), len(self.names))[row]
+            best = next((one for one in all_of_it if one[0] in left), None)
+        return best

@@ -9,7 +9,7 @@ import numpy as np
 
 from hfcomp.generation.magic.graph.hierarchy import Chain
 from hfcomp.generation.magic.graph.settings import GraphSettings
-from hfcomp.generation.magic.graph.similarity import BLOCK, Vectors, similar_pairs
+from hfcomp.generation.magic.graph.similarity import BLOCK, Vectors, blocks, most_similar, places_of, similar_pairs
 
 Rivals = list[tuple[str, float]]
 
@@ -34,19 +34,17 @@ def hard_negatives(
     """
     top = 4 - settings.shared_levels
     ids = _ids([chains[name] for name in names])
+    order = places_of(names)
     found: dict[str, Rivals] = {name: [] for name in names}
-    for start in range(0, len(names), block):
-        rows = np.arange(start, min(start + block, len(names)))
+    for rows in blocks(np.arange(len(names)), block):
         first, second, cosines = similar_pairs(vectors, settings.negative_similarity, rows=rows, block=block)
         differ = np.ones(len(first), bool)
         for level, other_level in product(range(4), repeat=2):
             if min(level, other_level) < top:
                 differ &= ids[first, level] != ids[second, other_level]
-        for one, other, cosine in zip(first[differ], second[differ], cosines[differ], strict=True):
+        kept = most_similar((first[differ], second[differ], cosines[differ]), order, settings.max_negatives)
+        for one, other, cosine in zip(*kept, strict=True):
             found[names[one]].append((names[other], float(cosine)))
-        for row in rows:
-            rivals = sorted(found[names[row]], key=lambda one: (-one[1], one[0]))
-            found[names[row]] = rivals[: settings.max_negatives]
     return found
 
 

@@ -7,13 +7,13 @@ that a pair near a threshold is decided the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1024
-"""Rows of a block: with 30,000 concepts, a block of cosines has 123 MB."""
+BLOCK = 256
+"""Rows of a block: with 30,000 concepts a block of cosines has 31 MB, and 250 MB once all of them are similar."""
 SLACK = 1e-4
 """Above the rounding of a product of two unit vectors in float32 (about 6e-8 a summand)."""
 DIGITS = 6
@@ -49,11 +49,39 @@ def similar_pairs(
         In the order of first and second members.
     """
     chosen = np.arange(len(vectors)) if rows is None else rows
-    found = [_exact(vectors, *_proposed(vectors, part, threshold), threshold) for part in _blocks(chosen, block)]
+    found = [_exact(vectors, *_proposed(vectors, part, threshold), threshold) for part in blocks(chosen, block)]
     if not found:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     first, second, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return first, second, cosines
+
+
+def most_similar(pairs: Pairs, order: NDArray[np.int64], most: int) -> Pairs:
+    """Of each first member the second ones with the highest cosines, at most `most`, the highest first.
+
+    Args:
+        pairs: of `similar_pairs`.
+        order: `[n]`, the place of each row among equal cosines.
+        most: that are kept.
+    """
+    first, second, cosines = pairs
+    by = np.lexsort((order[second], -cosines, first))
+    first, second, cosines = first[by], second[by], cosines[by]
+    _, starts, numbers = np.unique(first, return_index=True, return_counts=True)
+    kept = np.arange(len(first)) - np.repeat(starts, numbers) < most
+    return first[kept], second[kept], cosines[kept]
+
+
+def places_of(names: Sequence[str]) -> NDArray[np.int64]:
+    """`[n]`, the place of each name in their order."""
+    places = np.empty(len(names), np.int64)
+    places[sorted(range(len(names)), key=lambda row: names[row])] = np.arange(len(names))
+    return places
+
+
+def blocks(rows: NDArray[np.int64], block: int = BLOCK) -> Iterator[NDArray[np.int64]]:
+    """Rows, some at a time."""
+    return (rows[start : start + block] for start in range(0, len(rows), block))
 
 
 def nearest(
@@ -68,7 +96,7 @@ def nearest(
         block: rows at a time.
     """
     found: list[tuple[int, float] | None] = []
-    for part in _blocks(rows, block):
+    for part in blocks(rows, block):
         cosines = vectors[part] @ vectors.T
         cosines[gone[None, :] <= gone[part, None]] = -np.inf
         for row, values in zip(part, cosines, strict=True):
@@ -90,10 +118,6 @@ def exact_cosines(vectors: Vectors, first: NDArray[np.int64], second: NDArray[np
         products = vectors[first[part]].astype(np.float64) * vectors[second[part]]
         parts.append(np.round(products.sum(axis=1), DIGITS))
     return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _blocks(rows: NDArray[np.int64], block: int) -> Iterator[NDArray[np.int64]]:
-    return (rows[start : start + block] for start in range(0, len(rows), block))
 
 
 def _proposed(

@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from hfcomp.generation.magic.graph import merging
 from hfcomp.generation.magic.graph import parents as module
 from hfcomp.generation.magic.graph.building import build_hierarchy
 from hfcomp.generation.magic.graph.file import read_hierarchy, write_hierarchy
@@ -52,8 +53,10 @@ def test_two_small_concepts_stay_together_and_a_threshold_is_not_enough():
     assert not build({"dog": 9, "puppy": 2}, degrees={"dog": 0, "puppy": 10}, merge_similarity=0.9848).removed
 
 
+@pytest.mark.parametrize("kept", [1, 64])
 @pytest.mark.parametrize("seed", range(5))
-def test_merging_equals_a_plain_loop(seed):
+def test_merging_equals_a_plain_loop(seed, kept, monkeypatch):
+    monkeypatch.setattr(merging, "KEPT", kept)
     rng = np.random.default_rng(seed)
     names = [f"n{number:02}" for number in range(60)]
     images = {name: int(rng.integers(1, 12)) for name in names}
@@ -206,6 +209,19 @@ def test_concepts_without_a_vector_are_removed_in_bounded_memory():
     tracemalloc.stop()
     assert sum(one.nearest is None for one in found.removed) == 2_000
     assert peak < 100e6  # 273 MB if each is compared with all others at once
+
+
+def test_concepts_that_are_all_alike_take_bounded_memory():
+    points = vectors(1)[[0] * 2_000]
+    names = [f"n{number:04}" for number in range(2_000)]
+    chains = {name: (name, f"b{name}", f"c{name}", f"d{name}") for name in names}
+    tracemalloc.start()
+    merged = merge_small(dict.fromkeys(names[:-1], 1) | {names[-1]: 9}, names, points, GraphSettings())
+    rivals = hard_negatives(chains, names, points, GraphSettings())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not merged.removed and [one for one, _ in rivals["n0001"]] == ["n0000", *names[2:21]]
+    assert peak < 100e6  # 600 MB with all pairs in a list
 
 
 def test_a_vector_that_is_not_finite_names_its_concept():
