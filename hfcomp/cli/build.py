@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hfcomp.generation.build import BuiltSet
     from hfcomp.generation.options import BuildOptions
 
-USAGE = "negatives|concepts|neighbours|concretebatch --source DATASET --output DIR, or verify DIR"
-SUMMARY = "data sets with hard negatives, negative pairs, noun phrases or nearest images; repeat it to resume"
+USAGE = "negatives|concepts|neighbours|concretebatch|magic --source DATASET --output DIR, or verify DIR"
+SUMMARY = "data sets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume"
 QUIET = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
