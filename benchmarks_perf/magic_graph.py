@@ -85,7 +85,7 @@ def blocks(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray
 
 
 def matrix(args: argparse.Namespace, images: dict[str, int], vectors: np.ndarray) -> int:
-    cosines = vectors @ vectors.T
+    cosines = vectors @ vectors.T.copy()  # without a copy OpenBLAS may crash at this size
     np.fill_diagonal(cosines, -1)
     first, second = np.nonzero(cosines > NEGATIVE_SIMILARITY)
     return len(first)
