@@ -1,1 +1,1 @@
-"""Visual challenge sets made by people: an image, a mask, what is painted there, and the caption that is then true."""
+"""`hfcomp annotate`: visual challenge sets with a person in the loop (Rösch et al. 2024)."""

@@ -81,8 +81,7 @@ class ImageEditor:
         self.device = worker_device(device)
         self.batch_size = batch_size
         self._name, self._size = pipeline, size
-        self._pipeline = _load(pipeline, getattr(torch, dtype)).to(self.device)
-        self._pipeline.set_progress_bar_config(disable=True)
+        self._pipeline = load_pipeline(pipeline, dtype, self.device, kind="AutoPipelineForImage2Image")
         self._settings = {"strength": strength, "num_inference_steps": steps, "guidance_scale": guidance}
         taken = inspect.signature(self._pipeline.__call__).parameters
         self._check(taken)
@@ -124,7 +123,7 @@ class ImageEditor:
 
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         try:
-            with _one_thread(self.device), no_report(logging), torch.inference_mode():
+            with one_thread(self.device), no_report(logging), torch.inference_mode():
                 made = self._pipeline(
                     prompt=list(prompts), image=list(images), generator=generators, output_type="pil", **self._settings
                 )
@@ -207,24 +206,39 @@ def _no_pipeline(place: str, error: Exception) -> str:
     return "no such folder."
 
 
-def _load(place: str, dtype: torch.dtype) -> Any:
-    """The pipeline with all its parts, the safety checker included where it has one."""
+def load_pipeline(place: str, dtype: str, device: str, *, kind: str, setting: str = "image_pipeline") -> Any:
+    """A pipeline on a device with all its parts, the safety checker included where it has one.
+
+    Args:
+        place: Hub id or folder.
+        dtype: of the weights.
+        device: where it runs.
+        kind: the class of diffusers that chooses the pipeline's own.
+        setting: that named the pipeline, for errors.
+
+    Raises:
+        ImportError: without diffusers.
+        ValueError: for what is no such pipeline.
+    """
     try:
-        from diffusers import AutoPipelineForImage2Image
+        import diffusers
         from diffusers.utils import logging
     except ImportError as error:
         raise ImportError(INSTALL) from error
     try:
         with no_report(logging):
-            return AutoPipelineForImage2Image.from_pretrained(
-                place, dtype=dtype, use_safetensors=True, trust_remote_code=False
+            found = getattr(diffusers, kind).from_pretrained(
+                place, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
             )
     except (OSError, ValueError) as error:
-        raise ValueError(f"image_pipeline={place}: {_no_pipeline(place, error)}") from error
+        raise ValueError(f"{setting}={place}: {_no_pipeline(place, error)}") from error
+    found = found.to(device)
+    found.set_progress_bar_config(disable=True)
+    return found
 
 
 @contextmanager
-def _one_thread(device: str) -> Iterator[None]:
+def one_thread(device: str) -> Iterator[None]:
     """Two threads sum in another order than one, and workers that share a CPU have fewer threads each."""
     threads = torch.get_num_threads()
     if torch.device(device).type == "cpu":

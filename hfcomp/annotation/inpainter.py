@@ -1,0 +1,111 @@
+"""An inpainting pipeline of diffusers, and what it paints in a mask."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from diffusers.utils import logging
+from PIL import Image
+
+from hfcomp.data.annotations.masks import Mask, mask_image
+from hfcomp.generation.images.editor import Edit, load_pipeline, one_thread, pipeline_facts, resolve_dtype
+from hfcomp.generation.images.options import DType
+from hfcomp.modeling.weight_checks import no_report
+
+DEFAULT_INPAINTER = "sd2-community/stable-diffusion-2-inpainting"
+"""The paper's (section 4) was stabilityai/stable-diffusion-2-inpainting, which its makers removed from the Hub in
+November 2025; this is the community's copy."""
+SIZE, STEPS, GUIDANCE = 512, 50, 7.5
+"""Of the longer side in pixels, of the schedule, and of classifier-free guidance: what the pipeline's own card and
+diffusers' defaults have. The paper names none."""
+PARAMETERS = ("prompt", "image", "mask_image", "num_inference_steps", "guidance_scale", "generator", "height", "width")
+
+
+class Inpainter:
+    """Paints in masks by prompts.
+
+    Args:
+        pipeline: Hub id or folder of an inpainting pipeline, or of one that diffusers makes one of.
+        steps: of the noise schedule.
+        guidance: classifier-free guidance.
+        size: longer side of the image that the pipeline sees, in pixels.
+        dtype: of the weights.
+        device: where it runs.
+
+    Raises:
+        ImportError: without diffusers.
+        ValueError: for what is not such a pipeline.
+    """
+
+    def __init__(
+        self,
+        pipeline: str = DEFAULT_INPAINTER,
+        *,
+        steps: int = STEPS,
+        guidance: float = GUIDANCE,
+        size: int = SIZE,
+        dtype: DType = "auto",
+        device: str = "cpu",
+    ) -> None:
+        self.device, self._size = device, size
+        self._pipeline = load_pipeline(
+            pipeline, resolve_dtype(dtype, device), device, kind="AutoPipelineForInpainting", setting="inpainter"
+        )
+        missing = set(PARAMETERS) - {*inspect.signature(self._pipeline.__call__).parameters}
+        if missing:
+            raise ValueError(
+                f"inpainter={pipeline}: its {type(self._pipeline).__name__} does not take "
+                f"{', '.join(sorted(missing))}. "
+                f"Choose an inpainting pipeline such as {DEFAULT_INPAINTER}."
+            )
+        self._step = getattr(self._pipeline, "vae_scale_factor", 8)
+        self._settings = {"num_inference_steps": steps, "guidance_scale": guidance}
+        self.identity = f"{pipeline_facts(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
+
+    def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Edit]:
+        """Candidates, each of the image's size.
+
+        The pipeline sees the whole image, scaled so that its longer side has `size` pixels, smaller images enlarged.
+        What it makes of the pixels outside the mask is not kept: see `compose`.
+
+        Args:
+            image: RGB.
+            mask: `[H, W]`.
+            prompt: what to paint.
+            seeds: one for each candidate; of its noise, which is made on the CPU.
+
+        Raises:
+            ValueError: for an empty prompt, or where the device has too little memory.
+        """
+        if not prompt.strip():
+            raise ValueError(
+                "The inpainting prompt is empty. Describe what is to be painted, such as: a yellow hydrant."
+            )
+        width, height = self._fit(image)
+        small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+        where = mask_image(mask).resize((width, height), Image.Resampling.BOX).point(lambda value: 255 * (value > 0))
+        found: list[Edit] = []
+        for seed in seeds:  # one at a time: no candidate depends on how many there are
+            try:
+                with one_thread(self.device), no_report(logging), torch.inference_mode():
+                    made = self._pipeline(
+                        prompt=prompt.strip(),
+                        image=small,
+                        mask_image=where,
+                        generator=torch.Generator().manual_seed(seed),
+                        height=height,
+                        width=width,
+                        **self._settings,
+                    )
+            except torch.OutOfMemoryError as error:
+                raise ValueError(f"The memory of {self.device} is too small for {width} x {height} pixels.") from error
+            blanked = (getattr(made, "nsfw_content_detected", None) or [False])[0]
+            found.append(Edit(made.images[0].resize(image.size, Image.Resampling.LANCZOS), bool(blanked)))
+        return found
+
+    def _fit(self, image: Image.Image) -> tuple[int, int]:
+        scale = self._size / max(image.size)
+        width, height = (max(self._step, round(side * scale / self._step) * self._step) for side in image.size)
+        return width, height

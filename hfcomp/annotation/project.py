@@ -1,0 +1,61 @@
+"""The folder of an annotation project: decisions in a database, images by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+from PIL import Image
+
+from hfcomp.data.annotations.decisions import Decisions
+from hfcomp.data.images import decode_image
+from hfcomp.writing import write_bytes
+
+DATABASE, IMAGES = "annotations.sqlite", "images"
+
+
+class Project:
+    """An annotation project.
+
+    Args:
+        folder: is made where it is missing.
+        lease_seconds: after which an item that somebody left is given to others.
+
+    Attributes:
+        folder: of the project.
+        decisions: what was decided.
+
+    Raises:
+        ValueError: for a folder that holds something else, or a database of another version.
+    """
+
+    def __init__(self, folder: Path, *, lease_seconds: float = 900.0) -> None:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / DATABASE).is_file():
+            raise ValueError(f"{folder} has files, but no {DATABASE}: no annotation project. Choose another folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.decisions = Decisions(folder / DATABASE, lease_seconds=lease_seconds)
+
+    def save(self, image: Image.Image) -> str:
+        """Writes an image as PNG unless it is there, and returns the name of its file."""
+        stream = io.BytesIO()
+        image.save(stream, "PNG")
+        return self.save_bytes(stream.getvalue(), "png")
+
+    def save_bytes(self, content: bytes, ending: str) -> str:
+        """Writes the bytes of an image unless they are there, and returns the name of their file."""
+        digest = hashlib.sha256(content).hexdigest()[:32]
+        name = f"{digest[:2]}/{digest}.{ending}"
+        path = self.folder / IMAGES / name
+        if not path.is_file():
+            write_bytes(path, content)
+        return name
+
+    def read(self, name: str) -> Image.Image:
+        """An image in RGB.
+
+        Raises:
+            OSError, ValueError: for a file that is missing or damaged, with its name.
+        """
+        return decode_image(self.folder / IMAGES / name, where=f"{IMAGES}/{name}")

@@ -1,0 +1,82 @@
+"""Masks of what is painted anew: from a segmentation by text, enlarged, corrected by hand, and checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+THRESHOLD = 0.4
+"""Of the probability of a pixel. Our choice: the paper names none."""
+
+Heat = NDArray[np.float32]
+"""`[H, W]`, the probability of each pixel, 0 to 1."""
+Mask = NDArray[np.bool_]
+"""`[H, W]`, true where the image is painted anew."""
+
+
+def above(heat: Heat, threshold: float) -> Mask:
+    """The pixels whose probability is at least the threshold.
+
+    Raises:
+        ValueError: for a threshold that is not between 0 and 1.
+    """
+    if not 0 <= threshold <= 1:
+        raise ValueError(f"threshold: found {threshold}, expected 0 to 1.")
+    return heat >= threshold
+
+
+def enlarge(mask: Mask, x: int, y: int) -> Mask:
+    """A mask with a margin: true where a pixel of the mask is at most `x` columns and `y` rows away.
+
+    Args:
+        mask: `[H, W]`.
+        x: pixels to the left and to the right, 0 or more.
+        y: pixels up and down, 0 or more.
+
+    Raises:
+        ValueError: for a negative number.
+    """
+    if x < 0 or y < 0:
+        raise ValueError(f"enlargement: found {x} and {y} pixels, expected 0 or more.")
+    found = torch.from_numpy(mask.astype(np.float32))[None, None]
+    found = torch.nn.functional.max_pool2d(found, (1, 2 * x + 1), stride=1, padding=(0, x)) if x else found
+    found = torch.nn.functional.max_pool2d(found, (2 * y + 1, 1), stride=1, padding=(y, 0)) if y else found
+    return found[0, 0].numpy() > 0
+
+
+def check_mask(mask: Mask, image: Image.Image) -> None:
+    """Checks that a mask can be painted in.
+
+    Raises:
+        ValueError: for a mask of another size, of nothing or of everything.
+    """
+    if mask.shape != (image.height, image.width):
+        raise ValueError(
+            f"The mask has {mask.shape[1]} x {mask.shape[0]} pixels, the image {image.width} x {image.height}."
+        )
+    if not mask.any():
+        raise ValueError("The mask is empty. Lower the threshold, try another mask prompt, or draw it with the brush.")
+    if mask.all():
+        raise ValueError("The mask covers the whole image. Raise the threshold, enlarge it less, or erase some of it.")
+
+
+def mask_image(mask: Mask) -> Image.Image:
+    """White where the mask is true, mode L."""
+    return Image.fromarray(mask.astype(np.uint8) * 255, "L")
+
+
+def read_mask(image: Image.Image) -> Mask:
+    """True where a picture is at least half white."""
+    return np.asarray(image.convert("L")) >= 128
+
+
+def overlay(image: Image.Image, mask: Mask) -> Image.Image:
+    """The image with the mask tinted red, and its outline in full red."""
+    tinted = np.asarray(image.convert("RGB"), dtype=np.float32).copy()
+    red = np.array([230, 30, 30], dtype=np.float32)
+    tinted[mask] = 0.6 * tinted[mask] + 0.4 * red
+    width = max(1, round(max(mask.shape) / 400))
+    tinted[enlarge(mask, width, width) & ~mask] = red
+    return Image.fromarray(tinted.round().astype(np.uint8))
