@@ -1,4 +1,4 @@
-"""What is put before annotators: images with captions that hold a keyword of a concept, and a licence that allows it."""
+"""What annotators are given: images with captions that hold a keyword of a concept, of a licence that allows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from datasets import Dataset
 from tqdm.auto import tqdm
 
 from hfcomp.annotation.captions import CONCEPTS, keywords_of, replacements
-from hfcomp.annotation.project import Project
+from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import Item
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.images import decode_image
@@ -56,8 +56,8 @@ def add_candidates(
 ) -> int:
     """Adds the candidates of a source to a project, in an order that the seed draws; returns how many are new.
 
-    An item is an image with the captions that hold a keyword of one concept, of any case and number; an image may be in
-    several. Images are copied to the bit. What is left out is logged by its reason.
+    An item is an image with the captions that hold a keyword of one concept, of any case and number; an image may be
+    in several. Images are copied to the bit. What is left out is logged by its reason.
 
     Raises:
         ValueError: for a source without images, captions or anything that fits.

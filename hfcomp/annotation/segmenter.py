@@ -29,8 +29,10 @@ class Segmenter:
         self.device = device
         try:
             with no_report():
-                self._model = CLIPSegForImageSegmentation.from_pretrained(model, use_safetensors=True)
-                self._processor = CLIPSegProcessor.from_pretrained(model)
+                self._model = CLIPSegForImageSegmentation.from_pretrained(
+                    model, use_safetensors=True, trust_remote_code=False
+                )
+                self._processor = CLIPSegProcessor.from_pretrained(model, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ValueError(f"segmenter={model}: not a CLIPSeg model in a folder or on the Hub: {error}") from error
         self._model = self._model.to(device).eval()
