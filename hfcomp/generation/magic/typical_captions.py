@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"[^\W\d_]+")
 _NOUNS = ("NN", "NNS", "NNP", "NNPS")
 _DETAILS = ("JJ", "JJR", "JJS", "CD", "RB", "RBR", "RBS")
-_BETWEEN = (*_DETAILS, "CC", ",")
+_BETWEEN = (*_DETAILS, "CC", ",", "HYPH")
 # What may not be the end of a caption once a phrase behind it is cut off.
 _LOOSE = frozenset(("IN", "RB", "JJ", "DT", "CC", "TO", "WDT", "WP", "PRP$", ","))
 _LOOSE_WORDS = frozenset(("next", "front", "top", "side", "is", "are", "was", "were", "has", "have", "be", "that"))
+_CLOSING = (",", ".", ":", "-RRB-")
 SHORTEST = 4
 """Words that a caption keeps when its last phrase is cut off. Our choice."""
 
@@ -45,25 +46,38 @@ def generalised_caption(captions: Sequence[str], chain: Sequence[str]) -> str:
 
 def _without_details(doc: Doc) -> str:
     tags = [token.tag_ for token in doc]
-    kept = [place for place in range(len(doc)) if not _is_detail(tags, place)]
+    kept = [place for place in range(len(doc)) if _is_compound(doc, place) or not _is_detail(tags, place)]
     cut = next((number for number in range(len(kept) - 1, 0, -1) if tags[kept[number]] == "IN"), None)
     if cut is not None:
         while cut and (tags[kept[cut - 1]] in _LOOSE or doc[kept[cut - 1]].lower_ in _LOOSE_WORDS):
             cut -= 1
         if cut >= SHORTEST and any(tags[place] in _NOUNS for place in kept[:cut]):
             kept = kept[:cut]
-    text = ""
+    return _joined(doc, kept).strip(" ,;:-.")
+
+
+def _joined(doc: Doc, kept: Sequence[int]) -> str:
+    """The words that are kept, with the spaces of the caption and articles that fit."""
+    text, end = "", 0
     for place in kept:
-        before = f"{text} " if text and doc[place].is_alpha else text
+        is_apart = text.endswith(",") or any(doc[other].whitespace_ for other in range(end, place))
+        before = f"{text} " if is_apart and doc[place].tag_ not in _CLOSING else text
         text = fit_article(before, doc[place].text) + doc[place].text
-    return text.strip(" ,;:-.")
+        end = place
+    return text
+
+
+def _is_compound(doc: Doc, place: int) -> bool:
+    """Whether a word is part of a noun: "double" of "double-decker", "close" of "close up"."""
+    around = [token.text for token in doc[max(place - 1, 0) : place + 2]]
+    return "-" in around or doc[place : place + 2].text.lower() == "close up"
 
 
 def _is_detail(tags: Sequence[str], place: int) -> bool:
     """Whether a word only describes a noun that follows it: "red and blue" of "red and blue kites"."""
     if tags[place] not in _BETWEEN:
         return False
-    if tags[place] in ("CC", ",") and (not place or tags[place - 1] not in _DETAILS):
+    if tags[place] not in _DETAILS and (not place or tags[place - 1] not in _DETAILS):
         return False
     following = next((tag for tag in tags[place + 1 :] if tag not in _BETWEEN), "")
     return following in _NOUNS

@@ -94,6 +94,14 @@ def test_generalised_captions_leave_details_out():
     assert generalised_caption(captions, ("dog", "pet", "animal", "thing")) == "dogs running"
     found = generalised_caption(["An old man rides a very big red bike on the street"], ("x",))
     assert found == "A man rides a bike"
+    for text, expected in {
+        "A close up of a red knife": "A close up of a knife",
+        "A red double-decker bus": "A double-decker bus",
+        "A red Boeing 747 flying": "A Boeing 747 flying",
+        'A sign with a big "Pub" on it': 'A sign with a "Pub"',
+        "A plate , some red beans": "A plate, some beans",
+    }.items():
+        assert generalised_caption([text], ("x",)) == expected
     assert generalised_caption(["Dogs"], ("dog", "pet", "animal", "thing")) == "there is Dogs"
     for text in ("red", "!", "the very old", "x" * 900):
         assert generalised_caption([text], ("y",)) and caption_problem(generalised_caption([text], ("y",))) is None

@@ -42,10 +42,10 @@ def _outcomes(hierarchy: Hierarchy) -> list[Table]:
         lost[one.reason] += one.images
     rows = [
         ["kept", len(concepts), sum(one.images for one in concepts)],
-        ["merged into others", len(hierarchy.merges), sum(one.images for one in hierarchy.merges)],
-        *([f"removed, {reason}", number, lost[reason]] for reason, number in sorted(removed.items())),
         *_of_kept("with a hard negative", [one.images for one in concepts if one.hard_negatives]),
         *_of_kept("test concepts of the split by concept", [one.images for one in concepts if one.unseen]),
+        ["merged into others", len(hierarchy.merges), sum(one.images for one in hierarchy.merges)],
+        *([f"removed, {reason}", number, lost[reason]] for reason, number in sorted(removed.items())),
     ]
     tables = [Table("Concepts of level 1", ["", "concepts", "images"], [[a, f"{b:,}", f"{c:,}"] for a, b, c in rows])]
     for title, counts in (
