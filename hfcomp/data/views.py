@@ -76,7 +76,7 @@ def choose_view(folder: Path, views: Mapping[str, View], name: str | None) -> Vi
     if name is None:
         return next(iter(views.values()))
     if name not in views:
-        hint = " A part is no configuration." if name in part_names(views) else nearest(name, views)
+        hint = " A part is not a configuration." if name in part_names(views) else nearest(name, views)
         raise ValueError(
             f"{folder} has the configurations {', '.join(views)}; found {name!r}.{hint} Name one of them."
         )

@@ -40,7 +40,7 @@ def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool
     """Writes the page and the report of a set, prints the tables, and returns the page's path.
 
     Raises:
-        ValueError: for a folder that is no finished set of `hfcomp build magic`, or an output folder that has a page.
+        ValueError: for a folder without a finished set of `hfcomp build magic`, or an output folder that has a page.
     """
     page = options.output_dir / PAGE
     if page.exists() and not options.overwrite:
@@ -49,7 +49,7 @@ def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool
     members = read_members(folder, thumbnails=options.thumbnails, progress=progress)
     rows = [[split, f"{sum(one.rows[split] for one in members.concepts.values()):,}"] for split in ("train", "test")]
     rows.append(["images that cannot be decoded", f"{members.undecoded:,}"])
-    tables = [*hierarchy_tables(hierarchy, 0), Table("Rows of the split by image", ["", "rows"], rows)]
+    tables = [*hierarchy_tables(hierarchy, members.pairs), Table("Rows of the split by image", ["", "rows"], rows)]
     title = f"Concepts of {folder.resolve().name}"
     report = Report(title, sections=[Section("", tables)])
     options.output_dir.mkdir(parents=True, exist_ok=True)

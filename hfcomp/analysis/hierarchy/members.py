@@ -40,10 +40,12 @@ class SetMembers:
 
     Attributes:
         concepts: by name.
+        pairs: images with each of their captions.
         undecoded: images that cannot be decoded.
     """
 
     concepts: Mapping[str, Members]
+    pairs: int
     undecoded: int
 
 
@@ -59,7 +61,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
         ValueError: for a set that is not finished or damaged.
     """
     found: dict[str, Members] = {}
-    wrong = 0
+    pairs = wrong = 0
     for split in ("train", "test"):
         try:
             rows = undecoded(load_training_set(str(folder), split=split, config="captions"))
@@ -67,6 +69,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
             if "has no rows" in str(error):  # of a split of a small set
                 continue
             raise
+        pairs += sum(1 if isinstance(one, str) else len(one or ()) for one in rows["caption"][:])
         texts = zip(rows["group"][:], rows["generalised_caption"][:], strict=True)
         for row, (name, caption) in enumerate(tqdm(texts, desc=split, total=len(rows), disable=not progress)):
             own = found.setdefault(name, Members())
@@ -78,7 +81,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
                     own.pictures.append(_thumbnail(rows[row]["image"]))
                 except (ValueError, OSError):
                     wrong += 1
-    return SetMembers(found, wrong)
+    return SetMembers(found, pairs, wrong)
 
 
 def _thumbnail(image: object) -> str:

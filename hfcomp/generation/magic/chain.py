@@ -312,7 +312,8 @@ class MagicChain:
 def _pairs(part: Path) -> int:
     """Images with each of their captions in a part."""
     columns = (pq.read_table(file, columns=[CAPTION]).column(0) for file in checked_shards(part) or ())
-    return sum(len(pc.list_flatten(one)) if pa.types.is_list(one.type) else len(one) for one in columns)
+    texts = (pc.list_flatten(one) if pa.types.is_list(one.type) else one for one in columns)
+    return sum(pc.count(one).as_py() for one in texts)  # of those that are not null
 
 
 def _texts_of(concept: Concept) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def hierarchy(name: str = "dog") -> Hierarchy:
 
 def page(name: str = "dog", **members: Members) -> str:
     table = Table(f"Table of {name}", ["", "number"], [[name, "3"]])
-    return render_page(hierarchy(name), SetMembers(members, 0), [table], title=f"Concepts of {name}")
+    return render_page(hierarchy(name), SetMembers(members, 3, 0), [table], title=f"Concepts of {name}")
 
 
 def test_every_concept_is_there_once_and_links_lead_to_it():
@@ -115,7 +115,8 @@ def test_a_set_from_the_command_line(folder, tmp_path, capsys):
     assert "concepts of level 1" in out and "concepts.html" in out
     found = Page(first.decode())
     assert len(found.ids) == len(WORDS) and first.count(b"data:image/jpeg") == 3 * len(WORDS)
-    assert "| train | 32 |" in (tmp_path / "out" / "report.md").read_text()
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "| train | 32 |" in report and "| image-caption pairs | 80 | 81,602 |" in report
     with pytest.raises(SystemExit, match="is there already. Pass --overwrite"):
         run(words)
     cli.main([*words, "--overwrite"])

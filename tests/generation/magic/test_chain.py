@@ -108,7 +108,7 @@ def test_verify_reads_every_part(folder, tmp_path):
     ("place", "settings", "said"),
     [
         ("", {"config": "level"}, r"configurations captions, levels.*found 'level'"),
-        ("", {"config": "image_train_concept_train"}, "A part is no configuration"),
+        ("", {"config": "image_train_concept_train"}, "A part is not a configuration"),
         ("", {"split": "validation"}, "no split 'validation'; it has: train, test"),
         ("image_train_concept_train", {}, "is a part of the set .* one of its configurations: captions, levels"),
     ],

@@ -98,7 +98,7 @@ def test_generalised_captions_leave_details_out():
         "A close up of a red knife": "A close up of a knife",
         "A red double-decker bus": "A double-decker bus",
         "A red Boeing 747 flying": "A Boeing 747 flying",
-        'A sign with a big "Pub" on it': 'A sign with a "Pub"',
+        'A big sign with "Pub" on it': 'A sign with "Pub"',
         "A plate , some red beans": "A plate, some beans",
     }.items():
         assert generalised_caption([text], ("x",)) == expected
