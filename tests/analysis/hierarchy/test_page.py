@@ -11,14 +11,10 @@ from html.parser import HTMLParser
 import pytest
 
 from hfcomp import cli
-from hfcomp.analysis.hierarchy.members import Members, SetMembers, read_members
-from hfcomp.analysis.hierarchy.page import render_page
+from hfcomp.analysis.hierarchy.members import Members, read_members
 from hfcomp.generation.magic.graph.file import read_hierarchy
-from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy, Node
-from hfcomp.reporting.report import Table
+from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.generation.magic.sets import WORDS, built
-
-HOSTILE = '</script><img src=x onerror="alert(1)">'
 
 
 class Page(HTMLParser):
@@ -47,26 +43,6 @@ class Page(HTMLParser):
     def handle_data(self, data):
         self.texts.append(data)
         self.content[self.tags[-1] if self.tags else ""] = data
-
-
-def hierarchy(name: str = "dog") -> Hierarchy:
-    concepts = (
-        Concept("cat", ("cat", "pet", "animal", "thing"), 7, ("kitten",), (name,), (0.9,), True),
-        Concept(name, (name, "pet", "animal", "thing"), 1234, (), ("cat",), (0.9,)),
-    )
-    nodes = (
-        Node(2, "friend", ("animal",)),
-        Node(2, "pet", ("animal", "toy")),
-        Node(3, "animal", ("thing",)),
-        Node(3, "toy", ("thing",)),
-        Node(4, "thing"),
-    )
-    return Hierarchy(concepts, {"cat": ("pet", "friend"), name: ("pet",)}, nodes)
-
-
-def page(name: str = "dog", **members: Members) -> str:
-    table = Table(f"Table of {name}", ["", "number"], [[name, "3"]])
-    return render_page(hierarchy(name), SetMembers(members, 3, 0), [table], title=f"Concepts of {name}")
 
 
 def test_every_concept_is_there_once_and_links_lead_to_it():
