@@ -77,7 +77,7 @@ class _Tree:
         inside = "\n".join(self._node(level - 1, one) for one in self._below[level, name])
         links = ", ".join(self._link(one) if level == 2 else escape(one) for one in self._links[level, name])
         also = f'<p class="also">Also: {links}</p>' if links else ""
-        counts = f"{len(concepts):,} concepts, {images:,} images"
+        counts = f"{len(concepts):,} concept{'s' * (len(concepts) != 1)}, {images:,} images"
         return f"<details{_data(level, name)}>{_summary(level, name, counts)}{also}{inside}</details>"
 
     def _leaves(self, level: int, name: str) -> list[str]:
