@@ -14,6 +14,7 @@ class Kind:
         title: above all.
         about: the first paragraph.
         columns: what each column holds.
+        others: what is said of the other columns.
         header: of the examples; empty for a set without.
         reads: columns of the examples.
         cells: rows of cells of a row with these columns.
@@ -22,6 +23,10 @@ class Kind:
     title: str
     about: str
     columns: Mapping[str, str]
+    others: str = (
+        "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not included, as "
+        "their licence forbids it: hfcomp joins them from your copy when a set is loaded."
+    )
     header: Sequence[str] = ()
     reads: Sequence[str] = ()
     cells: Callable[..., list[Sequence[str]]] | None = None
@@ -39,9 +44,11 @@ KINDS = {
             "`negative_keywords`": "what was changed",
             "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
         },
-        ("caption", "negative caption", "kind"),
-        ("caption", "negative_captions", "negative_kinds"),
-        lambda caption, texts, kinds: [(caption, text, kind) for text, kind in zip(texts, kinds, strict=True) if text],
+        header=("caption", "negative caption", "kind"),
+        reads=("caption", "negative_captions", "negative_kinds"),
+        cells=lambda caption, texts, kinds: [
+            (caption, text, kind) for text, kind in zip(texts, kinds, strict=True) if text
+        ],
     ),
     "concepts": Kind(
         "Noun phrases",
@@ -54,9 +61,9 @@ KINDS = {
             "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
             "several where phrases share a noun",
         },
-        ("caption", "concepts"),
-        ("caption", "concepts"),
-        lambda caption, concepts: [(caption, "; ".join(concepts))],
+        header=("caption", "concepts"),
+        reads=("caption", "concepts"),
+        cells=lambda caption, concepts: [(caption, "; ".join(concepts))],
     ),
     "concretebatch": Kind(
         "ConcreteBatch",
@@ -75,9 +82,9 @@ KINDS = {
             "`negative_rated_words`": "the entry of the concreteness ratings that the keyword was found as, by which "
             "ratings are joined",
         },
-        ("caption", "negative caption", "category"),
-        ("caption", "negative_captions", "negative_categories"),
-        lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
+        header=("caption", "negative caption", "category"),
+        reads=("caption", "negative_captions", "negative_categories"),
+        cells=lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
     ),
     "magic": Kind(
         "MAGIC",
@@ -93,9 +100,31 @@ KINDS = {
             "for training",
             "`image_id`": "identifies an image; rows of one image share it",
         },
-        ("generalised caption", "level 1", "level 2", "level 3", "level 4"),
-        ("generalised_caption", "level_1", "level_2", "level_3", "level_4"),
-        lambda *texts: [texts],
+        header=("generalised caption", "level 1", "level 2", "level 3", "level 4"),
+        reads=("generalised_caption", "level_1", "level_2", "level_3", "level_4"),
+        cells=lambda *texts: [texts],
+    ),
+    "inpaintcoco": Kind(
+        "InpaintCOCO",
+        "Pairs of an image and the same with one thing repainted, each with its caption: a model has to tell which "
+        "image a caption is of (Rösch et al. 2024, arXiv:2403.02875). For evaluation, not for training.",
+        {
+            "`concept`": "what was changed, such as `object`, `color` or `size`",
+            "`coco_image`, `coco_caption`": "the original image and its caption",
+            "`inpaint_image`, `inpaint_caption`": "the edited image and its caption",
+            "`mask`": "white where the image was repainted; of a set from an annotation project all pixels beyond it "
+            "and a feathered border of 4 pixels are the original's",
+            "`worker`": "who made the edit, by number",
+            "`coco_details`": "the image: `id`, `captions`, `image_license` and more",
+            "`inpaint_details`": "the edit: prompts, seed, ratings and more, as far as the source has them",
+            "`flags`, `changed_outside`": "of a published set: what is wrong with the row, and the share of pixels "
+            "that differ, of those beyond the mask and a border of 4 pixels, 0 to 1",
+            "`license`, `source`": "of the original image",
+        },
+        "Other columns are the source's. All images are its own bytes.",
+        ("concept", "caption", "caption of the edited image"),
+        ("concept", "coco_caption", "inpaint_caption"),
+        lambda *texts: [[text or "" for text in texts]],
     ),
     "neighbours": Kind(
         "Nearest images",

@@ -20,6 +20,7 @@ from hfcomp.data.views import read_views, view_configs
 from hfcomp.generation.card_kinds import KINDS, Kind
 from hfcomp.generation.concretebatch.text_targets import CANDIDATES, UNRATED
 from hfcomp.generation.images.options import IMAGE_COUNT
+from hfcomp.generation.inpaintcoco.checks import FLAG, PAIR
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
@@ -92,6 +93,8 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     counts = manifest["counts"]
     parts = [
         ("negatives", "kind", _strip_prefix(counts, MADE)),
+        ("pairs", "concept", _strip_prefix(counts, PAIR)),
+        ("pairs flagged, not left out", "flag", _strip_prefix(counts, FLAG)),
         ("negatives flagged, not dropped", "reason", _strip_prefix(counts, FLAGGED)),
         ("words that may change", "category", _strip_prefix(counts, CANDIDATES) | _unrated(counts)),
         ("concepts", "concepts", _strip_prefix(counts, CONCEPTS)),
@@ -155,8 +158,7 @@ def write_card(
         f"{first['hfcomp_version']}. {kind.about}",
         loading_text(list(views or made), TRAIN if views else next(iter(made.values())).split),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
-        "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not "
-        "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
+        kind.others,
         " ".join([_license_text(source), *_generator_text(made.values())]),
         *(["## What is in it"] if facts or any(one.tables for one in made.values()) else []),
         *map(_markdown, facts),
