@@ -12,12 +12,18 @@ from hfcomp.reporting.report import Table
 MOST_REASONS = 20
 
 
-def decision_tables(entries: Sequence[Entry], states: Mapping[State, int]) -> list[Table]:
-    """The state of a project's items, and why some were skipped or sent back; what was undone does not count."""
+def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names: Mapping[str, str]) -> list[Table]:
+    """The state of a project's items, and why some were skipped or sent back; what was undone does not count.
+
+    Args:
+        entries: of the log.
+        states: items by state.
+        names: pseudonyms of people, which stand in reasons too.
+    """
     undone = {entry.content.get("undoes") for entry in entries if entry.action == "undo"}
     standing = [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
     reasons = {
-        title: Counter(str(one.content["reason"]) for one in standing if one.action == action)
+        title: Counter(_unnamed(str(one.content["reason"]), names) for one in standing if one.action == action)
         for action, title in (("skip", "items skipped"), ("send back", "edits sent back"))
     }
     tables = [Table("items of the project", ["state", "items"], [[name, f"{n:,}"] for name, n in states.items()])]
@@ -60,11 +66,15 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
     counts = Counter(both)
     rows = [[own, *(f"{counts[own, other]:,}" for other in QUALITIES)] for own in QUALITIES]
     equal = sum(own == other for own, other in both) / len(both)
-    title = f"rating of the annotator, and of the reviewer: {equal:.1%} are equal"
     kappa = _kappa(both)
-    if kappa is not None:
-        title += f", Cohen's kappa is {kappa:.2f}"
-    return [Table(title, ["annotator", *QUALITIES], rows)]
+    agreement = [
+        ["equal ratings", f"{equal:.1%}"],
+        ["Cohen's kappa", "undefined" if kappa is None else f"{kappa:.2f}"],
+    ]
+    return [
+        Table("ratings of annotators, and of reviewers", ["annotator", *QUALITIES], rows),
+        Table("agreement", ["measure", "value"], agreement),
+    ]
 
 
 def _kappa(both: Sequence[tuple[str, str]]) -> float | None:
@@ -74,6 +84,13 @@ def _kappa(both: Sequence[tuple[str, str]]) -> float | None:
     chance = sum(own[name] * other[name] for name in QUALITIES) / number**2
     equal = sum(first == second for first, second in both) / number
     return None if chance == 1 else (equal - chance) / (1 - chance)
+
+
+def _unnamed(text: str, names: Mapping[str, str]) -> str:
+    """A text with pseudonyms in place of names, the longest first."""
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, names[name])
+    return text
 
 
 def _reason_table(title: str, counts: Counter[str]) -> Table:

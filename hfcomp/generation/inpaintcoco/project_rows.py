@@ -89,7 +89,7 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     dataset = Dataset.from_list(rows, features=features)
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
     reads = [*IMAGES, "concept", "coco_caption", "inpaint_caption", "coco_details", "inpaint_details"]
-    tables = [*decision_tables(entries, states), *pair_tables(chosen, names)]
+    tables = [*decision_tables(entries, states, names), *pair_tables(chosen, names)]
     return BuildInputs(dataset, [Stage("pairs", make_pair_check, {}, facts)], FEATURES, reads, "test", tables)
 
 
