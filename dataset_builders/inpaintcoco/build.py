@@ -1,9 +1,9 @@
 """InpaintCOCO (arXiv:2403.02875), a visual challenge set: of an annotation project of your own, or the published one.
 
 `python dataset_builders/inpaintcoco/build.py --source runs/annotation --output data/inpaintcoco` builds a set from the
-accepted items of `hfcomp annotate`, `--source phiyodr/InpaintCOCO` imports the published set and flags its bad rows, and
-`--repo my-org/inpaintcoco` pushes either. The same command resumes. The options are those of `hfcomp build inpaintcoco`
-and `hfcomp push-dataset`.
+accepted items of `hfcomp annotate`. `--source phiyodr/InpaintCOCO` imports the published set and flags its bad rows.
+`--repo my-org/inpaintcoco` pushes either. The same command resumes. The options are those of `hfcomp push-dataset` and
+`hfcomp build inpaintcoco`.
 """
 
 from __future__ import annotations
