@@ -8,25 +8,23 @@ is the counterfactual to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
-from PIL import Image
 
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
-from hfcomp.annotation.studio import Studio
-from hfcomp.data.annotations.masks import Heat, Mask, read_mask
+from hfcomp.annotation.captions import check_caption
+from hfcomp.data.annotations.composition import compose
+from hfcomp.data.annotations.masks import mask_image, read_mask
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.records import Accepted, Edit, Item
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.images import decode_image
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import undecoded
-from hfcomp.generation.images.editor import Edit as Painted
 from hfcomp.sandbox import edited_pairs_set
 from hfcomp.sandbox.scenes import SHAPES
 
@@ -68,59 +66,25 @@ def annotate_sandbox(folder: Path, scenes: int, seed: int = 0, *, log: Callable[
     """
     rows = undecoded(edited_pairs_set(scenes, seed))
     rows = rows.select([row for row, concept in enumerate(rows["concept"]) if concept in CONCEPTS])
-    pairs = ExactPairs(rows)
+    pairs = {row[IMAGE_ID]: row for row in rows}
     project = Project(folder)
-    studio = Studio(project, lambda: pairs, lambda: pairs)
     try:
         for concept in FROM_KEYWORDS:
             _add_candidates(project, rows, concept, log)
         project.decisions.add_items(_object_items(project, rows))
-        _annotate(studio, pairs)
+        _annotate(project, pairs)
         _review(project)
         accepted = list(project.decisions.accepted())
-        differing = sum(not pairs.is_exact(one.item, project.read(one.edit.image)) for one in accepted)
+        differing = sum(not _is_exact(project, one, pairs) for one in accepted)
     finally:
-        studio.close()
         project.decisions.close()
     return SandboxProject(folder, len(rows), len(accepted), differing)
 
 
-class ExactPairs:
-    """The exact mask, edited image and caption of each scene, in the place of a segmenter and an inpainter.
-
-    Args:
-        rows: of `edited_pairs_set`, images undecoded.
-    """
-
-    def __init__(self, rows: Dataset) -> None:
-        self._rows: dict[str, dict[str, Any]] = {row[IMAGE_ID]: row for row in rows}
-        self._of_image = {_key(decode_image(row["coco_image"])): name for name, row in self._rows.items()}
-
-    def heat(self, image: Image.Image, prompt: str) -> Heat:
-        """The mask, whatever the prompt: 1 inside, 0 outside."""
-        return self._mask(self._of_image[_key(image)]).astype(np.float32)
-
-    def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Painted]:
-        """The counterfactual image, once for each seed."""
-        return [Painted(self._edited(self._of_image[_key(image)]), False) for _ in seeds]
-
-    def caption(self, item: Item) -> str:
-        """What is true of the edited image."""
-        return self._rows[item.facts[IMAGE_ID]]["inpaint_caption"]
-
-    def is_exact(self, item: Item, edited: Image.Image) -> bool:
-        """Whether an edited image is the counterfactual to the bit."""
-        return _key(edited) == _key(self._edited(item.facts[IMAGE_ID]))
-
-    def _mask(self, name: str) -> Mask:
-        return read_mask(decode_image(self._rows[name]["mask"]))
-
-    def _edited(self, name: str) -> Image.Image:
-        return decode_image(self._rows[name]["inpaint_image"])
-
-
-def _key(image: Image.Image) -> bytes:
-    return image.convert("RGB").tobytes()
+def _is_exact(project: Project, one: Accepted, pairs: Mapping[str, dict[str, Any]]) -> bool:
+    """Whether an edited image is the counterfactual to the bit."""
+    exact = decode_image(pairs[one.item.facts[IMAGE_ID]]["inpaint_image"])
+    return project.read(one.edit.image).tobytes() == exact.tobytes()
 
 
 def _add_candidates(project: Project, rows: Dataset, concept: str, log: Callable[[str], None]) -> None:
@@ -148,12 +112,26 @@ def _object_items(project: Project, rows: Dataset) -> list[Item]:
     return items
 
 
-def _annotate(studio: Studio, pairs: ExactPairs) -> None:
-    while (item := studio.next_item(ANNOTATOR)) is not None:
-        caption, (original, *_) = pairs.caption(item), item.captions
-        draft = studio.mask(item, item.keywords[0])
-        candidate, *_ = studio.candidates(item, draft, caption, first_seed=0)
-        studio.submit(ANNOTATOR, item, draft, candidate, caption, caption, original, "very good")
+def _annotate(project: Project, pairs: Mapping[str, dict[str, Any]]) -> None:
+    while (item := project.decisions.next_item(ANNOTATOR)) is not None:
+        row, (caption, *_) = pairs[item.facts[IMAGE_ID]], item.captions
+        mask, changed = read_mask(decode_image(row["mask"])), row["inpaint_caption"]
+        image = compose(project.read(item.image), decode_image(row["inpaint_image"]), mask)
+        check_caption(changed, caption, item.concept)
+        edit = Edit(
+            image=project.save(image),
+            mask=project.save(mask_image(mask)),
+            caption=changed,
+            original=caption,
+            mask_prompt="",
+            threshold=0.0,
+            enlarge=(0, 0),
+            is_corrected=False,
+            inpaint_prompt=changed,
+            seed=0,
+            quality="very good",
+        )
+        project.decisions.submit(ANNOTATOR, item.id, edit)
 
 
 def _review(project: Project) -> None:
