@@ -63,7 +63,7 @@ class ChallengeOptions:
         output: folder of everything.
         run: finished run of recipes/slipform.py with the control same-batch; by default one is trained.
         scenes: of the sandbox, of each concept.
-        photographs: that are annotated.
+        photographs: that are read; by default all.
         seed: of the scenes, and of the order of the photographs.
         device: such as cpu or cuda:1; by default a GPU where there is one.
     """
@@ -71,14 +71,13 @@ class ChallengeOptions:
     output: Path = Path("runs/challenge")
     run: Path | None = None
     scenes: int = 400
-    photographs: int = 40
+    photographs: int | None = None
     seed: int = 0
     device: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("scenes", "photographs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: found {getattr(self, name)}, expected 1 or more.")
+        if self.scenes < 1:
+            raise ValueError(f"scenes: found {self.scenes}, expected 1 or more.")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -40,7 +40,7 @@ def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Tab
     made = Counter(names[one.annotator] for one in pairs)
     reviewed = Counter(names[one.reviewer] for one in pairs)
     people = [name for name in names.values() if made[name] or reviewed[name]]
-    thresholds = Counter(f"threshold {one.edit.threshold:g}" for one in pairs if one.edit.mask_prompt)
+    thresholds = Counter(f"threshold {one.edit.threshold:.2f}" for one in pairs if one.edit.mask_prompt)
     masks = {
         **dict(sorted(thresholds.items())),
         "without a segmentation": sum(not one.edit.mask_prompt for one in pairs),

@@ -98,7 +98,7 @@ def test_the_card_says_what_was_decided_and_by_how_many_people(tmp_path):
     assert "| artefacts | 1 |" in card and "| annotator 1 | 3 | 3 |" in card
     assert "| very good | 4 | 2 |" in card and "| equal ratings | 66.7% |" in card
     assert "| color, very good | 2 |" in card and "| size, okay | 2 |" in card
-    assert "| threshold 0.4 | 6 |" in card and "| corrected or drawn by hand | 3 |" in card
+    assert "| threshold 0.40 | 6 |" in card and "| corrected or drawn by hand | 3 |" in card
 
 
 def test_what_no_accepted_item_may_be_is_set_aside_with_its_reason(tmp_path):
