@@ -143,7 +143,6 @@ def _kind(place: str) -> str:
 
 
 def _step(pipeline: Any) -> int:
-    """What both sides have to be a multiple of: diffusers would scale other sizes silently."""
+    """What both sides have to be a multiple of: diffusers refuses other sizes, or scales them silently."""
     settings = getattr(getattr(pipeline, "image_processor", None), "config", {})
-    found: int = settings.get("vae_scale_factor") or getattr(pipeline, "vae_scale_factor", 8)
-    return found
+    return math.lcm(8, settings.get("vae_scale_factor") or getattr(pipeline, "vae_scale_factor", 8))

@@ -122,7 +122,7 @@ def test_the_identity_names_the_settings_that_change_images(folder, inpainter):
 
 def test_sdxl_paints_too(clip, tmp_path):
     """A pipeline that is not made for inpainting is used as diffusers makes one of it."""
-    write_tiny_sdxl(clip, tmp_path / "sdxl")
+    write_tiny_sdxl(tmp_path / "sdxl", clip)
     image = photograph()
     (found,) = Inpainter(str(tmp_path / "sdxl"), **SETTINGS).paint(image, middle(image), "a red cube", [0])
     assert found.image.size == image.size
