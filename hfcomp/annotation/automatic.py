@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from hfcomp.annotation.draft_edits import Draft, DraftMaker, SetAside
 from hfcomp.annotation.draft_log import DraftLog
 from hfcomp.annotation.draft_options import DraftOptions
-from hfcomp.annotation.proposals import LanguageModelProposer, Proposal, Proposer, RuleProposer
+from hfcomp.annotation.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item
@@ -50,8 +50,8 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
 
     For each item, in their order: an edit is proposed, its place segmented, candidates painted there and composed with
     the original, and those set aside that changed nothing or that the dual encoder does not find nearer to the new
-    caption. The best one is submitted with quality "okay". Of an item without one up to `attempts` other edits are
-    tried; then it stays open for people, and its reason is a line in `drafts/drafts.jsonl` of the project (`DraftLog`).
+    caption. The best one is submitted with quality "okay". Up to `attempts` edits of an item are tried. One without a
+    draft stays open for people; why is in `drafts/drafts.jsonl` of the project (`DraftLog`).
 
     Called again, it goes on with the items that were not tried with these settings; so a run may be interrupted at any
     moment. What is drafted of an item depends on the item and the settings, not on the others or their order. Items
@@ -111,8 +111,9 @@ class _Drafter:
     def _open_items(self) -> list[str]:
         decisions = self._project.decisions
         returned = {entry.item for entry in decisions.log() if entry.action == "send back"}
+        left = returned | self._tried.tried
         found = (item.id for item in decisions.items(state="open", concept=self._options.concept))
-        return [name for name in found if name not in self._tried.tried | returned]
+        return [name for name in found if name not in left]
 
     def _try(self, item: Item, first: Proposal | Refused) -> None:
         if not self._project.decisions.take(AUTOMATIC, item.id):
@@ -136,8 +137,11 @@ class _Drafter:
             self._set_aside(item, [UNREADABLE])
             return
         for attempt in range(self._options.attempts):
+            self._project.decisions.renew(AUTOMATIC, item.id)
             proposal = self._proposer.propose([item], attempt)[0] if attempt else first
             if isinstance(proposal, Refused):
+                if str(proposal) == NO_MORE and reasons:
+                    break
                 reasons.append(str(proposal))
                 continue
             rng = caption_rng(self._options.seed, item.id, "candidates", str(attempt))
@@ -152,6 +156,9 @@ class _Drafter:
         self._set_aside(item, reasons)
 
     def _submit(self, item: Item, proposal: Proposal, found: Draft, reasons: list[str]) -> None:
+        if not self._project.decisions.renew(AUTOMATIC, item.id):
+            self._log(f"{item.id}: somebody else was given it meanwhile, so its draft was not saved")
+            return
         options = self._options
         edit = Edit(
             image=self._project.save(found.image),

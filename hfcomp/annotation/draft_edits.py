@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,10 @@ BAD_MASK, SMALL_MASK, LARGE_MASK = "mask of nothing or of everything", "mask too
 UNCHANGED = "mask painted as it was"
 ORIGINAL_MISREAD = "original image does not prefer the original caption"
 EDIT_MISREAD = "no edited image prefers the new caption"
+
+
+Preference = Callable[[Sequence[Image.Image]], NDArray[np.float32]]
+"""From n images to `[n]`, differences of two cosines."""
 
 
 class SetAside(Exception):
@@ -54,7 +58,7 @@ class DraftMaker:
         options: settings.
         segmenter: finds what is edited.
         inpainter: paints.
-        embedder: a dual encoder that judges pairs; None for no such test.
+        embedder: a dual encoder that judges pairs; None for no such test, and the first candidate that was painted.
     """
 
     def __init__(
@@ -73,23 +77,22 @@ class DraftMaker:
         Raises:
             SetAside: where no candidate passed the tests, with the most frequent reason.
         """
-        texts = self._texts(proposal)
-        margins = {}
-        if texts is not None:  # before anything is painted: it is the cheapest test
-            margins["original_margin"] = -float(self._preferences([original], texts)[0])
+        prefer, margins = self._preference(proposal), {}
+        if prefer is not None:  # before anything is painted: it is the cheapest test
+            margins["original_margin"] = -float(prefer([original])[0])
             if not margins["original_margin"] > self._options.original_margin:
                 raise SetAside(ORIGINAL_MISREAD)
         mask = self._mask(original, proposal.mask_prompt)
         candidates = self._candidates(original, mask, proposal.inpaint_prompt, seeds)
-        if texts is None:
-            seed, image = candidates[0]
-            return Draft(image, mask, seed, margins)
-        preferences = self._preferences([image for _, image in candidates], texts)
-        best = int(np.argmax(preferences))
-        margins["edited_margin"] = float(preferences[best])
-        if not margins["edited_margin"] > self._options.edited_margin:
-            raise SetAside(EDIT_MISREAD)
-        return Draft(candidates[best][1], mask, candidates[best][0], margins)
+        best = 0
+        if prefer is not None:
+            preferences = prefer([image for _, image in candidates])
+            best = int(np.argmax(preferences))
+            margins["edited_margin"] = float(preferences[best])
+            if not margins["edited_margin"] > self._options.edited_margin:
+                raise SetAside(EDIT_MISREAD)
+        seed, image = candidates[best]
+        return Draft(image, mask, seed, margins)
 
     def _mask(self, original: Image.Image, prompt: str) -> Mask:
         options = self._options
@@ -124,13 +127,10 @@ class DraftMaker:
             raise SetAside(reasons.most_common(1)[0][0])
         return found
 
-    def _texts(self, proposal: Proposal) -> NDArray[np.float32] | None:
-        """`[2, D]`, of the original and of the new caption."""
-        if self._embedder is None:
+    def _preference(self, proposal: Proposal) -> Preference | None:
+        """How much nearer images are to the new caption than to the original one; None without a dual encoder."""
+        embedder = self._embedder
+        if embedder is None:
             return None
-        return self._embedder.texts([proposal.original, proposal.caption]).vectors
-
-    def _preferences(self, images: Sequence[Image.Image], texts: NDArray[np.float32]) -> NDArray[np.float32]:
-        """`[images]`, how much nearer each image is to the new caption than to the original one, in cosines."""
-        assert self._embedder is not None
-        return self._embedder.images(images) @ (texts[1] - texts[0])
+        before, after = embedder.texts([proposal.original, proposal.caption]).vectors
+        return lambda images: embedder.images(images) @ (after - before)

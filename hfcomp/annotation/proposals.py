@@ -1,4 +1,4 @@
-"""What is edited in an image without an annotator: by rules, or by a language model that chooses among their choices."""
+"""What is edited in an image without an annotator: by rules, or by a language model that chooses among them."""
 
 from __future__ import annotations
 
