@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import hfcomp
+from hfcomp.annotation.automatic import draft
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
 from hfcomp.annotation.captions import (
     check_caption,
@@ -30,6 +32,7 @@ from hfcomp.annotation.captions import (
     proposed_caption,
     replacements,
 )
+from hfcomp.annotation.draft_options import DraftOptions
 from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.annotation.sandbox_project import annotate_sandbox
 from hfcomp.annotation.segmenter import Segmenter
@@ -38,7 +41,7 @@ from hfcomp.cli.factories import Steps, Written, random_model, run_steps, say, t
 from hfcomp.data.annotations.composition import compose
 from hfcomp.data.annotations.masks import above, mask_image
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import QUALITIES, Edit, Item
+from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.errors import one_line_errors
 from hfcomp.evaluation.benchmarks.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
@@ -50,9 +53,15 @@ from hfcomp.run_folders import FINISHED_FILE
 
 SANDBOX, PHOTOGRAPHS = "sandbox", "photographs"
 BASE, CONTROL, METHOD = "base", "same-batch", "method"
+EXACT = "sandbox edited"
+"""The sandbox's own evaluation of edited images."""
 ANNOTATORS, REVIEWER = ("scripted annotator 1", "scripted annotator 2"), "scripted reviewer"
-PAINTED = {"steps": 2, "size": 64}
-NOTHING_TO_DO = "no candidate of this image can be used"
+DRAFTS = {
+    **{"inpaint_steps": 2, "inpaint_size": 64, "candidates": 1, "clip_model": "none"},
+    **{"threshold": 0.5, "enlarge_x": 0, "enlarge_y": 0, "min_area": 0.0, "max_area": 1.0},
+}
+"""Settings of the automatic mode with random models, of which some edits pass."""
+NOTHING_TO_DO, NOT_LOOKED_AT = "nothing can be painted", "every fifth automatic edit, by the script"
 
 
 @dataclass(kw_only=True)
@@ -120,7 +129,8 @@ class Factory:
             raise ValueError(f"{made.differing} edited images in {made.folder} are not the exact counterfactual.")
         say(f"{made.accepted:,} of {made.scenes:,} scenes accepted; every edited image is the exact counterfactual")
         built = self._build(made.folder, folder / "inpaintcoco")
-        exact = next(one for one in sandbox_benchmarks(self.options.scenes, self.options.seed) if "edited" in one.name)
+        own = sandbox_benchmarks(self.options.scenes, self.options.seed)
+        exact = next(one for one in own if one.title == EXACT)
         results = hfcomp.evaluate(
             models,
             benchmarks=[INPAINTCOCO, exact],
@@ -129,6 +139,7 @@ class Factory:
             device=self.options.device,
         )
         print(results, flush=True)
+        say(compared(results.outcomes.table))
         results.save(folder / "evaluation")
         yield built, f"{made.accepted:,} exact edits as a challenge set"
         yield folder / "evaluation" / "report.md", "base, same-batch control and Slipform on it, with intervals"
@@ -144,7 +155,11 @@ class Factory:
             source = {"source": str(self.data / "coco_open_256.jsonl"), "column_names": "caption=captions"}
             options = CandidateOptions(**source, seed=self.options.seed, limit=self.options.photographs)
             add_candidates(project, options, log=say)
-            annotate(project, Segmenter(str(segmenter)), Inpainter(str(inpainter), **PAINTED))
+            models = {"segmenter": str(segmenter), "inpainter": str(inpainter)}
+            drafts = DraftOptions(**models, **DRAFTS, seed=self.options.seed, device=self.options.device)
+            draft(project, drafts, log=say)
+            review(project)
+            annotate(project, drafts.make_segmenter(), drafts.make_inpainter())
             review(project)
         finally:
             project.decisions.close()
@@ -182,6 +197,21 @@ class Factory:
     def _write_clip(self, part: Path) -> None:
         vocabulary = str(self.data / "clip_tokenizer")
         write_random_clip(part, vocabulary, seed=self.options.seed, config=RANDOM_CLIPS["vit_tiny"]())
+
+
+def compared(items: pd.DataFrame) -> str:
+    """How many image scores of the set are those of the sandbox's own evaluation of the same scenes.
+
+    Args:
+        items: outcomes of both benchmarks.
+    """
+    keys = ["arm", "image_id", "subset"]
+    ours, own = (
+        items[(items["benchmark"] == title) & (items["metric"] == "image")].set_index(keys)["value"]
+        for title in (INPAINTCOCO.title, EXACT)
+    )
+    equal = int((ours == own.reindex(ours.index)).sum())
+    return f"{equal:,} of {len(ours):,} image scores are those of {EXACT!r} for the same scene"
 
 
 def annotate(project: Project, segmenter: Segmenter, inpainter: Inpainter) -> None:
@@ -228,11 +258,16 @@ def edit(project: Project, item: Item, segmenter: Segmenter, inpainter: Inpainte
 
 
 def review(project: Project) -> None:
-    """A scripted person accepts everything, every third edit as "okay"."""
+    """A scripted person sends back every fifth automatic edit, and accepts the others, every third as "okay"."""
     number = 0
     while (found := project.decisions.next_review(REVIEWER)) is not None:
-        project.decisions.accept(REVIEWER, found[0].id, QUALITIES[number % 3 == 0])
+        item, _ = found
         number += 1
+        *_, submission = project.decisions.log(item=item.id)
+        if number % 5 == 0 and submission.person == AUTOMATIC:
+            project.decisions.send_back(REVIEWER, item.id, NOT_LOOKED_AT)
+        else:
+            project.decisions.accept(REVIEWER, item.id, QUALITIES[number % 3 == 0])
 
 
 STEPS: Steps = {SANDBOX: Factory.sandbox, PHOTOGRAPHS: Factory.photographs}

@@ -30,6 +30,15 @@ def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names
     return tables + [_reason_table(title, counts) for title, counts in reasons.items() if counts]
 
 
+def model_tables(models: Sequence[tuple[str, str]]) -> list[Table]:
+    """What edits were made with.
+
+    Args:
+        models: roles and identities.
+    """
+    return [Table("models of the edits", ["role", "model"], [list(one) for one in models], labels=2)] if models else []
+
+
 def pair_tables(pairs: Sequence[Accepted], names: Mapping[str, str]) -> list[Table]:
     """Who made the edits of a set, how ratings of annotators and reviewers agree, and how masks were made.
 

@@ -10,7 +10,7 @@ from datasets import Dataset, Features, Image, List, Value
 
 from hfcomp.data.annotations.composition import FEATHER, LEAST_CHANGE
 from hfcomp.data.annotations.decisions import Decisions
-from hfcomp.data.annotations.project import DATABASE
+from hfcomp.data.annotations.project import DATABASE, project_models
 from hfcomp.data.annotations.project import IMAGES as IMAGE_FOLDER
 from hfcomp.data.annotations.records import QUALITIES, Accepted, Quality
 from hfcomp.data.image_ids import IMAGE_ID
@@ -25,7 +25,7 @@ from hfcomp.generation.inpaintcoco.checks import (
     read_pair,
     share_outside,
 )
-from hfcomp.generation.inpaintcoco.facts import decision_tables, pair_tables
+from hfcomp.generation.inpaintcoco.facts import decision_tables, model_tables, pair_tables
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
 from hfcomp.generation.inpaintcoco.people import pseudonyms
 from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
@@ -90,6 +90,7 @@ def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
     facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
     reads = [*IMAGES, "concept", "coco_caption", "inpaint_caption", "coco_details", "inpaint_details"]
     tables = [*decision_tables(entries, states, names), *pair_tables(chosen, names)]
+    tables += model_tables(project_models(folder))
     return BuildInputs(dataset, [Stage("pairs", make_pair_check, {}, facts)], FEATURES, reads, "test", tables)
 
 
