@@ -22,16 +22,6 @@ SKIP_REASONS = (
 )
 
 
-class StrokeEditor(gr.ImageEditor):
-    """An image to draw on, of which the files of the strokes are passed on unread, for the handler to validate."""
-
-    is_template = True  # Gradio shows it as the editor that it is made of
-
-    def preprocess(self, payload: Any) -> dict[str, list[str]] | None:
-        """The files of the layers."""
-        return None if payload is None else {"layers": [layer.path for layer in payload.layers if layer is not None]}
-
-
 @dataclass
 class Annotating:
     """The components; see `layout`."""
@@ -168,7 +158,7 @@ def _prompt(parts: dict[str, Any]) -> None:
 def _brush(parts: dict[str, Any]) -> None:
     parts["brush_open"] = gr.State(False)
     with gr.Column(visible=False, elem_id="brush") as parts["brush"]:
-        parts["editor"] = StrokeEditor(
+        parts["editor"] = gr.ImageEditor(
             type="filepath",
             image_mode="RGBA",
             format="png",
@@ -181,6 +171,8 @@ def _brush(parts: dict[str, Any]) -> None:
             height=400,
             elem_id="editor",
         )
+        # Gradio would decode whatever was sent: the files go to the handler, which validates them first
+        parts["editor"].preprocess = _stroke_files
         with gr.Row():
             parts["add"] = gr.Button("Add to the mask", elem_id="add", min_width=130)
             parts["erase"] = gr.Button("Erase from it", elem_id="erase", min_width=130)
@@ -221,3 +213,7 @@ def _caption(parts: dict[str, Any]) -> None:
             scale=3,
         )
     parts["difference"] = gr.HTML(elem_id="difference")
+
+
+def _stroke_files(payload: Any) -> dict[str, list[str]] | None:
+    return None if payload is None else {"layers": [layer.path for layer in payload.layers if layer is not None]}

@@ -34,10 +34,9 @@ class Page:
     """
 
     def __init__(self, studio: Studio, *, title: str, has_password: bool, lease_seconds: float) -> None:
-        self.studio, self.has_password = studio, has_password
-        with gr.Blocks(
-            analytics_enabled=False, title=title, fill_width=True, delete_cache=(3600, 24 * 3600)
-        ) as blocks:
+        self.studio, self.title, self.has_password = studio, title, has_password
+        settings = {"fill_width": True, "delete_cache": (3600, 24 * 3600)}
+        with gr.Blocks(analytics_enabled=False, title=title, **settings) as blocks:
             self.blocks = blocks
             self.session = gr.State(Session())
             self.stored = gr.BrowserState("", storage_key=STORAGE, secret=STORAGE)
