@@ -50,6 +50,18 @@ def replacements(concept: str, keyword: str) -> tuple[str, ...]:
     return tuple(word for word in words if _CATEGORY[word] == _CATEGORY[keyword])
 
 
+def names(text: str, concept: str, word: str) -> bool:
+    """Whether a text has a word of a concept, in any case and number; also one that only ever replaces, as "tiny"."""
+    if word in PAPER_TABLE.concepts[concept].replacements:
+        return any(one.keyword == word for one in keywords_of(text, concept))
+    return re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) is not None
+
+
+def is_same_caption(text: str, other: str) -> bool:
+    """Whether two captions differ in case, spaces and the final full stop at most."""
+    return _plain(text) == _plain(other)
+
+
 def mask_prompt(caption: str, match: KeywordMatch) -> str:
     """What to segment: the noun phrase with the keyword, without its article.
 
@@ -82,12 +94,11 @@ def proposed_caption(caption: str, concept: str, prompt: str) -> str:
         prompt: for the inpainting, such as "a yellow jacket".
     """
     words = {*prompt.casefold().split()}
-    named = [one.keyword for one in keywords_of(prompt, concept)]
     choices = [
         (match, word)
         for match in keywords_of(caption, concept)
-        for word in named
-        if match.keyword not in named and word in replacements(concept, match.keyword)
+        for word in replacements(concept, match.keyword)
+        if names(prompt, concept, word) and not names(prompt, concept, match.keyword)
     ]
     if not choices:
         return caption
@@ -107,7 +118,7 @@ def check_caption(caption: str, original: str, concept: str) -> None:
     problem = caption_problem(caption)
     if problem:
         raise ValueError(f"The new caption cannot be used: {problem}.")
-    if _plain(caption) == _plain(original):
+    if is_same_caption(caption, original):
         raise ValueError("The new caption is the original one. Change it so that it is true of the edited image.")
     if concept != "object":
         return

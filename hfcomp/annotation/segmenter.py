@@ -6,12 +6,11 @@ import torch
 from PIL import Image
 from transformers import AutoConfig, CLIPSegForImageSegmentation, CLIPSegProcessor
 
+from hfcomp.annotation.options import DEFAULT_SEGMENTER
 from hfcomp.data.annotations.masks import Heat
 from hfcomp.evaluation.identity import identity
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
 
-DEFAULT_SEGMENTER = "CIDAS/clipseg-rd64-refined"
-"""The paper's (section 4)."""
 MODEL_TYPE = "clipseg"
 
 
