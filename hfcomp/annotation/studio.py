@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from hfcomp.annotation.captions import check_caption
-from hfcomp.annotation.drafts import Candidate, Draft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.annotation.model_queue import ModelQueue, Paints, Segments
+from hfcomp.annotation.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.data.annotations.composition import compose, is_changed
 from hfcomp.data.annotations.entries import decode, encode
 from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge, mask_image, overlay, read_mask
@@ -66,7 +66,7 @@ class Studio:
                 self.queue.heat(one.image, prompt, self._reader(one.image))
         return item
 
-    def draft(self, person: str, item: Item) -> Draft:
+    def draft(self, person: str, item: Item) -> PageDraft:
         """What a person has made of an item so far.
 
         Without a draft it is what the person had submitted before, if that was undone or sent back, with the reason;
@@ -75,7 +75,7 @@ class Studio:
         content = self.project.decisions.draft(person, item.id)
         if content is not None:
             try:
-                return Draft.from_json(content, f"draft of {item.id}")
+                return PageDraft.from_json(content, f"draft of {item.id}")
             except ValueError:
                 return first_draft(item)
         rows = list(self.project.decisions.log(item=item.id))
@@ -89,7 +89,7 @@ class Studio:
         inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
         return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
 
-    def save(self, person: str, item: Item, draft: Draft) -> None:
+    def save(self, person: str, item: Item, draft: PageDraft) -> None:
         """Keeps a draft."""
         self.project.decisions.save_draft(person, item.id, draft.to_json())
 
@@ -152,7 +152,7 @@ class Studio:
         files = [self.project.save(mask_image(one)) if one.any() else None for one in (added, erased)]
         return replace(made, added=files[0], erased=files[1])
 
-    def paint(self, item: Item, draft: Draft) -> Draft:
+    def paint(self, item: Item, draft: PageDraft) -> PageDraft:
         """Candidates: the prompt painted in the mask, the original to the bit beyond the mask's border.
 
         Raises:
@@ -180,7 +180,7 @@ class Studio:
         painting = Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
         return replace(draft, painting=painting, chosen=None, quality=None, next_seed=draft.next_seed + CANDIDATES)
 
-    def submit(self, person: str, item: Item, draft: Draft) -> None:
+    def submit(self, person: str, item: Item, draft: PageDraft) -> None:
         """Decides an item.
 
         Raises:
@@ -221,7 +221,7 @@ class Studio:
         return lambda: self.image(name)
 
 
-def is_outdated(draft: Draft) -> bool:
+def is_outdated(draft: PageDraft) -> bool:
     """Whether the mask or the prompt was changed after the candidates were made."""
     painting = draft.painting
     if painting is None:

@@ -15,8 +15,8 @@ from hfcomp.annotation.app.annotate_layout import Annotating
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
 from hfcomp.annotation.captions import proposed_caption
-from hfcomp.annotation.drafts import Draft, Segmentation, proposal
 from hfcomp.annotation.model_queue import ModelError
+from hfcomp.annotation.page_draft import PageDraft, Segmentation, offer
 from hfcomp.annotation.studio import CANDIDATES, Studio, is_outdated
 from hfcomp.data.annotations.masks import overlay
 from hfcomp.data.annotations.records import Item
@@ -84,7 +84,7 @@ class AnnotateTab:
         session.item, session.failed = item.id, ""
         made = draft.segmentation
         numbers = [str(number + 1) for number in range(len(item.captions))]
-        offered = proposal(item, draft.original)
+        offered = offer(item, draft.original)
         return {
             at.session: session,
             at.work: gr.update(visible=True),
@@ -120,7 +120,7 @@ class AnnotateTab:
     def choose_base(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """Another original caption: its own replacements, and the proposal made of it."""
         person, item, draft, _ = self._draft(session, request, *rest)
-        offered = proposal(item, draft.original)
+        offered = offer(item, draft.original)
         draft = replace(draft, caption=proposed_caption(draft.original, item.concept, draft.prompt))
         self.studio.save(person, item, draft)
         words = gr.update(choices=list(offered.prompts), value=_word(offered.prompts, draft.prompt))
@@ -131,7 +131,7 @@ class AnnotateTab:
         """A replacement: the inpainting prompt with it."""
         word, *fields = rest
         person, item, draft, before = self._draft(session, request, *fields)
-        prompt = proposal(item, draft.original).prompts.get(word or "", draft.prompt)
+        prompt = offer(item, draft.original).prompts.get(word or "", draft.prompt)
         draft = _following(item, before, replace(draft, prompt=prompt))
         self.studio.save(person, item, draft)
         return self._texts(session, item, draft) | {self.at.prompt: prompt}
@@ -144,7 +144,7 @@ class AnnotateTab:
         person, item, draft, _ = self._draft(session, request, *rest)
         self.studio.save(person, item, draft)
         mask = self.studio.mask(item, draft.segmentation)
-        share = f"{100 * mask.mean():.1f} %"
+        share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
         image = overlay(self.studio.image(item.image), mask)
         return self._texts(session, item, draft) | {self.at.image: image, self.at.share: share}
 
@@ -246,7 +246,7 @@ class AnnotateTab:
             updates[self.at.message] = markup.message(done, "done")
         return updates
 
-    def _draft(self, session: Session, request: gr.Request, *rest: Any) -> tuple[str, Item, Draft, Draft]:
+    def _draft(self, session: Session, request: gr.Request, *rest: Any) -> tuple[str, Item, PageDraft, PageDraft]:
         """The person, the item, the draft with the values of the fields, and the draft before.
 
         Raises:
@@ -271,7 +271,7 @@ class AnnotateTab:
         )
         return person, item, _following(item, before, draft), before
 
-    def _texts(self, session: Session, item: Item, draft: Draft) -> Updates:
+    def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
         return {
             self.at.session: session,
             self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",
@@ -281,7 +281,7 @@ class AnnotateTab:
             self.at.difference: markup.difference(draft.original, draft.caption),
         }
 
-    def _candidates(self, draft: Draft) -> Updates:
+    def _candidates(self, draft: PageDraft) -> Updates:
         found = draft.painting.candidates if draft.painting else ()
         files = [str(self.studio.project.path(one.file)) for one in found]
         chosen = None if draft.chosen is None else str(draft.chosen + 1)
@@ -317,7 +317,7 @@ class AnnotateTab:
         }
 
 
-def _following(item: Item, before: Draft, draft: Draft) -> Draft:
+def _following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
     """A caption that nobody has changed by hand follows the inpainting prompt."""
     proposed = proposed_caption(before.original, item.concept, before.prompt)
     if draft.caption != before.caption or before.caption not in (proposed, before.original):
