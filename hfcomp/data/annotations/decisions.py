@@ -118,7 +118,7 @@ class Decisions:
     def concepts(self) -> list[str]:
         """Concepts of the items, sorted."""
         with self._database.reading() as connection:
-            return [name for (name,) in connection.execute("SELECT DISTINCT concept FROM states ORDER BY concept")]
+            return [name for (name,) in connection.execute("SELECT DISTINCT concept FROM tallies ORDER BY concept")]
 
     def state(self, name: str) -> State:
         """The state of an item."""
@@ -249,7 +249,7 @@ class Decisions:
         """Items by state."""
         wanted = "" if concept is None else " WHERE concept = :concept"
         with self._database.reading() as connection:
-            query = f"SELECT state, COUNT(*) FROM states{wanted} GROUP BY state"
+            query = f"SELECT state, SUM(number) FROM tallies{wanted} GROUP BY state"
             found = dict(connection.execute(query, {"concept": concept}))
         return {state: found.get(state, 0) for state in STATES}
 

@@ -8,7 +8,7 @@ import pytest
 
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.annotations.leases import RESERVED_SECONDS
-from hfcomp.data.annotations.records import AUTOMATIC
+from hfcomp.data.annotations.records import AUTOMATIC, STATES
 from tests.data.annotations.making import Clock, edit, item, items
 
 
@@ -22,6 +22,9 @@ def store(tmp_path, clock):
     found = Decisions(tmp_path / "a.sqlite", lease_seconds=100, clock=clock)
     yield found
     assert found.rebuild() == 0  # the state of every item follows from the log
+    for concept in (None, *found.concepts()):
+        numbers = {state: len(list(found.items(state=state, concept=concept))) for state in STATES}
+        assert found.counts(concept=concept) == numbers
     found.close()
 
 
