@@ -134,6 +134,17 @@ class Decisions:
         """
         return self._next(decider(person), concept, is_review=False)
 
+    def take(self, person: str, item: str) -> bool:
+        """Leases an open item to a person; False for one that was decided or that somebody else has."""
+        person = decider(person)
+        with self._database.writing(is_durable=False) as connection:
+            rows, leases = Rows(connection, self.path), Leases(connection, person, self._clock())
+            position = rows.position(item)
+            if rows.standing(position).state != "open" or leases.other(position) is not None:
+                return False
+            leases.take(position, is_review=False, seconds=self._seconds)
+            return True
+
     def peek_item(self, person: str, *, concept: str | None = None) -> Item | None:
         """What `next_item` would give after the item that the person holds; leases nothing."""
         with self._database.reading() as connection:
