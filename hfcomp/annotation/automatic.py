@@ -50,7 +50,7 @@ def draft(project: Project, options: DraftOptions, *, log: Callable[[str], None]
 
     For each item, in their order: an edit is proposed, its place segmented, candidates painted there and composed with
     the original, and those set aside that changed nothing or that the dual encoder does not find nearer to the new
-    caption. The best one is submitted with quality "okay". Up to `attempts` edits of an item are tried. One without a
+    caption. The best one is submitted with quality "okay". Up to `edits` edits of an item are tried. One without a
     draft stays open for people; why is in `drafts/drafts.jsonl` of the project (`DraftLog`).
 
     Called again, it goes on with the items that were not tried with these settings; so a run may be interrupted at any
@@ -139,14 +139,17 @@ class _Drafter:
         except (OSError, ValueError):
             self._set_aside(item, [UNREADABLE])
             return
-        for attempt in range(self._options.attempts):
+        edits = refused = 0
+        while edits < self._options.edits and refused < self._options.attempts:
             self._project.decisions.renew(AUTOMATIC, item.id)
+            attempt = edits + refused
             proposal = self._proposer.propose([item], attempt)[0] if attempt else first
             if isinstance(proposal, Refused):
-                if str(proposal) == NO_MORE and reasons:
-                    break
-                reasons.append(str(proposal))
+                refused += 1
+                if str(proposal) != NO_MORE or not reasons:
+                    reasons.append(str(proposal))
                 continue
+            edits += 1
             rng = caption_rng(self._options.seed, item.id, "candidates", str(attempt))
             seeds = [rng.getrandbits(31) for _ in range(self._options.candidates)]
             try:

@@ -138,11 +138,11 @@ class _Source:
         file = self._copy(content[_IMAGE], f"column '{_IMAGE}', row {row}")
         name = name or PurePosixPath(file).stem
         facts = {IMAGE_ID: name, LICENSE: license} | _plain_facts(content)
-        items = [
-            Item(f"{name}/{concept}", file, concept, *zip(*pairs, strict=True), facts)
-            for concept, pairs in found.items()
-            if pairs
-        ]
+        items = []
+        for concept, pairs in found.items():
+            if pairs:
+                texts, keywords = zip(*pairs, strict=True)
+                items.append(Item(f"{name}/{concept}", file, concept, texts, keywords, facts))
         for item in items:
             known = self._known.get(item.id)
             if known and (known.image, known.captions) != (item.image, item.captions):

@@ -29,7 +29,8 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
         writer: rules replaces a keyword of a caption and needs no language model; endpoint asks the server at
             base_url; transformers runs a small model in process.
         number: open items that are tried; by default all.
-        concept: object, color or size; by default all.
+        concept: of the items; by default all.
+        edits: different edits that are tried, before an item is left to people.
         candidates: images that are painted for an edit, of which the best is kept.
         threshold: probability from which a pixel belongs to the mask.
         enlarge_x: pixels by which the mask grows to the left and to the right.
@@ -46,7 +47,8 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
 
     writer: Literal["rules", "endpoint", "transformers"] = "rules"
     number: int | None = None
-    concept: str | None = None
+    concept: Literal["object", "color", "size"] | None = None
+    edits: int = 3
     candidates: int = CANDIDATES
     threshold: float = THRESHOLD
     enlarge_x: int = 8
@@ -61,7 +63,7 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("number", "candidates", "attempts", "concurrency", "llm_batch_size"):
+        for name in ("number", "edits", "candidates", "attempts", "concurrency", "llm_batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: found {value}, expected 1 or more.")
@@ -85,5 +87,5 @@ class DraftOptions(ModelOptions, LanguageModelOptions):
     def result_settings(self) -> dict[str, Any]:
         """The settings that decide what a draft of an item is, besides the files of the models."""
         names = [field.name for field in fields(self) if field.name not in _OF_THIS_RUN]
-        model = {field.name for field in fields(LanguageModelOptions)} - {"attempts"}
+        model = {field.name for field in fields(LanguageModelOptions)}
         return {name: getattr(self, name) for name in names if self.writer != "rules" or name not in model}

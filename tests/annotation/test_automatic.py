@@ -21,6 +21,7 @@ from hfcomp.data.annotations.project import IMAGES, Project
 from hfcomp.data.annotations.records import AUTOMATIC, Item
 from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER
 from hfcomp.generation.images.editor import Edit as Painted
+from hfcomp.modeling.random_llama import write_tiny_llama
 from tests.annotation.models import clipseg, inpainting
 from tests.generation.writers.endpoint import Answer, closed_address, completion, serving
 
@@ -384,6 +385,15 @@ def test_a_model_without_structured_output_answers_in_lines(tmp_path, world):
         other = fill(tmp_path / "other", ("white",))
         found, _ = run(other, **settings, base_url=server.base_url)
     assert found.set_aside == {"not the lines that were asked for": 1}
+
+
+def test_a_small_model_in_this_process_that_answers_nonsense_leaves_items_open(tmp_path, world):
+    project = fill(tmp_path / "project", ("red", "blue"))
+    model = write_tiny_llama(tmp_path / "llama")
+    settings = {"writer": "transformers", "llm": str(model), "answer_cache": str(tmp_path / "answers")}
+    found, _ = run(project, **settings, device="cpu")
+    assert found.submitted == 0 and sum(found.set_aside.values()) == 2 and not world.calls
+    assert all(len(record["reasons"]) == 3 for record in records(project))
 
 
 def test_a_server_out_of_reach_ends_the_run_and_keeps_what_is_done(project, world, tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 FORMAT, VERSION = "hfcomp annotations", 1
 _APPEND_ONLY = ("log", "items")
-# `states` follows from `items` and `log`; `leases` and `drafts` are of the work that is under way.
+# `states` follows from `items` and `log`, and counts from these: `tallies` of items, `work` of decisions that stand.
+# `leases` and `drafts` are of the work under way.
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     """CREATE TABLE items (
@@ -29,16 +30,34 @@ SCHEMA = (
     """CREATE TABLE drafts (
         person TEXT NOT NULL, position INTEGER NOT NULL REFERENCES items (position), content TEXT NOT NULL,
         PRIMARY KEY (person, position)) WITHOUT ROWID""",
+    """CREATE TABLE tallies (
+        concept TEXT NOT NULL, state TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (concept, state))
+        WITHOUT ROWID""",
+    """CREATE TABLE work (
+        person TEXT NOT NULL, action TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (person, action))
+        WITHOUT ROWID""",
     "CREATE INDEX log_of_item ON log (item, number)",
     "CREATE INDEX log_of_person ON log (person, action, number)",
     "CREATE INDEX leases_of_person ON leases (person, is_review, taken)",
-    "CREATE INDEX states_in_number ON states (concept, state)",
     "CREATE INDEX states_new ON states (position) WHERE state = 'open' AND returned_to IS NULL",
     "CREATE INDEX states_new_of_concept ON states (concept, position) WHERE state = 'open' AND returned_to IS NULL",
     "CREATE INDEX states_returned ON states (returned_to, position) WHERE state = 'open' AND returned_to IS NOT NULL",
     "CREATE INDEX states_to_review ON states (submission, annotator) WHERE state = 'annotated'",
     "CREATE INDEX states_to_review_of_concept ON states (concept, submission, annotator) WHERE state = 'annotated'",
     "CREATE INDEX states_accepted ON states (position) WHERE state = 'accepted'",
+    """CREATE TRIGGER work_is_counted AFTER INSERT ON log WHEN NEW.undoes IS NULL BEGIN
+        INSERT INTO work VALUES (NEW.person, NEW.action, 1)
+        ON CONFLICT (person, action) DO UPDATE SET number = number + 1; END""",
+    """CREATE TRIGGER undone_work_is_not_counted AFTER INSERT ON log WHEN NEW.undoes IS NOT NULL BEGIN
+        UPDATE work SET number = number - 1 WHERE (person, action) =
+        (SELECT person, action FROM log WHERE log.number = NEW.undoes); END""",
+    """CREATE TRIGGER states_are_counted AFTER INSERT ON states BEGIN
+        INSERT INTO tallies VALUES (NEW.concept, NEW.state, 1)
+        ON CONFLICT (concept, state) DO UPDATE SET number = number + 1; END""",
+    """CREATE TRIGGER states_are_counted_again AFTER UPDATE OF state ON states WHEN OLD.state <> NEW.state BEGIN
+        UPDATE tallies SET number = number - 1 WHERE concept = OLD.concept AND state = OLD.state;
+        INSERT INTO tallies VALUES (NEW.concept, NEW.state, 1)
+        ON CONFLICT (concept, state) DO UPDATE SET number = number + 1; END""",
     *(
         f"CREATE TRIGGER {table}_keeps_{action.lower()} BEFORE {action} ON {table} "
         f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"

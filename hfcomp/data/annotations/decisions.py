@@ -118,7 +118,7 @@ class Decisions:
     def concepts(self) -> list[str]:
         """Concepts of the items, sorted."""
         with self._database.reading() as connection:
-            return [name for (name,) in connection.execute("SELECT DISTINCT concept FROM states ORDER BY concept")]
+            return [name for (name,) in connection.execute("SELECT DISTINCT concept FROM tallies ORDER BY concept")]
 
     def state(self, name: str) -> State:
         """The state of an item."""
@@ -190,9 +190,12 @@ class Decisions:
             connection.execute("DELETE FROM leases WHERE person = ?", (decider(person),))
 
     def save_draft(self, person: str, item: str, draft: Mapping[str, Any]) -> None:
-        """Keeps what a person has made of an item so far, in place of an earlier draft; lost with a decision."""
+        """Keeps what a person has made of an item so far, in place of an earlier draft; lost with a decision.
+
+        A killed process loses no draft; a power failure may lose the last ones, as they are not forced to disk.
+        """
         content = encode(draft, f"draft of {item}")
-        with self._database.writing() as connection:
+        with self._database.writing(is_durable=False) as connection:
             row = (decider(person), Rows(connection, self.path).position(item), content)
             connection.execute("INSERT OR REPLACE INTO drafts VALUES (?, ?, ?)", row)
 
@@ -260,19 +263,14 @@ class Decisions:
         """Items by state."""
         wanted = "" if concept is None else " WHERE concept = :concept"
         with self._database.reading() as connection:
-            query = f"SELECT state, COUNT(*) FROM states{wanted} GROUP BY state"
+            query = f"SELECT state, SUM(number) FROM tallies{wanted} GROUP BY state"
             found = dict(connection.execute(query, {"concept": concept}))
         return {state: found.get(state, 0) for state in STATES}
 
     def by_person(self) -> dict[str, dict[Action, int]]:
         """Standing decisions of each person: those that were undone do not count."""
         with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT person, action, SUM(number) FROM ("
-                "SELECT person, action, COUNT(*) AS number FROM log WHERE action <> 'undo' GROUP BY person, action "
-                "UNION ALL SELECT undone.person, undone.action, -1 FROM log JOIN log AS undone "
-                "ON undone.number = log.undoes) GROUP BY person, action ORDER BY person"
-            ).fetchall()
+            rows = connection.execute("SELECT person, action, number FROM work ORDER BY person").fetchall()
         found: dict[str, dict[Action, int]] = {}
         for person, action, number in rows:
             found.setdefault(person, {one: 0 for one in ACTIONS if one != "undo"})[action] = number
@@ -297,6 +295,12 @@ class Decisions:
         query = f"SELECT {ENTRY} FROM log WHERE number > :after{wanted} ORDER BY number LIMIT :limit"
         for row in self._pages(query, {"item": item}):
             yield entry(row, self.path)
+
+    def newest(self, number: int) -> list[Entry]:
+        """The last decisions, the newest first."""
+        with self._database.reading() as connection:
+            query = f"SELECT {ENTRY} FROM log ORDER BY number DESC LIMIT ?"
+            return [entry(row, self.path) for row in connection.execute(query, (number,))]
 
     def rebuild(self) -> int:
         """Derives the state of all items from the log anew; returns how many were different, 0 in a sound file."""

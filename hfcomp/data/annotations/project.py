@@ -48,10 +48,14 @@ class Project:
         """Writes the bytes of an image unless they are there, and returns the name of their file."""
         digest = hashlib.sha256(content).hexdigest()[:32]
         name = f"{digest[:2]}/{digest}.{ending}"
-        path = self.folder / IMAGES / name
+        path = self.path(name)
         if not path.is_file():
             write_bytes(path, content)
         return name
+
+    def path(self, name: str) -> Path:
+        """Where the file of an image is."""
+        return self.folder / IMAGES / name
 
     def read(self, name: str) -> Image.Image:
         """An image in RGB.
@@ -59,7 +63,7 @@ class Project:
         Raises:
             OSError, ValueError: for a file that is missing or damaged, with its name.
         """
-        return decode_image(self.folder / IMAGES / name, where=f"{IMAGES}/{name}")
+        return decode_image(self.path(name), where=f"{IMAGES}/{name}")
 
     def add_model(self, role: str, identity: str) -> None:
         """Notes that edits are made with a model, for the card of a set.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import pytest
 
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.annotations.leases import RESERVED_SECONDS
-from hfcomp.data.annotations.records import AUTOMATIC
+from hfcomp.data.annotations.records import AUTOMATIC, STATES
 from tests.data.annotations.making import Clock, edit, item, items
 
 
@@ -22,6 +23,12 @@ def store(tmp_path, clock):
     found = Decisions(tmp_path / "a.sqlite", lease_seconds=100, clock=clock)
     yield found
     assert found.rebuild() == 0  # the state of every item follows from the log
+    undone = {entry.content.get("undoes") for entry in found.log()} - {None}
+    work = Counter((e.person, e.action) for e in found.log() if e.action != "undo" and e.number not in undone)
+    assert Counter({(name, do): n for name, own in found.by_person().items() for do, n in own.items()}) == work
+    for concept in (None, *found.concepts()):
+        numbers = {state: len(list(found.items(state=state, concept=concept))) for state in STATES}
+        assert found.counts(concept=concept) == numbers
     found.close()
 
 
@@ -209,6 +216,7 @@ def test_the_log_has_every_decision_with_its_time(store, clock):
     assert (second.action, second.content, second.taken) == ("skip", {"reason": "no bus to be seen"}, None)
     assert (third.action, third.content) == ("undo", {"undoes": 2})
     assert list(store.log(item="1/color")) == [second, third]
+    assert store.newest(2) == [third, second]
 
 
 def test_finished_items_come_in_the_order_in_which_they_were_added(store):
