@@ -94,9 +94,8 @@ class _Drafter:
         models = {"segmenter": segmenter.identity, "inpainter": inpainter.identity}
         if embedder is not None:
             models["clip_model"] = identity(options.clip_model)
-        named = {**models, "segmenter": f"{options.segmenter} ({segmenter.identity})"}
-        for role, name in named.items():
-            project.add_model(role, without_local_paths(name))
+        for role, name in models.items():
+            project.add_model(role, name)
         settings = without_local_paths(options.result_settings())
         self._tried = DraftLog(project.folder, {**settings, **self._proposer.facts(), "models": models})
         self.drafts, self._failures = Drafts(), 0

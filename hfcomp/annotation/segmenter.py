@@ -8,7 +8,7 @@ from transformers import AutoConfig, CLIPSegForImageSegmentation, CLIPSegProcess
 
 from hfcomp.annotation.options import DEFAULT_SEGMENTER
 from hfcomp.data.annotations.masks import Heat
-from hfcomp.evaluation.identity import identity
+from hfcomp.generation.sources import model_facts
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
 
 MODEL_TYPE = "clipseg"
@@ -29,7 +29,7 @@ class Segmenter:
         network, self._processor = _load(model)
         self.device = device
         self._model = network.to(device).eval()
-        self.identity = identity(model)
+        self.identity = model_facts(model)
 
     def heat(self, image: Image.Image, prompt: str) -> Heat:
         """The probability of each pixel to be of what the prompt names.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
@@ -23,6 +24,8 @@ CANDIDATES = 3
 MOST_ENLARGEMENT = 200
 """Pixels."""
 IMAGES_IN_MEMORY = 32
+
+Model = TypeVar("Model", Segments, Paints)
 
 
 class Studio:
@@ -49,7 +52,7 @@ class Studio:
         concept: str | None = None,
     ) -> None:
         self.project, self.concept = project, concept
-        self.queue = ModelQueue(segmenter, inpainter)
+        self.queue = ModelQueue(_noted(project, "segmenter", segmenter), _noted(project, "inpainter", inpainter))
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
@@ -229,3 +232,15 @@ def is_outdated(draft: PageDraft) -> bool:
     now = asdict(replace(draft.segmentation, prompt=draft.segmentation.prompt.strip()))
     before = asdict(replace(painting.segmentation, prompt=painting.segmentation.prompt.strip()))
     return now != before or " ".join(draft.prompt.split()) != painting.prompt
+
+
+def _noted(project: Project, role: str, make: Callable[[], Model]) -> Callable[[], Model]:
+    """Makes a model, which the project then names as one that edits are made with."""
+
+    def made() -> Model:
+        model = make()
+        if name := getattr(model, "identity", None):
+            project.add_model(role, name)
+        return model
+
+    return made

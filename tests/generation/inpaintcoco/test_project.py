@@ -91,6 +91,8 @@ def test_the_card_says_what_was_decided_and_by_how_many_people(tmp_path):
     made.decisions.undo("Cy")
     made.decisions.submit("Cy", second, sets.edit(made, made.decisions.item(second), 7))
     made.decisions.send_back("Ann Meyer", second, "artefacts")
+    for _ in range(2):
+        made.add_model("inpainter", "a/pipeline (sha256:1), 50 steps")
     made.decisions.close()
     card = (build(folder, tmp_path / "out") / "README.md").read_text()
     assert "| open | 2 |" in card and "| accepted | 6 |" in card and "| skipped | 1 |" in card
@@ -98,6 +100,7 @@ def test_the_card_says_what_was_decided_and_by_how_many_people(tmp_path):
     assert "| artefacts | 1 |" in card and "| annotator 1 | 3 | 3 |" in card
     assert "| very good | 4 | 2 |" in card and "| equal ratings | 66.7% |" in card
     assert "| color, very good | 2 |" in card and "| size, okay | 2 |" in card
+    assert card.count("| inpainter | a/pipeline (sha256:1), 50 steps |") == 1
     assert "| threshold 0.40 | 6 |" in card and "| corrected or drawn by hand | 3 |" in card
 
 
