@@ -62,7 +62,7 @@ def add_fields(found: argparse.ArgumentParser, kind: type, *, optional: Collecti
         for name in [name for name in inspect.get_annotations(owner) if name in left]:
             left.remove(name)
             words, default = " ".join(about.get(name, "").split()).rstrip(".").replace("%", "%%"), known[name].default
-            if default not in (MISSING, None, "") and default is not False:
+            if default not in (MISSING, None, "", ()) and default is not False:
                 words += f" (default: {_shown(default)})"
             settings = {
                 "help": words,

@@ -20,7 +20,7 @@ class InpaintCocoOptions(BuildOptions):
     The source is the folder of an annotation project, or a data set in the layout of phiyodr/InpaintCOCO.
 
     Attributes:
-        quality: of a project, only edits that annotator and reviewer both rated so.
+        quality: of a project, only pairs of this one, which is the lower of annotator's and reviewer's rating.
         concepts: only these, comma-separated; by default all.
         any_license: also images whose licence forbids adaptation, or is unknown.
         shard_size: rows of the source per file; a row has three images.
