@@ -22,6 +22,7 @@ SLOW_IMPORTS = {
     "diffusers",
     "evaluate",
     "faiss",
+    "gradio",
     "matplotlib",
     "nltk",
     "openai",

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
-from datasets import Dataset
 from tqdm.auto import tqdm
 
-from hfcomp.annotation.captions import CONCEPTS, keywords_of, replacements
+from hfcomp.annotation.captions import CONCEPTS, editable_keywords
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import Item
-from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.image_ids import IMAGE_ID, image_key
 from hfcomp.data.images import decode_image
 from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.data.loading import undecoded
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.urls import UrlAccess, current_access, open_named, url_access
+from hfcomp.generation.cards import source_license
+from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.magic.image_rows import CAPTION, image_rows
 from hfcomp.generation.options import CaptionOptions
 from hfcomp.generation.sources import read_captioned_rows
+from hfcomp.parsing.captions import caption_problem
 
-SOURCE = "source"
+NO_KEYWORD, UNREADABLE = "no caption with a keyword that can be replaced", "an image that cannot be read"
+FORBIDDEN, UNKNOWN = "a licence that forbids adaptation", "an unknown licence"
+OTHER_ITEM = "the id of an earlier candidate, but another image or other captions"
+_IMAGE = "image"
 _STARTS = {b"\xff\xd8\xff": "jpg", b"\x89PNG": "png"}
-"""Of files that a browser shows, their endings."""
+"""First bytes of files that are copied as they are, as every browser shows them, with their endings."""
 
 
 @dataclass(kw_only=True)
@@ -39,7 +47,13 @@ class CandidateOptions(CaptionOptions):
     """
 
     what: ClassVar[str] = "candidates"
-    captions: Literal["longest", "all"] = field(default="all", init=False)
+    output: Path = field(default=Path(), init=False)
+    captions: Literal["longest", "all"] = field(default="longest", init=False)  # image_rows reads whole lists
+    shard_size: int = field(default=1, init=False)
+    executor: Literal["local"] = field(default="local", init=False)
+    num_workers: int = field(default=1, init=False)
+    gpus_per_worker: float | None = field(default=None, init=False)
+    only_adaptable: bool = field(default=True, init=False)
     concepts: tuple[str, ...] = CONCEPTS
     any_license: bool = False
     seed: int = 0
@@ -56,83 +70,121 @@ def add_candidates(
 ) -> int:
     """Adds the candidates of a source to a project, in an order that the seed draws; returns how many are new.
 
-    An item is an image with the captions that hold a keyword of one concept, of any case and number; an image may be
-    in several. Images are copied to the bit. What is left out is logged by its reason.
+    An item is an image with those of its captions that hold a keyword of one concept, of any case and number; an image
+    may be in several. The order depends on the seed and the image's id, or its captions where it has none, and not on
+    the order of the rows. Candidates of a further source come behind those that are there. Images are copied to the
+    bit. What is left out is logged by its reason.
+
+    Args:
+        project: where they go.
+        options: the source, and what of it.
+        log: receives lines about the source.
+        progress: whether to show a bar.
 
     Raises:
-        ValueError: for a source without images, captions or anything that fits.
+        ValueError: for a source without images or captions, or a project that would remain without items.
+        OSError: for a full disk; call it again when there is space.
     """
-    needed = {"needed": ["image"], "needed_by": "hfcomp annotate", "joined_by": [IMAGE_ID, LICENSE, SOURCE]}
-    rows = undecoded(read_captioned_rows(options, log, is_old=lambda column: False, **needed))
-    images = image_rows(rows)
-    first = {int(image): row for row, image in reversed([*enumerate(images.image_of)])}
-    order = sorted(range(len(images.images)), key=lambda image: _draw(options.seed, images.images[image][IMAGE_ID]))
-    left_out: Counter[str] = Counter()
-    items = _items(project, options, rows, images.images, [(image, first[image]) for image in order], left_out)
-    number = project.decisions.add_items(tqdm(items, desc="candidates", unit="items", disable=not progress))
-    for reason, count in left_out.most_common():
+    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+        source = _Source(project, options, log)
+        number = project.decisions.add_items(source.items(progress))
+    for reason, count in source.left_out.most_common():
         log(f"{count:,} images are left out: {reason}")
-    if not sum(project.decisions.counts().values()):
-        raise ValueError(f"{options.source} has no image that can be annotated; the reasons are above.")
-    log(f"{number:,} items are new")
+    counts = {name: sum(project.decisions.counts(concept=name).values()) for name in options.concepts}
+    if not any(counts.values()):
+        raise ValueError(
+            f"{options.source} has no image that can be annotated: the lines above say why. Choose another source or "
+            "other --concepts, or pass --any_license for a set that is not published."
+        )
+    log(f"{number:,} items are new; in all {', '.join(f'{count:,} of {name}' for name, count in counts.items())}")
     return number
 
 
-def _items(
-    project: Project,
-    options: CandidateOptions,
-    rows: Dataset,
-    images: Dataset,
-    order: Sequence[tuple[int, int]],
-    left_out: Counter[str],
-) -> Iterator[Item]:
-    for image, row in order:
-        captions = images[image][CAPTION]
-        found = {concept: _with_keywords(captions, concept) for concept in options.concepts}
+class _Source:
+    """The rows of a source, and the items that are made of them."""
+
+    def __init__(self, project: Project, options: CandidateOptions, log: Callable[[str], None]) -> None:
+        self._project, self._options = project, options
+        needed = {"needed": [_IMAGE], "needed_by": "hfcomp annotate", "joined_by": [IMAGE_ID, LICENSE]}
+        self._rows = undecoded(read_captioned_rows(options, log, is_old=lambda column: False, **needed))
+        check_local_files(self._rows, [_IMAGE], options.source, allow_outside=options.allow_outside_files, log=log)
+        self._stated = None if LICENSE in self._rows.column_names else source_license(options.source)
+        self._known = {item.id: item for item in project.decisions.items()}
+        self.left_out: Counter[str] = Counter()
+
+    def items(self, progress: bool) -> Iterator[Item]:
+        images = image_rows(self._rows)
+        names, captions = images.images[IMAGE_ID], images.images[CAPTION]
+        first = {int(image): row for row, image in reversed([*enumerate(images.image_of)])}
+        ids = self._rows[IMAGE_ID] if IMAGE_ID in self._rows.column_names else [None] * len(self._rows)
+        has_id = [image_key(value, row) >= 0 for row, value in enumerate(ids)]
+        keys = [name if has_id[first[image]] else str(captions[image]) for image, name in enumerate(names)]
+        order = sorted(range(len(keys)), key=lambda image: _draw(self._options.seed, keys[image]))
+        for image in tqdm(order, desc="candidates", unit="images", disable=not progress):
+            name = names[image] if has_id[first[image]] else None
+            try:
+                yield from self._items_of(name, first[image], captions[image])
+            except _LeftOut as reason:
+                self.left_out[str(reason)] += 1
+
+    def _items_of(self, name: str | None, row: int, captions: Sequence[str]) -> Iterator[Item]:
+        found = {concept: _with_keywords(captions, concept) for concept in self._options.concepts}
         if not any(found.values()):
-            left_out["no caption with a keyword that may be replaced"] += 1
-            continue
-        facts = {name: rows[row][name] for name in (LICENSE, SOURCE) if name in rows.column_names}
-        facts = {IMAGE_ID: images[image][IMAGE_ID]} | facts
-        if not options.any_license and (problem := _license_problem(facts)):
-            left_out[problem] += 1
-            continue
-        try:
-            file = _copied(project, rows[row]["image"], f"column 'image', row {row}")
-        except (OSError, ValueError, TypeError):
-            left_out["an image that cannot be read"] += 1
-            continue
+            raise _LeftOut(NO_KEYWORD)
+        content = self._rows[row]
+        license = self._stated if self._stated is not None else content.get(LICENSE)
+        if not self._options.any_license and not allows_adaptation(license):
+            raise _LeftOut(UNKNOWN if allows_adaptation(license) is None else FORBIDDEN)
+        file = self._copy(content[_IMAGE], f"column '{_IMAGE}', row {row}")
+        name = name or PurePosixPath(file).stem
+        facts = {IMAGE_ID: name, LICENSE: license} | _plain_facts(content)
+        items = []
         for concept, pairs in found.items():
             if pairs:
-                own, keywords = zip(*pairs, strict=True)
-                yield Item(f"{facts[IMAGE_ID]}/{concept}", file, concept, own, keywords, facts)
+                texts, keywords = zip(*pairs, strict=True)
+                items.append(Item(f"{name}/{concept}", file, concept, texts, keywords, facts))
+        for item in items:
+            known = self._known.get(item.id)
+            if known and (known.image, known.captions) != (item.image, item.captions):
+                raise _LeftOut(OTHER_ITEM)
+        yield from (item for item in items if item.id not in self._known)
+
+    def _copy(self, image: Any, where: str) -> str:
+        """The file of the project with the image's own bytes; of a format that not every browser shows, a PNG."""
+        try:
+            content = image["bytes"]
+            if content is None:
+                with open_named(image["path"], where, current_access()) as stream:
+                    content = stream.read()
+            picture = decode_image(content, where=where)
+        except (OSError, ValueError, TypeError) as error:
+            raise _LeftOut(UNREADABLE) from error
+        ending = next((ending for start, ending in _STARTS.items() if content.startswith(start)), None)
+        return self._project.save_bytes(content, ending) if ending else self._project.save(picture)
+
+
+class _LeftOut(Exception):
+    """Why an image is left out."""
 
 
 def _with_keywords(captions: Sequence[str], concept: str) -> list[tuple[str, str]]:
-    """Captions with their first keyword that something may replace."""
+    """The captions with a keyword that can be replaced, each with its first one."""
     found = []
     for caption in dict.fromkeys(captions):
-        words = [one.keyword for one in keywords_of(caption, concept) if replacements(concept, one.keyword)]
-        found += [(caption, words[0])] if words else []
+        words = [] if caption_problem(caption) else editable_keywords(caption, concept)
+        found += [(caption, words[0].keyword)] if words else []
     return found
 
 
-def _license_problem(facts: Mapping[str, Any]) -> str | None:
-    allowed = allows_adaptation(facts.get(LICENSE))
-    if allowed:
-        return None
-    return "a licence that is not known" if allowed is None else "a licence that forbids adaptation"
+def _plain_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The texts and numbers of a row: where its image is from, who made it."""
+    kept = {name: value for name, value in row.items() if name not in (_IMAGE, CAPTION, IMAGE_ID, LICENSE)}
+    return without_local_paths({name: value for name, value in kept.items() if _is_plain(value)})
 
 
-def _copied(project: Project, image: Any, where: str) -> str:
-    """The bytes of an image in the project, once it was decoded; of one without bytes or in another format as PNG."""
-    picture = decode_image(image, where=where)
-    content = image.get("bytes") if isinstance(image, Mapping) else None
-    if content is None and isinstance(image, Mapping) and Path(str(image.get("path"))).is_file():
-        content = Path(image["path"]).read_bytes()
-    ending = next((ending for start, ending in _STARTS.items() if content and content.startswith(start)), None)
-    return project.save_bytes(content, ending) if content and ending else project.save(picture)
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _draw(seed: int, name: str) -> bytes:
-    return hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
 
 import torch
-from diffusers.utils import logging
 from PIL import Image
 
+from hfcomp.annotation.options import DEFAULT_INPAINTER, GUIDANCE, SIZE, STEPS
 from hfcomp.data.annotations.masks import Mask, mask_image
 from hfcomp.generation.images.editor import Edit, load_pipeline, one_thread, pipeline_facts, resolve_dtype
 from hfcomp.generation.images.options import DType
 from hfcomp.modeling.weight_checks import no_report
 
-DEFAULT_INPAINTER = "sd2-community/stable-diffusion-2-inpainting"
-"""The paper's (section 4) was stabilityai/stable-diffusion-2-inpainting, which its makers removed from the Hub in
-November 2025; this is the community's copy."""
-SIZE, STEPS, GUIDANCE = 512, 50, 7.5
-"""Of the longer side in pixels, of the schedule, and of classifier-free guidance: what the pipeline's own card and
-diffusers' defaults have. The paper names none."""
+AUTOMATIC_KIND = "AutoPipelineForInpainting"
 PARAMETERS = ("prompt", "image", "mask_image", "num_inference_steps", "guidance_scale", "generator", "height", "width")
 
 
@@ -51,7 +49,7 @@ class Inpainter:
     ) -> None:
         self.device, self._size = device, size
         self._pipeline = load_pipeline(
-            pipeline, resolve_dtype(dtype, device), device, kind="AutoPipelineForInpainting", setting="inpainter"
+            pipeline, resolve_dtype(dtype, device), device, kind=_kind(pipeline), setting="inpainter"
         )
         missing = set(PARAMETERS) - {*inspect.signature(self._pipeline.__call__).parameters}
         if missing:
@@ -60,19 +58,23 @@ class Inpainter:
                 f"{', '.join(sorted(missing))}. "
                 f"Choose an inpainting pipeline such as {DEFAULT_INPAINTER}."
             )
-        self._step = getattr(self._pipeline, "vae_scale_factor", 8)
+        self._step = _step(self._pipeline)
         self._settings = {"num_inference_steps": steps, "guidance_scale": guidance}
         self.identity = f"{pipeline_facts(pipeline)}, {steps} steps, guidance {guidance}, {size} pixels"
 
     def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: Sequence[int]) -> list[Edit]:
         """Candidates, each of the image's size.
 
-        The pipeline sees the whole image, scaled so that its longer side has `size` pixels, smaller images enlarged.
-        What it makes of the pixels outside the mask is not kept: see `compose`.
+        The pipeline sees the whole image, scaled so that its longer side has `size` pixels, smaller images enlarged,
+        and each side a multiple of what its autoencoder needs. It is not cropped to the mask, as `padding_mask_crop`
+        of diffusers would: the scene determines what fits. What the pipeline makes of the pixels outside the mask is
+        for `compose` to discard.
+
+        A candidate depends on its own seed, and not on the number of candidates.
 
         Args:
             image: RGB.
-            mask: `[H, W]`.
+            mask: `[H, W]`, of the image's size.
             prompt: what to paint.
             seeds: one for each candidate; of its noise, which is made on the CPU.
 
@@ -83,6 +85,8 @@ class Inpainter:
             raise ValueError(
                 "The inpainting prompt is empty. Describe what is to be painted, such as: a yellow hydrant."
             )
+        from diffusers.utils import logging
+
         width, height = self._fit(image)
         small = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
         where = mask_image(mask).resize((width, height), Image.Resampling.BOX).point(lambda value: 255 * (value > 0))
@@ -100,7 +104,10 @@ class Inpainter:
                         **self._settings,
                     )
             except torch.OutOfMemoryError as error:
-                raise ValueError(f"The memory of {self.device} is too small for {width} x {height} pixels.") from error
+                raise ValueError(
+                    f"The memory of {self.device} is too small to paint {width} x {height} pixels. Choose a smaller "
+                    f"size than {self._size}, a smaller pipeline or another device."
+                ) from error
             blanked = (getattr(made, "nsfw_content_detected", None) or [False])[0]
             found.append(Edit(made.images[0].resize(image.size, Image.Resampling.LANCZOS), bool(blanked)))
         return found
@@ -109,3 +116,23 @@ class Inpainter:
         scale = self._size / max(image.size)
         width, height = (max(self._step, round(side * scale / self._step) * self._step) for side in image.size)
         return width, height
+
+
+def _kind(place: str) -> str:
+    """The class of diffusers that loads a pipeline: its own where that one paints in masks, as Flux Fill's does."""
+    if find_spec("diffusers") is None:
+        return AUTOMATIC_KIND  # load_pipeline says how to install it
+    import diffusers
+
+    try:
+        own = diffusers.DiffusionPipeline.load_config(place)["_class_name"]
+    except (OSError, ValueError, KeyError):  # load_pipeline says what is wrong
+        return AUTOMATIC_KIND
+    taken = inspect.signature(getattr(diffusers, own).__call__).parameters if hasattr(diffusers, own) else ()
+    return own if "mask_image" in taken else AUTOMATIC_KIND
+
+
+def _step(pipeline: Any) -> int:
+    """What both sides have to be a multiple of: diffusers refuses other sizes, or scales them silently."""
+    settings = getattr(getattr(pipeline, "image_processor", None), "config", {})
+    return math.lcm(8, settings.get("vae_scale_factor") or getattr(pipeline, "vae_scale_factor", 8))

@@ -1,233 +1,246 @@
-"""What the page asks for: models in a queue of their own, drafts of edits, and decisions."""
+"""The work on items, as the page asks for it: drafts, masks, candidates and decisions."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Protocol
+from dataclasses import asdict, replace
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
 
-from hfcomp.annotation.captions import check_caption, keywords_of, mask_prompt
+from hfcomp.annotation.captions import check_caption
+from hfcomp.annotation.model_queue import ModelQueue, Paints, Segments
+from hfcomp.annotation.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.data.annotations.composition import compose, is_changed
-from hfcomp.data.annotations.masks import THRESHOLD, Heat, Mask, above, check_mask, enlarge, mask_image
+from hfcomp.data.annotations.entries import decode, encode
+from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge, mask_image, overlay, read_mask
 from hfcomp.data.annotations.project import Project
-from hfcomp.data.annotations.records import Edit, Item, Quality
-from hfcomp.generation.images.editor import Edit as Painted
+from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
 CANDIDATES = 3
 """Images to choose from (section A.3)."""
-ATTEMPTS = 2
-"""At a model's work, before its error is shown."""
-_HEATS = 64
-"""Segmentations that are kept, the last ones."""
+MOST_ENLARGEMENT = 200
+"""Pixels."""
+IMAGES_IN_MEMORY = 32
 
-
-class Segments(Protocol):
-    """As `hfcomp.annotation.segmenter.Segmenter`."""
-
-    def heat(self, image: Image.Image, prompt: str) -> Heat:
-        """`[H, W]`, the probability of each pixel."""
-        ...
-
-
-class Paints(Protocol):
-    """As `hfcomp.annotation.inpainter.Inpainter`."""
-
-    def paint(self, image: Image.Image, mask: Mask, prompt: str, seeds: list[int]) -> list[Painted]:
-        """A candidate for each seed."""
-        ...
-
-
-class ModelError(RuntimeError):
-    """A model that failed `ATTEMPTS` times, with what it said."""
-
-
-@dataclass(frozen=True)
-class MaskDraft:
-    """A mask and how it was made; see `Edit`."""
-
-    mask: Mask
-    prompt: str
-    threshold: float
-    enlarge: tuple[int, int]
-    is_corrected: bool = False
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An image to choose.
-
-    Attributes:
-        file: of the project.
-        seed: of its noise.
-    """
-
-    file: str
-    seed: int
+Model = TypeVar("Model", Segments, Paints)
 
 
 class Studio:
     """The work on items, for any number of annotators at once.
 
-    Models run one job at a time, in a thread of their own and in the order of the requests: a page waits for a model
-    only while it has asked for one. They are loaded with the first request.
-
     Args:
         project: of the items.
         segmenter: makes the segmentation model.
         inpainter: makes the inpainting pipeline.
+        concept: to which the items are limited.
+
+    Attributes:
+        project: of the items.
+        concept: to which the items are limited.
+        queue: of the models.
     """
 
-    def __init__(self, project: Project, segmenter: Callable[[], Segments], inpainter: Callable[[], Paints]) -> None:
-        self.project = project
-        self._make: dict[str, Callable[[], Any]] = {"segmenter": segmenter, "inpainter": inpainter}
-        self._models: dict[str, Any] = {}
-        self._queue = ThreadPoolExecutor(1, thread_name_prefix="models")
-        self._heats: OrderedDict[tuple[str, str], Future[Heat]] = OrderedDict()
-        self._lock = Lock()
+    def __init__(
+        self,
+        project: Project,
+        segmenter: Callable[[], Segments],
+        inpainter: Callable[[], Paints],
+        *,
+        concept: str | None = None,
+    ) -> None:
+        self.project, self.concept = project, concept
+        self.queue = ModelQueue(_noted(project, "segmenter", segmenter), _noted(project, "inpainter", inpainter))
+        self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
-        """Ends the queue of the models; what is under way is finished."""
-        self._queue.shutdown(cancel_futures=True)
+        """Ends the models' threads and closes the database."""
+        self.queue.close()
+        self.project.decisions.close()
 
-    def next_item(self, person: str, concept: str | None = None) -> Item | None:
-        """The item that a person works on; the one after it is segmented meanwhile."""
-        item = self.project.decisions.next_item(person, concept=concept)
-        coming = self.project.decisions.peek_item(person, concept=concept)
+    def next_item(self, person: str) -> Item | None:
+        """The item that a person works on; it and the one after it are read and segmented meanwhile."""
+        item = self.project.decisions.next_item(person, concept=self.concept)
+        coming = self.project.decisions.peek_item(person, concept=self.concept) if item else None
         for one in (item, coming):
-            if one is not None:
-                self._heat(one, first_prompt(one))
+            if one is not None and (prompt := first_draft(one).segmentation.prompt):
+                self.queue.heat(one.image, prompt, self._reader(one.image))
         return item
 
-    def mask(self, item: Item, prompt: str, threshold: float = THRESHOLD, x: int = 0, y: int = 0) -> MaskDraft:
-        """A mask of what a prompt names.
+    def draft(self, person: str, item: Item) -> PageDraft:
+        """What a person has made of an item so far.
+
+        Without a draft it is what the person had submitted before, if that was undone or sent back, with the reason;
+        else the first proposal. A draft that an older version wrote is not used.
+        """
+        content = self.project.decisions.draft(person, item.id)
+        if content is not None:
+            try:
+                return PageDraft.from_json(content, f"draft of {item.id}")
+            except ValueError:
+                return first_draft(item)
+        rows = list(self.project.decisions.log(item=item.id))
+        submitted = [one for one in rows if one.action == "submit" and one.person == person]
+        if not submitted:
+            return first_draft(item)
+        returned = [one for one in rows if one.action == "send back" and one.number > submitted[-1].number]
+        note = f"A reviewer sent this back: {returned[-1].content['reason']}" if returned else ""
+        where = f"log, row {submitted[-1].number}"
+        edit = decode(Edit, encode(submitted[-1].content, where), where)
+        inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
+        return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
+
+    def save(self, person: str, item: Item, draft: PageDraft) -> None:
+        """Keeps a draft."""
+        self.project.decisions.save_draft(person, item.id, draft.to_json())
+
+    def mask(self, item: Item, made: Segmentation) -> Mask:
+        """A mask: what the prompt names, enlarged, with the strokes of the brush.
 
         Raises:
-            ValueError: for an empty prompt, or a mask of nothing or of everything.
+            ValueError: without a prompt and strokes, or for a mask of nothing or of everything.
             ModelError: where the segmentation fails.
         """
-        if not prompt.strip():
-            raise ValueError("The mask prompt is empty. Name what is to be replaced, such as: fire hydrant.")
-        heat = self._heat(item, prompt).result()
-        found = enlarge(above(heat, threshold), x, y)
-        check_mask(found, self.project.read(item.image))
-        return MaskDraft(found, prompt.strip(), threshold, (x, y))
+        image = self.image(item.image)
+        if made.prompt.strip():
+            if not all(0 <= pixels <= MOST_ENLARGEMENT for pixels in made.enlarge):
+                raise ValueError(f"enlargement: found {made.enlarge} pixels, expected 0 to {MOST_ENLARGEMENT}.")
+            heat = self.queue.heat(item.image, made.prompt.strip(), self._reader(item.image)).result()
+            found = enlarge(above(heat, made.threshold), *made.enlarge)
+        elif made.added is None:
+            raise ValueError(
+                "The mask prompt is empty. Name what is to be replaced, such as: fire hydrant. Or draw the mask with "
+                "the brush."
+            )
+        else:
+            found = np.zeros((image.height, image.width), dtype=bool)
+        found = found | self._strokes(made.added, found.shape)
+        found = found & ~self._strokes(made.erased, found.shape)
+        check_mask(found, image)
+        return found
 
-    def corrected(self, item: Item, draft: MaskDraft | None, add: Mask, erase: Mask) -> MaskDraft:
-        """A mask after strokes of the brush.
+    def overlay(self, item: Item, made: Segmentation) -> Image.Image:
+        """The image with its mask tinted; errors as `mask`."""
+        return overlay(self.image(item.image), self.mask(item, made))
+
+    def is_ready(self, item: Item, made: Segmentation) -> bool:
+        """Whether `mask` would not wait for the model."""
+        prompt = made.prompt.strip()
+        return not prompt or self.queue.heat(item.image, prompt, self._reader(item.image)).done()
+
+    def brush(self, item: Item, made: Segmentation, strokes: Mask, *, erases: bool) -> Segmentation:
+        """A segmentation with further strokes of the brush. The last stroke wins where both were drawn.
 
         Args:
             item: of the image.
-            draft: that is corrected; None for a mask that is drawn alone.
-            add: `[H, W]`, strokes that add.
-            erase: `[H, W]`, strokes that erase; they win.
+            made: so far.
+            strokes: `[H, W]`.
+            erases: whether they take away from the mask.
 
         Raises:
-            ValueError: for a mask of nothing or of everything.
+            ValueError: for strokes of another size, or none.
         """
-        before = np.zeros_like(add) if draft is None else draft.mask
-        found = (before | add) & ~erase
-        check_mask(found, self.project.read(item.image))
-        if draft is None:
-            return MaskDraft(found, "", THRESHOLD, (0, 0), is_corrected=True)
-        return MaskDraft(found, draft.prompt, draft.threshold, draft.enlarge, is_corrected=True)
+        image = self.image(item.image)
+        if strokes.shape != (image.height, image.width):
+            raise ValueError(
+                f"The strokes have {strokes.shape[1]} x {strokes.shape[0]} pixels, the image {image.width} x "
+                f"{image.height}. Draw them again."
+            )
+        if not strokes.any():
+            raise ValueError("There is no stroke. Draw on the image with the brush first.")
+        added, erased = (self._strokes(file, strokes.shape) for file in (made.added, made.erased))
+        added, erased = (added & ~strokes, erased | strokes) if erases else (added | strokes, erased & ~strokes)
+        files = [self.project.save(mask_image(one)) if one.any() else None for one in (added, erased)]
+        return replace(made, added=files[0], erased=files[1])
 
-    def candidates(self, item: Item, draft: MaskDraft, prompt: str, first_seed: int) -> list[Candidate]:
-        """Images with the prompt painted in the mask, the original to the bit beyond the mask's border.
+    def paint(self, item: Item, draft: PageDraft) -> PageDraft:
+        """Candidates: the prompt painted in the mask, the original to the bit beyond the mask's border.
 
         Raises:
-            ValueError: for an empty prompt, a mask that cannot be used, or where the pipeline's safety checker blanked
-                all of them or nothing was changed.
-            ModelError: where the pipeline fails.
+            ValueError: for an empty prompt, a mask that cannot be used, or where no candidate can be: all of them were
+                blanked by the pipeline's safety checker, or changed nothing.
+            ModelError: where a model fails.
         """
-        if not prompt.strip():
+        prompt = " ".join(draft.prompt.split())
+        if not prompt:
             raise ValueError("The inpainting prompt is empty. Describe what to paint, such as: a yellow hydrant.")
-        original = self.project.read(item.image)
-        check_mask(draft.mask, original)
-        seeds = [first_seed + number for number in range(CANDIDATES)]
-        painted = self._queue.submit(
-            self._attempt, "inpainter", lambda model: model.paint(original, draft.mask, prompt, seeds)
-        ).result()
+        original, mask = self.image(item.image), self.mask(item, draft.segmentation)
+        seeds = range(draft.next_seed, draft.next_seed + CANDIDATES)
+        painted = self.queue.paint(original, mask, prompt, [*seeds]).result()
         found = []
         for seed, one in zip(seeds, painted, strict=True):
-            image = compose(original, one.image, draft.mask)
-            if not one.is_blanked and is_changed(original, image, draft.mask):
+            image = compose(original, one.image, mask)
+            if not one.is_blanked and is_changed(original, image, mask):
                 found.append(Candidate(self.project.save(image), seed))
         if not found:
+            blanked = sum(one.is_blanked for one in painted)
             raise ValueError(
-                "No candidate can be used: each was blanked by the pipeline's safety checker, or changed nothing. Try "
-                "another prompt or seed."
+                f"None of the {CANDIDATES} images can be used: the pipeline's safety checker blanked {blanked}, and "
+                f"{CANDIDATES - blanked} show no change. Try other seeds or another prompt."
             )
-        return found
+        painting = Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
+        return replace(draft, painting=painting, chosen=None, quality=None, next_seed=draft.next_seed + CANDIDATES)
 
-    def submit(
-        self,
-        person: str,
-        item: Item,
-        draft: MaskDraft,
-        candidate: Candidate,
-        prompt: str,
-        caption: str,
-        original: str,
-        quality: Quality,
-    ) -> None:
+    def submit(self, person: str, item: Item, draft: PageDraft) -> None:
         """Decides an item.
 
         Raises:
-            ValueError: for a caption that cannot be used, or an item that somebody else has decided meanwhile.
-            OSError: where the decision cannot be written; nothing is lost.
+            ValueError: for a draft without candidates, choice, quality or a caption that can be used, or an item that
+                somebody else has decided meanwhile.
+            OSError: where the decision cannot be written; the draft is kept.
         """
-        check_caption(caption, original, item.concept)
+        painting = draft.painting
+        if painting is None:
+            raise ValueError("There is no edited image yet. Paint candidates first.")
+        if draft.chosen is None or draft.chosen not in range(len(painting.candidates)):
+            raise ValueError("No image is chosen. Choose the best candidate, or make new ones, or skip.")
+        if draft.quality not in QUALITIES:
+            raise ValueError(f"The quality is missing. Rate the chosen image: {' or '.join(QUALITIES)}.")
+        if draft.original not in item.captions:
+            raise ValueError("Choose one of the original captions as the base of the new one.")
+        check_caption(draft.caption, draft.original, item.concept)
+        made, candidate = painting.segmentation, painting.candidates[draft.chosen]
         edit = Edit(
             image=candidate.file,
-            mask=self.project.save(mask_image(draft.mask)),
-            caption=" ".join(caption.split()),
-            original=original,
-            mask_prompt=draft.prompt,
-            threshold=draft.threshold,
-            enlarge=draft.enlarge,
-            is_corrected=draft.is_corrected,
-            inpaint_prompt=prompt.strip(),
+            mask=painting.mask,
+            caption=" ".join(draft.caption.split()),
+            original=draft.original,
+            mask_prompt=made.prompt.strip(),
+            threshold=made.threshold,
+            enlarge=made.enlarge,
+            is_corrected=made.is_corrected,
+            inpaint_prompt=painting.prompt,
             seed=candidate.seed,
-            quality=quality,
+            quality=draft.quality,
         )
         self.project.decisions.submit(person, item.id, edit)
 
-    def _heat(self, item: Item, prompt: str) -> Future[Heat]:
-        """The segmentation, which is begun unless it is there."""
-        key = (item.image, prompt.strip())
-        with self._lock:
-            found = self._heats.get(key)
-            if found is None or (found.done() and found.exception() is not None):
-                found = self._queue.submit(
-                    self._attempt, "segmenter", lambda model: model.heat(self.project.read(item.image), prompt)
-                )
-                self._heats[key] = found
-            self._heats.move_to_end(key)
-            while len(self._heats) > _HEATS:
-                self._heats.popitem(last=False)
-        return found
+    def _strokes(self, file: str | None, shape: tuple[int, ...]) -> Mask:
+        return np.zeros(shape, dtype=bool) if file is None else read_mask(self.image(file))
 
-    def _attempt(self, name: str, work: Callable[[Any], Any]) -> Any:
-        """A model's work, in the thread of the queue."""
-        for attempt in range(ATTEMPTS):
-            try:
-                if name not in self._models:
-                    self._models[name] = self._make[name]()
-                return work(self._models[name])
-            except Exception as error:  # whatever a model raises is for the page
-                if attempt == ATTEMPTS - 1:
-                    raise ModelError(f"The {name} failed {ATTEMPTS} times: {error}. Try again, or skip.") from error
-        raise AssertionError
+    def _reader(self, name: str) -> Callable[[], Image.Image]:
+        return lambda: self.image(name)
 
 
-def first_prompt(item: Item) -> str:
-    """What is segmented before anybody asks: the phrase with the keyword of the first caption."""
-    caption = item.captions[0]
-    match = next((one for one in keywords_of(caption, item.concept) if one.keyword == item.keywords[0]), None)
-    return item.keywords[0] if match is None else mask_prompt(caption, match)
+def is_outdated(draft: PageDraft) -> bool:
+    """Whether the mask or the prompt was changed after the candidates were made."""
+    painting = draft.painting
+    if painting is None:
+        return False
+    now = asdict(replace(draft.segmentation, prompt=draft.segmentation.prompt.strip()))
+    before = asdict(replace(painting.segmentation, prompt=painting.segmentation.prompt.strip()))
+    return now != before or " ".join(draft.prompt.split()) != painting.prompt
+
+
+def _noted(project: Project, role: str, make: Callable[[], Model]) -> Callable[[], Model]:
+    """Makes a model, which the project then names as one that edits are made with."""
+
+    def made() -> Model:
+        model = make()
+        if name := getattr(model, "identity", None):
+            project.add_model(role, name)
+        return model
+
+    return made

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hfcomp.generation.build import BuiltSet
     from hfcomp.generation.options import BuildOptions
 
-USAGE = "negatives|concepts|neighbours|concretebatch|magic --source DATASET --output DIR, or verify DIR"
+USAGE = "negatives|concepts|neighbours|concretebatch|magic|inpaintcoco --source DATASET --output DIR, or verify DIR"
 SUMMARY = "data sets with hard negatives, pairs, noun phrases, nearest images or a hierarchy; repeat it to resume"
 QUIET = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",

@@ -34,7 +34,7 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
     last = next((field.default for field in fields(kind) if field.name == "until"), None)
     if push and given.get("until", last) != last:
         raise ValueError(f"--repo pushes a finished set: leave out --until {given['until']}, or --repo until then.")
-    folders = build({"only_adaptable": True, **given})
+    folders = build(given if _has_any_license(kind) else {"only_adaptable": True, **given})
     if push:
         push_built_sets(folders, PushOptions(**{"card": card, **push}))
 
@@ -48,7 +48,8 @@ def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
         "also rows whose licence allows no adaptation or is unknown, which --only_adaptable, the default, leaves out"
     )
     either = found.add_mutually_exclusive_group()
-    either.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
+    if not _has_any_license(kind):
+        either.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
     add_fields(found, PushOptions)
     add_fields(found, kind)
     for action in found._actions:
@@ -56,3 +57,8 @@ def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
         if "--only_adaptable" in action.option_strings:
             either._group_actions.append(action)
     return found
+
+
+def _has_any_license(kind: type[BuildOptions]) -> bool:
+    """Whether a kind is built from rows that may be adapted unless its own option says otherwise."""
+    return any(field.name == "any_license" for field in fields(kind))

@@ -12,7 +12,6 @@ from typing import Any
 
 from hfcomp.cli.build import quiet_logs
 from hfcomp.cli.options import add_fields
-from hfcomp.generation.options import BuildOptions
 from hfcomp.generation.writers.serving import check_transformers_serve
 from hfcomp.reporting.report import Report
 from hfcomp.reporting.terminal import render_terminal
@@ -45,11 +44,12 @@ def real_data() -> Path:
 
 def run_steps(
     arguments: Sequence[str],
-    kind: type[BuildOptions],
+    kind: type,
     steps: Steps,
-    of: Callable[[Path, dict[str, Any]], Any],
+    of: Callable[[Any, dict[str, Any]], Any],
     description: str,
     without_caveat: Sequence[str] = (),
+    without_data: Sequence[str] = (),
 ) -> None:
     """Runs what `--only` names, by default everything, and lists what was written.
 
@@ -57,9 +57,11 @@ def run_steps(
         arguments: of the command line.
         kind: whose fields are the other options.
         steps: by name, in their order.
-        of: from the folder of the data and the options that are given to what the steps share, which has a `caveat`.
+        of: from the folder of the data, None without, and the options that are given to what the steps share, which
+            has a `caveat`.
         description: for the help.
         without_caveat: steps whose results are of no model.
+        without_data: steps that need no folder of data.
 
     Raises:
         ValueError: for options that do not fit, or data that is missing.
@@ -68,7 +70,7 @@ def run_steps(
     only = given.pop("only", list(steps))
     if LLM in only:
         check_transformers_serve()  # before minutes of work
-    shared = of(real_data(), given)
+    shared = of(None if {*only} <= {*without_data} else real_data(), given)
     with quiet_logs():
         written = {str(place): what for step in steps if step in only for place, what in steps[step](shared)}
     caveat = "" if {*only} <= {*without_caveat} else shared.caveat
@@ -108,7 +110,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def _parser(kind: type[BuildOptions], steps: Steps, description: str) -> argparse.ArgumentParser:
+def _parser(kind: type, steps: Steps, description: str) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=description, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     found.add_argument("--only", choices=list(steps), nargs="+", help="by default all")
     add_fields(found, kind)

@@ -19,6 +19,8 @@ MANIFEST = "manifest.json"
 SET_ASIDE_FILE = "set_aside.jsonl"
 PLAN = "plan.json"
 DATA = "data"
+TRAIN = "train"
+"""The split of a set, unless its plan names another."""
 Step = Literal["targets", "captions", "images"]
 STEPS: tuple[Step, ...] = get_args(Step)
 """Of a set that is built in several, each from what the one before made; see `step_folder`."""
@@ -80,6 +82,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if ours:
         raise ValueError(f"{path} is damaged: expected `plan` and `shards` in it. {build_anew(folder)}")
     return None
+
+
+def split_of(manifest: Mapping[str, Any]) -> str:
+    """The split that a build's rows are, by its manifest."""
+    return manifest["plan"].get("split", TRAIN)
 
 
 def is_build(folder: Path) -> bool:

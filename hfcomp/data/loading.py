@@ -72,10 +72,11 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
     for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
         check_tail(archive)
     if shards and path.is_dir() and "data_files" not in kwargs:
-        if split.partition("[")[0] != "train":
-            raise ValueError(_no_split(name, split, ["train"]))
+        own = shards[0].name.partition("-")[0]
+        if split.partition("[")[0] != own:
+            raise ValueError(_no_split(name, split, [own]))
         # by its files: the card of a built set, which `datasets` would read, is not verified
-        return _load(name, "parquet", data_files={"train": list(map(str, shards))}, split=split, **kwargs)
+        return _load(name, "parquet", data_files={own: list(map(str, shards))}, split=split, **kwargs)
     elif (path / "state.json").exists() or (path / "dataset_dict.json").exists():
         loaded = load_from_disk(name)
     elif path.is_file():

@@ -37,6 +37,8 @@ from hfcomp.generation.concretebatch.chain import (
     summary_table,
     unrated_tables,
 )
+from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
+from hfcomp.generation.inpaintcoco.source import inpaintcoco_inputs
 from hfcomp.generation.licenses import license_stages
 from hfcomp.generation.local_files import check_local_files
 from hfcomp.generation.magic.chain import MagicChain, magic_source
@@ -55,6 +57,7 @@ INPUTS: dict[type[BuildOptions], Callable[[Any, Log], BuildInputs]] = {
     NegativeOptions: negative_inputs,
     ConceptOptions: concept_inputs,
     NeighbourOptions: neighbour_inputs,
+    InpaintCocoOptions: inpaintcoco_inputs,
 }
 """What is built at once, by the class of the options."""
 KINDS = {kind.what: kind for kind in (*INPUTS, ConcreteBatchOptions, MagicOptions)}
@@ -98,7 +101,7 @@ class BuiltSet:
 
 
 def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False) -> BuiltSet:
-    """Builds a set of hard negatives, concepts, neighbours or pairs, by the class of its options.
+    """Builds a set of one of `KINDS`, by the class of its options.
 
     After an interruption the same call resumes; see `hfcomp.generation.runner.run_stages`.
 
@@ -118,16 +121,17 @@ def build_set(options: BuildOptions, *, log: Log = print, progress: bool = False
         return _build_concretebatch(options, stated, log, progress)
     if isinstance(options, MagicOptions):
         return _build_magic(options, stated, log, progress)
-    dataset, stages, features, reads = INPUTS[type(options)](options, log)
+    inputs = INPUTS[type(options)](options, log)
+    dataset, stages, features, reads = inputs.dataset, inputs.stages, inputs.features, inputs.reads
     if options.only_adaptable and (checks := license_stages(dataset, stated, needed_by="--only_adaptable")):
         stages, reads = [*checks, *stages], [*reads, LICENSE]
     check_local_files(dataset, list(features), options.source, allow_outside=options.allow_outside_files, log=log)
-    build = run_stages(dataset, stages, options.output, features=features, reads=reads, **options.running(progress))
+    running = options.running(progress) | {"split": inputs.split}
+    build = run_stages(dataset, stages, options.output, features=features, reads=reads, **running)
     source = Source(options.source, stated, LICENSE in dataset.column_names)
-    write_card(
-        build.folder, {DEFAULT: [build.manifest]}, source, what=options.what, command=command_line(options.words())
-    )
-    return BuiltSet(build.folder, {DEFAULT: [build]})
+    command, sets = command_line(options.words()), {DEFAULT: [build.manifest]}
+    write_card(build.folder, sets, source, what=options.what, command=command, facts=inputs.facts)
+    return BuiltSet(build.folder, {DEFAULT: [build]}, inputs.facts)
 
 
 def _build_concretebatch(options: ConcreteBatchOptions, stated: str | None, log: Log, progress: bool) -> BuiltSet:

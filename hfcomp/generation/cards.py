@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData
 
 from hfcomp.checksums import file_hash
-from hfcomp.data.built_sets import CARD, configurations, content_hash
+from hfcomp.data.built_sets import CARD, TRAIN, configurations, content_hash, split_of
 from hfcomp.data.publishing import fenced, is_on_hub
 from hfcomp.data.views import read_views, view_configs
+from hfcomp.generation.card_kinds import KINDS, Kind
 from hfcomp.generation.concretebatch.text_targets import CANDIDATES, UNRATED
 from hfcomp.generation.images.options import IMAGE_COUNT
+from hfcomp.generation.inpaintcoco.checks import FLAG, PAIR
 from hfcomp.generation.manifest import DATA, MANIFEST, SET_ASIDE_FILE, totals
 from hfcomp.generation.text_concepts import CONCEPTS, LEFT_OUT
 from hfcomp.generation.text_negatives import ANSWERS, CAPTION_COUNT, DROPPED, FILLS, FLAGGED, MADE
@@ -46,108 +48,6 @@ SIZES = (
 _MARKUP = re.compile(
     r"[#$&*<>@\[-^`{-~]|(?<![^\W_])_|_(?![^\W_])|:(?=/)|(?<=www)\.|\.(?=[^\W\d_])", flags=re.IGNORECASE
 )
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What a card says of a kind of set.
-
-    Attributes:
-        title: above all.
-        about: the first paragraph.
-        columns: what each column holds.
-        header: of the examples; empty for a set without.
-        reads: columns of the examples.
-        cells: rows of cells of a row with these columns.
-    """
-
-    title: str
-    about: str
-    columns: Mapping[str, str]
-    header: Sequence[str] = ()
-    reads: Sequence[str] = ()
-    cells: Callable[..., list[Sequence[str]]] | None = None
-
-
-_KINDS = {
-    "negatives": _Kind(
-        "Hard negative captions",
-        "A negative caption is the caption with something changed, so that it should no longer be true of the image. "
-        "They were not reviewed individually: some are true all the same, and some are not fluent English.",
-        {
-            "`caption`": "the true caption",
-            "`negative_captions`": "false captions, the same number in every row; an empty string means none",
-            "`negative_kinds`, `negative_categories`": "the kind of change; `attribute`, `object` or `relation`",
-            "`negative_keywords`": "what was changed",
-            "`negative_spans`": "where, as `[start, end)` in characters of `caption`",
-        },
-        ("caption", "negative caption", "kind"),
-        ("caption", "negative_captions", "negative_kinds"),
-        lambda caption, texts, kinds: [(caption, text, kind) for text, kind in zip(texts, kinds, strict=True) if text],
-    ),
-    "concepts": _Kind(
-        "Noun phrases",
-        "The things that a caption names, as its parser found them: concepts for C2LIP (arXiv:2603.25722). They "
-        "were not reviewed individually.",
-        {
-            "`caption`": "the caption",
-            "`concepts`": "its noun phrases, from left to right, without duplicates; empty where there are none, "
-            "which training reads as the caption itself",
-            "`concept_spans`": "for each of them its position, a list of `[start, end)` in characters of `caption`: "
-            "several where phrases share a noun",
-        },
-        ("caption", "concepts"),
-        ("caption", "concepts"),
-        lambda caption, concepts: [(caption, "; ".join(concepts))],
-    ),
-    "concretebatch": _Kind(
-        "ConcreteBatch",
-        "Pairs of a caption and an image, each with a hard negative caption and image: one word of the caption is "
-        "replaced, chosen by how concrete it is, and the image is edited to match (Slipform, arXiv:2604.13313). The "
-        "negatives were not reviewed individually: some are true all the same, and some images do not show what their "
-        "caption says.",
-        {
-            "`image`, `caption`": "the image, and its longest caption",
-            "`negative_image`": "the image edited by its negative caption",
-            "`negative_captions`": "a list of one: the caption with a word replaced",
-            "`negative_kinds`, `negative_categories`": "`replace_att`, `replace_obj` or `replace_rel`; `attribute`, "
-            "`object` or `relation`",
-            "`negative_keywords`, `negative_spans`": "what was replaced, and where, as `[start, end)` in characters "
-            "of `caption`",
-            "`negative_rated_words`": "the entry of the concreteness ratings that the keyword was found as, by which "
-            "ratings are joined",
-        },
-        ("caption", "negative caption", "category"),
-        ("caption", "negative_captions", "negative_categories"),
-        lambda caption, texts, names: [(caption, text, name) for text, name in zip(texts, names, strict=True)],
-    ),
-    "magic": _Kind(
-        "MAGIC",
-        "Images grouped by the abstract concept of their captions, each concept with more abstract ones on three "
-        "further levels and with hard-negative concepts (CLEAR GLASS). The authors' own set is not released; this one "
-        "is made as the paper describes it. Concepts and captions were not reviewed individually.",
-        {
-            "`image`, `caption`": "the image and its captions, as in the source",
-            "`generalised_caption`": "a caption of what the image has in common with others of its concept",
-            "`group`": "the image's concept, of level 1",
-            "`hard_negative_groups`": "concepts that are easily confused with it, the most similar first",
-            "`level_1` to `level_4`": "names of its concepts, from the specific to the abstract: for evaluation, not "
-            "for training",
-            "`image_id`": "identifies an image; rows of one image share it",
-        },
-        ("generalised caption", "level 1", "level 2", "level 3", "level 4"),
-        ("generalised_caption", "level_1", "level_2", "level_3", "level_4"),
-        lambda *texts: [texts],
-    ),
-    "neighbours": _Kind(
-        "Nearest images",
-        "The most similar images by a model's embeddings, as hard negatives in a batch (NegCLIP, arXiv:2210.01936).",
-        {
-            "`image_id`": "identifies an image; rows of one image share it",
-            "`neighbour_ids`": "the images nearest to this one, the nearest first",
-        },
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -193,6 +93,8 @@ def count_tables(manifest: Mapping[str, Any]) -> list[Table]:
     counts = manifest["counts"]
     parts = [
         ("negatives", "kind", _strip_prefix(counts, MADE)),
+        ("pairs", "concept", _strip_prefix(counts, PAIR)),
+        ("pairs flagged, not left out", "flag", _strip_prefix(counts, FLAG)),
         ("negatives flagged, not dropped", "reason", _strip_prefix(counts, FLAGGED)),
         ("words that may change", "category", _strip_prefix(counts, CANDIDATES) | _unrated(counts)),
         ("concepts", "concepts", _strip_prefix(counts, CONCEPTS)),
@@ -231,7 +133,7 @@ def write_card(
         command: that made it, without what is of this machine; several are a line each.
         facts: tables about what is in it.
     """
-    kind = _KINDS[what]
+    kind = KINDS[what]
     made = {name: _Made.of(_place(folder, name), chain) for name, chain in sets.items()}
     rows = sum(one.manifest["rows"] for one in made.values())
     views = read_views(folder)
@@ -241,7 +143,7 @@ def write_card(
         size_categories=[size_category(rows)],
         source_datasets=[source.name] if is_on_hub(source.name) else None,
         configs=[
-            _config(name, file_hash(one.folder / MANIFEST), is_default=number == 0 and len(made) > 1)
+            _config(name, one, is_default=number == 0 and len(made) > 1)
             for number, (name, one) in enumerate(made.items())
         ]
         if views is None
@@ -254,10 +156,9 @@ def write_card(
         f"# {kind.title} of {_plain(name)}",
         f"{rows:,} rows, made from {first['source']['rows']:,} rows of {_plain(name)} by hfcomp "
         f"{first['hfcomp_version']}. {kind.about}",
-        loading_text(list(views or made)),
+        loading_text(list(views or made), TRAIN if views else next(iter(made.values())).split),
         "\n".join(markdown_table(Table("", ["column", "what"], list(kind.columns.items()), labels=2))),
-        "Other columns are the source's. Its images are its own bytes. Concreteness ratings are not "
-        "included, as their licence forbids it: hfcomp joins them from your copy when a set is loaded.",
+        kind.others,
         " ".join([_license_text(source), *_generator_text(made.values())]),
         *(["## What is in it"] if facts or any(one.tables for one in made.values()) else []),
         *map(_markdown, facts),
@@ -293,7 +194,11 @@ class _Made:
     def tables(self) -> list[Table]:
         return list(count_tables(self.manifest))
 
-    def text(self, name: str, kind: _Kind) -> list[str]:
+    @property
+    def split(self) -> str:
+        return split_of(self.manifest)
+
+    def text(self, name: str, kind: Kind) -> list[str]:
         found = [*map(_markdown, self.tables), *_examples(self.folder, kind)]
         return found if name == DEFAULT or not found else [f"### {name}: {self.manifest['rows']:,} rows", *found]
 
@@ -302,24 +207,25 @@ class _Made:
         return [text] if name == DEFAULT else [f"`{name}`:", text]
 
 
-def loading_text(names: Sequence[str]) -> str:
-    """How a set of these configurations is loaded, the first of them with its code."""
+def loading_text(names: Sequence[str], split: str = TRAIN) -> str:
+    """How a split of a set of these configurations is loaded, the first of them with its code."""
     config = "" if names == [DEFAULT] else f'"{names[0]}", '
     others = [f"The other configurations: {', '.join(f'`{name}`' for name in names[1:])}."] if names[1:] else []
-    code = f'rows = load_dataset("{PLACE}", {config}split="train")'
+    code = f'rows = load_dataset("{PLACE}", {config}split="{split}")'
     return "\n\n".join([f"```python\nfrom datasets import load_dataset\n\n{code}\n```", *others])
 
 
-def _config(name: str, content: str, *, is_default: bool) -> dict[str, Any]:
+def _config(name: str, made: _Made, *, is_default: bool) -> dict[str, Any]:
     """What `load_dataset` reads of the card.
 
     It caches the rows of a folder by the folder's last name and this entry, whatever the files hold. Without the
     description it would return those of another folder, or of an earlier build in this one.
     """
     folder = DATA if name == DEFAULT else f"{name}/{DATA}"
-    files = [{"split": "train", "path": f"{folder}/train-*.parquet"}]
+    files = [{"split": made.split, "path": f"{folder}/{made.split}-*.parquet"}]
     default = {"default": True} if is_default else {}
-    return {"config_name": name, "data_files": files, **default, "description": f"sha256:{content}"}
+    described = f"sha256:{file_hash(made.folder / MANIFEST)}"
+    return {"config_name": name, "data_files": files, **default, "description": described}
 
 
 def _strip_prefix(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
@@ -361,10 +267,10 @@ def _generator_text(made: Iterable[_Made]) -> list[str]:
     )
 
 
-def _examples(folder: Path, kind: _Kind) -> list[str]:
+def _examples(folder: Path, kind: Kind) -> list[str]:
     """The table of the first rows that have something to show, if any."""
     rows: list[Sequence[str]] = []
-    files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("train-*.parquet"))]
+    files = [path for place in configurations(folder) for path in sorted((place / DATA).glob("*.parquet"))]
     for path in files if kind.cells else ():
         table = pq.read_table(path, columns=list(kind.reads))
         for row in table.slice(0, 100 * EXAMPLES).to_pylist():

@@ -27,6 +27,7 @@ from hfcomp.data.built_sets import (
     MANIFEST,
     PLAN,
     SET_ASIDE_FILE,
+    TRAIN,
     UNFINISHED,
     build_anew,
     lost_manifest,
@@ -40,9 +41,9 @@ Plan = dict[str, Any]
 Record = dict[str, Any]
 
 
-def shard_file(index: int, shards: int) -> str:
+def shard_file(index: int, shards: int, split: str = TRAIN) -> str:
     """The name of a shard's file inside the folder, as the Hub counts them."""
-    return f"{DATA}/train-{index:05d}-of-{shards:05d}.parquet"
+    return f"{DATA}/{split}-{index:05d}-of-{shards:05d}.parquet"
 
 
 def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
@@ -79,7 +80,7 @@ def open_build(folder: Path, plan: Plan, shards: int) -> dict[int, Record]:
     whole = {}
     for index in range(shards):
         record = _read_record(record_file(folder, index))
-        if record and _is_whole(folder, index, shards, record):
+        if record and _is_whole(folder, record):
             whole[index] = without_rows(record)
     if len(whole) < shards:
         (folder / MANIFEST).unlink(missing_ok=True)  # it marks the build as complete
@@ -202,8 +203,8 @@ def _restore_records(folder: Path, manifest: Record) -> None:
                 write_record(folder, index, record | {SET_ASIDE_ROWS: own})
 
 
-def _is_whole(folder: Path, index: int, shards: int, record: Record) -> bool:
-    path = folder / shard_file(index, shards)
+def _is_whole(folder: Path, record: Record) -> bool:
+    path = folder / record["file"]
     return path.is_file() and file_hash(path) == record["sha256"]
 
 

@@ -90,7 +90,7 @@ class BuildOptions:
         for field in fields(self):
             value = getattr(self, field.name)
             text = ",".join(value) if isinstance(value, tuple) else str(value)
-            if field.name in OF_THIS_MACHINE or value == field.default:
+            if field.name in OF_THIS_MACHINE or value == field.default or not field.init:
                 continue
             words += [f"--{field.name}"] if value is True else [f"--{field.name}", without_local_paths(text)]
         return words

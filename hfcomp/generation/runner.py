@@ -16,6 +16,7 @@ from datasets import Dataset, Features, Image
 from tqdm.auto import tqdm
 
 from hfcomp import __version__
+from hfcomp.data.built_sets import TRAIN
 from hfcomp.generation.executors import ExecutorName, Workers, make_shards
 from hfcomp.generation.manifest import Plan, close_build, open_build
 from hfcomp.generation.shards import COUNTS, KEPT, RESERVED, ROW, SET_ASIDE, Batch, Job, Stage, StageError
@@ -56,6 +57,7 @@ def run_stages(
     num_workers: int = 1,
     gpus_per_worker: float | None = None,
     progress: bool = False,
+    split: str = TRAIN,
 ) -> Build:
     """Runs stages over all rows of a data set and writes Parquet files that `datasets.load_dataset` reads.
 
@@ -82,6 +84,7 @@ def run_stages(
             `if __name__ == "__main__":`.
         gpus_per_worker: of each actor on Ray; by default one where the cluster has any.
         progress: whether to show a bar.
+        split: that the rows are.
 
     Raises:
         ValueError: for settings that do not fit, a source without rows, a folder that holds something else or a build
@@ -96,7 +99,7 @@ def run_stages(
     _check(dataset, stages, features, reads, rows_per_shard)
     folder = Path(folder)
     dataset = undecoded(dataset)
-    job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard, current_access())
+    job = Job(dataset, tuple(stages), tuple(reads), features, folder, rows_per_shard, current_access(), split)
     with locked(folder):
         plan = _plan(job)
         records = open_build(folder, plan, job.shards)
@@ -193,4 +196,6 @@ def _plan(job: Job) -> Plan:
         "rows_per_shard": job.rows_per_shard,
         "columns": job.features.to_dict(),
     }
+    if job.split != TRAIN:  # plans of sets for training have no split: one of an earlier hfcomp still resumes
+        plan["split"] = job.split
     return json.loads(json.dumps(plan))  # as it reads back

@@ -16,6 +16,7 @@ from datasets import Dataset, Features
 from datasets import Image as ImageFeature
 
 from hfcomp.checksums import file_hash
+from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.images import open_image
 from hfcomp.data.urls import UrlAccess, is_url, open_named, shown
 from hfcomp.generation.manifest import SET_ASIDE_ROWS, Record, shard_file, without_rows, write_record
@@ -87,6 +88,7 @@ class Job:
         folder: of the build.
         rows_per_shard: of the source.
         urls: that images named by URLs are fetched; None sets their rows aside.
+        split: that the rows are.
     """
 
     dataset: Dataset
@@ -96,11 +98,16 @@ class Job:
     folder: Path
     rows_per_shard: int
     urls: UrlAccess | None = None
+    split: str = TRAIN
 
     @property
     def shards(self) -> int:
         """How many shards there are."""
         return -(-len(self.dataset) // self.rows_per_shard)
+
+    def file(self, index: int) -> str:
+        """The name of a shard's file inside the folder."""
+        return shard_file(index, self.shards, self.split)
 
     def rows(self, index: int) -> range:
         """The rows of the source that are in a shard."""
@@ -161,7 +168,7 @@ class ShardMaker:
         for stage, function in zip(self.job.stages, self._functions, strict=True):
             batch = self._apply(stage, function, batch, index, tally)
         table = self._table(batch, source, numbers, index)
-        path = self.job.folder / shard_file(index, self.job.shards)
+        path = self.job.folder / self.job.file(index)
         has_images = any(isinstance(one, ImageFeature) for one in self.job.features.values())
         rows_per_group = ROWS_PER_GROUP_WITH_IMAGES if has_images else ROWS_PER_GROUP
         try:
@@ -169,7 +176,7 @@ class ShardMaker:
         except OSError as error:
             raise _unwritten(self.job, index, error) from error
         return {
-            "file": shard_file(index, self.job.shards),
+            "file": self.job.file(index),
             "sha256": file_hash(path),
             "rows": len(table),
             "source_rows": [rows.start, rows.stop],

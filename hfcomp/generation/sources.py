@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, Image, LargeList, List, Value
 
+from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.columns import rename_columns, require_columns
 from hfcomp.data.formats.caption_files import with_captions_of
 from hfcomp.data.licenses import LICENSE
@@ -17,6 +18,7 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
 from hfcomp.reading import may_be_hub_id, parse_json
+from hfcomp.reporting.report import Table
 
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
@@ -32,12 +34,16 @@ class BuildInputs(NamedTuple):
         stages: in their order.
         features: of the columns that are written.
         reads: columns of the source that stages see.
+        split: that the rows are.
+        facts: tables for the card.
     """
 
     dataset: Dataset
     stages: Sequence[Stage]
     features: Features
     reads: Sequence[str]
+    split: str = TRAIN
+    facts: Sequence[Table] = ()
 
 
 def read_rows(options: BuildOptions, log: Log) -> Dataset:

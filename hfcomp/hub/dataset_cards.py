@@ -10,7 +10,7 @@ from typing import Any
 
 from huggingface_hub import DatasetCard, DatasetCardData
 
-from hfcomp.data.built_sets import CARD, DATA, read_manifest
+from hfcomp.data.built_sets import CARD, DATA, TRAIN, read_manifest, split_of
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.views import part_names, read_views
 from hfcomp.generation.cards import DEFAULT, PLACE, UNKNOWN, loading_text, size_category
@@ -113,7 +113,11 @@ def _together(folders: SetFolders) -> tuple[dict[str, Any], list[str]]:
     cards = {name: _card(folder) for name, folder in folders.configs.items()}
     rows = {name: (read_manifest(folder) or {"rows": 0})["rows"] for name, folder in folders.configs.items()}
     lines = ["| configuration | rows |", "|---|---|", *(f"| `{name}` | {number:,} |" for name, number in rows.items())]
-    parts = ["## Configurations", "\n".join(lines), loading_text(list(rows))]
+    parts = [
+        "## Configurations",
+        "\n".join(lines),
+        loading_text(list(rows), _split(next(iter(folders.configs.values())))),
+    ]
     for text, card in {card.text: card for card in cards.values()}.items():
         parts += _section(card, {name: folders.configs[name] for name in cards if cards[name].text == text})
     return {**_metadata(cards, sum(rows.values())), "configs": _configs(folders)}, parts
@@ -131,22 +135,29 @@ def _card(folder: Path) -> DatasetCard:
 
 def _section(card: DatasetCard, folders: Mapping[str, Path]) -> list[str]:
     """A card's text below the names of its configurations, without how they are loaded one by one."""
+    split = _split(next(iter(folders.values())))
     inside = {name: folder for name, folder in folders.items() if not (folder / CARD).is_file()}
     parts = [f"## {', '.join(f'`{name}`' for name in folders)}"]
     if inside:
         own = ", ".join(f"`{name}` is `{folder.resolve().name}`" for name, folder in inside.items())
         parts.append(f"Built together with other configurations. In the text about all of them, {own}.")
     stated = [entry["config_name"] for entry in getattr(card.data, "configs", None) or ()]
-    return [*parts, _demoted(card.text.replace(loading_text(stated), "") if stated else card.text)]
+    return [*parts, _demoted(card.text.replace(loading_text(stated, split), "") if stated else card.text)]
 
 
 def _configs(folders: SetFolders) -> list[dict[str, Any]]:
     """The first is marked: without it `load_dataset` would ask for one of several."""
     entries: list[dict[str, Any]] = []
     for name in folders.configs:
-        files = [{"split": "train", "path": f"{folders.place(name)}{DATA}/train-*.parquet"}]
+        split = _split(folders.configs[name])
+        files = [{"split": split, "path": f"{folders.place(name)}{DATA}/{split}-*.parquet"}]
         entries.append({"config_name": name, "data_files": files} | ({} if entries else {"default": True}))
     return entries
+
+
+def _split(folder: Path) -> str:
+    manifest = read_manifest(folder)
+    return split_of(manifest) if manifest else TRAIN
 
 
 def _metadata(cards: Mapping[str, DatasetCard], rows: int) -> dict[str, Any]:

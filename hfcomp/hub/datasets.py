@@ -33,7 +33,7 @@ from hfcomp.hub.refusals import one_line_refusals
 REPO_TYPE = "dataset"
 # Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
 FILES_AT_A_TIME = 16
-_OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/train-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
+_OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/(?:train|test)-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
 _OF_PARTS = (VIEWS, HIERARCHY)
 _SHOWN = 3
 Log = Callable[[str], None]

@@ -56,7 +56,7 @@ def tiny_unet(**settings: Any) -> Any:
         "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
         "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
     }
-    return UNet2DConditionModel(**_SHAPE, **blocks, **settings)
+    return UNet2DConditionModel(**_SHAPE | blocks | settings)
 
 
 def write_tiny_sdxl(folder: Path, clip: Path, *, seed: int = 0) -> Path:

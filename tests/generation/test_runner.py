@@ -14,6 +14,7 @@ import pytest
 from datasets import Dataset, Features, Image, Value, load_dataset
 from filelock import FileLock
 
+from hfcomp.data.loading import load_training_set
 from hfcomp.generation import runner, shards
 from hfcomp.generation.executors import local
 from hfcomp.generation.manifest import MANIFEST, SET_ASIDE_FILE, UNFINISHED
@@ -380,3 +381,16 @@ def test_the_order_of_rows_is_part_of_the_source():
     rows = builds.source()
     assert runner.fingerprint(rows, ["caption"]) == runner.fingerprint(builds.source(), ["caption"])
     assert runner.fingerprint(rows.select(range(9, -1, -1)), ["caption"]) != runner.fingerprint(rows, ["caption"])
+
+
+def test_a_set_of_another_split_is_named_by_it_everywhere(tmp_path):
+    """Plans of training sets do not name their split, so that builds of an earlier version still resume."""
+    built = builds.build(tmp_path / "set", split="test")
+    assert [one["file"] for one in built.manifest["shards"]][0] == "data/test-00000-of-00003.parquet"
+    assert built.manifest["plan"]["split"] == "test"
+    assert len(load_training_set(str(tmp_path / "set"), split="test")) == built.manifest["rows"]
+    with pytest.raises(ValueError, match=r"has no split 'train'; it has: test"):
+        load_training_set(str(tmp_path / "set"))
+    with pytest.raises(ValueError, match='split: "test" -> null'):
+        builds.build(tmp_path / "set")
+    assert "split" not in builds.build(tmp_path / "other").manifest["plan"]

@@ -14,6 +14,7 @@ from hfcomp.generation.options import NegativeOptions
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
 from hfcomp.reading import read_yaml
 from tests.generation.builds import png
+from tests.generation.inpaintcoco import sets
 from tests.generation.magic.sets import source
 from tests.hub.running import ROOT, run_command, run_in_hub
 from tests.negatives import language_models
@@ -118,5 +119,45 @@ def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
         from datasets import load_dataset
         rows = load_dataset("me/magic", "levels", split="train+test")
         assert len(rows) == 39 and {*rows["level_4"]} == {"living thing", "artifact"}
+    """
+    run_in_hub(hub, code)
+
+
+def test_inpaintcoco_of_a_project_is_built_pushed_and_loaded_back(hub, tmp_path):
+    project = sets.project(tmp_path / "project", 4)
+    words = ["--source", project, "--output", tmp_path / "out", "--repo", "me/pairs"]
+    said = run(hub, *words, builder=BUILDERS / "inpaintcoco")
+    assert f"pushed to {hub.address}/datasets/me/pairs" in said
+    pushed = hub.repository("datasets", "me/pairs").files
+    card = DatasetCard(pushed["README.md"].content.decode())
+    assert card.data.pretty_name == "InpaintCOCO" and "| annotator 1 | 2 | 2 |" in card.text
+    assert not any(b"Meyer" in file.content for file in pushed.values())
+    code = """
+        from datasets import load_dataset
+        rows = load_dataset("me/pairs", split="test")
+        assert len(rows) == 4 and rows[0]["mask"].size == rows[0]["coco_image"].size
+        assert len(list(load_dataset("me/pairs", split="test", streaming=True))) == 4
+    """
+    run_in_hub(hub, code)
+
+
+def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hub, tmp_path):
+    rows = [sets.row(number, **({"inpaint_caption": ""} if number == 1 else {})) for number in range(4)]
+    source = sets.published(tmp_path / "source", rows)
+    upload = """
+        import sys
+        from huggingface_hub import HfApi
+        HfApi().create_repo("me/InpaintCOCO", repo_type="dataset")
+        HfApi().upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=sys.argv[1])
+    """
+    run_in_hub(hub, upload, source)
+    words = ["--source", "me/InpaintCOCO", "--output", tmp_path / "out", "--repo", "me/flagged"]
+    run(hub, *words, builder=BUILDERS / "inpaintcoco")
+    card = DatasetCard(hub.repository("datasets", "me/flagged").files["README.md"].content.decode())
+    assert card.data.source_datasets == ["me/InpaintCOCO"] and "| empty caption | 1 |" in card.text
+    code = """
+        from datasets import load_dataset
+        rows = load_dataset("me/flagged", split="test")
+        assert rows["flags"][:] == [[], ["empty caption"], [], []] and {*rows["source"]} == {"me/InpaintCOCO"}
     """
     run_in_hub(hub, code)

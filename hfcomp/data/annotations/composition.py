@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
 
-from hfcomp.data.annotations.masks import Mask, check_mask, enlarge, mask_image
+from hfcomp.data.annotations.masks import Mask, check_mask, enlarge
 
 FEATHER = 4
 """Pixels around the mask over which the edit fades out. Our choice."""
@@ -17,8 +17,8 @@ LEAST_CHANGE = 4.0
 def compose(original: Image.Image, edited: Image.Image, mask: Mask, *, feather: int = FEATHER) -> Image.Image:
     """The original with the edited image in the mask.
 
-    Inside the mask the pixels are the edited image's. In a border of `feather` pixels around it both are mixed.
-    Beyond, each pixel is the original's, to the bit.
+    Inside the mask the pixels are the edited image's. In a border of `feather` pixels around it both are mixed, the
+    edited image's share falling in equal steps. Beyond, each pixel is the original's, to the bit.
 
     Args:
         original: RGB.
@@ -27,16 +27,15 @@ def compose(original: Image.Image, edited: Image.Image, mask: Mask, *, feather: 
         feather: pixels, 0 or more.
 
     Raises:
-        ValueError: for images of different sizes, or a mask of nothing, of everything or of another size.
+        ValueError: for images of different sizes, a mask of nothing, of everything or of another size, or a negative
+            feather.
     """
     check_mask(mask, original)
     if edited.size != original.size:
         raise ValueError(f"The edited image is {_size(edited)}, the original {_size(original)}.")
     before, after = (np.asarray(one.convert("RGB")) for one in (original, edited))
     share = _shares(mask, feather)[..., None]
-    mixed = np.round(share * after + (1 - share) * before).astype(np.uint8)
-    mixed[share[..., 0] == 0] = before[share[..., 0] == 0]
-    return Image.fromarray(mixed)
+    return Image.fromarray(np.round(share * after + (1 - share) * before).astype(np.uint8))
 
 
 def changed_outside(original: Image.Image, edited: Image.Image, mask: Mask, *, feather: int = FEATHER) -> int:
@@ -45,20 +44,27 @@ def changed_outside(original: Image.Image, edited: Image.Image, mask: Mask, *, f
     return int(((before != after).any(axis=-1) & ~enlarge(mask, feather, feather)).sum())
 
 
-def is_changed(original: Image.Image, edited: Image.Image, mask: Mask, *, least: float = LEAST_CHANGE) -> bool:
-    """Whether the pixels of the mask differ, by the root of their mean squared difference of 255 levels."""
+def change(original: Image.Image, edited: Image.Image, mask: Mask) -> float:
+    """How much the pixels of a mask differ: the root of their mean squared difference, 0 to 255; 0 without a mask."""
+    if not mask.any():
+        return 0.0
     before, after = (np.asarray(one.convert("RGB"), dtype=np.float32)[mask] for one in (original, edited))
-    return bool(mask.any() and np.sqrt(np.square(before - after).mean()) >= least)
+    return float(np.sqrt(np.square(before - after).mean()))
+
+
+def is_changed(original: Image.Image, edited: Image.Image, mask: Mask, *, least: float = LEAST_CHANGE) -> bool:
+    """Whether the pixels of the mask differ by at least `least`, see `change`; never for an empty mask."""
+    return bool(mask.any()) and change(original, edited, mask) >= least
 
 
 def _shares(mask: Mask, feather: int) -> NDArray[np.float32]:
-    """The edited image's share of each pixel: 1 in the mask, 0 beyond the border, in between less further out."""
-    inside = mask.astype(np.float32)
-    if feather < 1:
-        return inside
-    blurred = mask_image(enlarge(mask, feather // 2, feather // 2)).filter(ImageFilter.BoxBlur(feather / 2))
-    shares = np.asarray(blurred, dtype=np.float32) / 255
-    return np.where(mask, 1, np.where(enlarge(mask, feather, feather), shares, 0)).astype(np.float32)
+    """The edited image's share of each pixel: 1 - d / (feather + 1) at d rows or columns from the mask, at least 0."""
+    if feather < 0:
+        raise ValueError(f"feather: found {feather} pixels, expected 0 or more.")
+    steps = np.zeros(mask.shape, dtype=np.float32)
+    for distance in range(feather + 1):
+        steps += enlarge(mask, distance, distance)
+    return steps / np.float32(feather + 1)
 
 
 def _size(image: Image.Image) -> str:

@@ -10,9 +10,10 @@ from PIL import Image
 
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.images import decode_image
-from hfcomp.writing import write_bytes
+from hfcomp.reading import read_json
+from hfcomp.writing import write_bytes, write_json
 
-DATABASE, IMAGES = "annotations.sqlite", "images"
+DATABASE, IMAGES, MODELS = "annotations.sqlite", "images", "models"
 
 
 class Project:
@@ -47,10 +48,14 @@ class Project:
         """Writes the bytes of an image unless they are there, and returns the name of their file."""
         digest = hashlib.sha256(content).hexdigest()[:32]
         name = f"{digest[:2]}/{digest}.{ending}"
-        path = self.folder / IMAGES / name
+        path = self.path(name)
         if not path.is_file():
             write_bytes(path, content)
         return name
+
+    def path(self, name: str) -> Path:
+        """Where the file of an image is."""
+        return self.folder / IMAGES / name
 
     def read(self, name: str) -> Image.Image:
         """An image in RGB.
@@ -58,4 +63,31 @@ class Project:
         Raises:
             OSError, ValueError: for a file that is missing or damaged, with its name.
         """
-        return decode_image(self.folder / IMAGES / name, where=f"{IMAGES}/{name}")
+        return decode_image(self.path(name), where=f"{IMAGES}/{name}")
+
+    def add_model(self, role: str, identity: str) -> None:
+        """Notes that edits are made with a model, for the card of a set.
+
+        Args:
+            role: such as segmenter or inpainter.
+            identity: its name, the hash of its weights and settings, without paths of this machine.
+        """
+        digest = hashlib.sha256(f"{role} {identity}".encode()).hexdigest()[:12]
+        path = self.folder / MODELS / f"{role}-{digest}.json"
+        if not path.is_file():
+            write_json(path, {"role": role, "model": identity})
+
+
+def project_models(folder: Path) -> list[tuple[str, str]]:
+    """The models of a project, each with its role, in the order of their names.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    found = []
+    for path in (folder / MODELS).glob("*.json"):
+        note = read_json(path)
+        if not isinstance(note, dict) or not {"role", "model"} <= note.keys():
+            raise ValueError(f"{path} is damaged: expected a role and a model. Remove it: it is for cards alone.")
+        found.append((str(note["role"]), str(note["model"])))
+    return sorted(found)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hfcomp.evaluation.protocols.group_match import GroupMatch
 from hfcomp.evaluation.sources import HubData
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, Origin
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -28,13 +30,34 @@ def stripped(rows: Dataset) -> Dataset:
     return rows
 
 
+@dataclass(frozen=True)
+class Pairs(HubData):
+    """The published set, or a set of `hfcomp build inpaintcoco`, which has its columns and is verified."""
+
+    @property
+    def layout(self) -> str:
+        """In words."""
+        return f"{super().layout}, or a set of `hfcomp build inpaintcoco`"
+
+    def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
+        """The items, when the folder holds such files."""
+        from hfcomp.data.built_sets import is_build
+
+        if not is_build(folder):
+            return super().local(folder, folders)
+        from hfcomp.data.loading import load_training_set
+
+        rows = load_training_set(str(folder), split="test")
+        return self._items({"all": rows}, Origin(str(folder)), None, folders, folder)
+
+
 INPAINTCOCO = Benchmark(
     name="inpaintcoco",
     title="InpaintCOCO",
     suite=COMPOSITIONAL,
     protocol=GroupMatch(metrics=("image", "group", "text")),  # the paper's score is the image score (Eq. 2)
     data=(
-        HubData(
+        Pairs(
             REPO,
             {
                 "image": "coco_image",
@@ -50,5 +73,5 @@ INPAINTCOCO = Benchmark(
     averages=(Average("macro of 3 concepts", (("object",), ("color",), ("size",))), Average("micro", pooled=True)),
     paper="Rösch et al. 2024, arXiv:2403.02875",
     licence="captions CC BY 4.0; each image its own, in its row",
-    obtain=f"It comes from the Hub ({REPO}, 1.06 GB).",
+    obtain=f"It comes from the Hub ({REPO}, 1.06 GB). `hfcomp annotate` and `hfcomp build inpaintcoco` make another.",
 )

@@ -134,14 +134,16 @@ class _Chain:
 
     def run_targets(self) -> Build:
         """The first step, which needs captions alone."""
-        return self._build("targets", *self._target_inputs())
+        inputs = self._target_inputs()
+        return self._build("targets", inputs.dataset, inputs.stages, inputs.features, inputs.reads)
 
     def _target_inputs(self) -> BuildInputs:
-        texts, stages, features, reads = target_inputs(self.options, self.mode, self.source, self.log)
-        if self.options.only_adaptable:
-            checks = license_stages(texts, self.stated, needed_by="--only_adaptable")
-            stages, reads = [*checks, *stages], [*reads, *([LICENSE] if checks else [])]
-        return BuildInputs(texts, stages, features, reads)
+        found = target_inputs(self.options, self.mode, self.source, self.log)
+        if not self.options.only_adaptable:
+            return found
+        checks = license_stages(found.dataset, self.stated, needed_by="--only_adaptable")
+        reads = [*found.reads, *([LICENSE] if checks else [])]
+        return found._replace(stages=[*checks, *found.stages], reads=reads)
 
     def check_source(self) -> None:
         """Raises ValueError where another configuration in the folder is of another source."""
@@ -150,8 +152,8 @@ class _Chain:
         others = {config: plan for config, plan in others.items() if plan and config != self.config}
         if not others:
             return  # as reading all captions takes time
-        texts, _, features, reads = self._target_inputs()
-        mine = source_facts(texts, (*reads, *features))
+        inputs = self._target_inputs()
+        mine = source_facts(inputs.dataset, (*inputs.reads, *inputs.features))
         for config, plan in others.items():
             if plan["source"] != mine:
                 raise ValueError(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.generation.sources import model_facts
 from hfcomp.generation.writers.answer_cache import DEFAULT_FOLDER, AnswerCache, CachedWriter
 from hfcomp.generation.writers.prompts import prompt_facts
-from hfcomp.generation.writers.reading import Refused, answered_text
-from hfcomp.generation.writers.requests import AnswerField, Request, Writer, token_budget
+from hfcomp.generation.writers.reading import Refused, answered_edit, answered_text
+from hfcomp.generation.writers.requests import AnswerField, EditAnswer, Reply, Request, Writer, token_budget
 from hfcomp.negatives.negative import caption_rng
+
+Answer = TypeVar("Answer")
 
 RISE = 0.2
 """By which each further attempt at the same caption is warmer. Our choice: at 0 it would else repeat itself."""
@@ -42,7 +44,7 @@ class Question:
 
 
 class Asker:
-    """Asks a language model for captions, or for names of concepts.
+    """Asks a language model for captions, names of concepts, or edits of images.
 
     Args:
         writer: the model.
@@ -55,10 +57,19 @@ class Asker:
 
     def answers(self, questions: Sequence[Question], seed: int, field: AnswerField = "caption") -> list[str | Refused]:
         """The text in each answer, or why there is none; an answer depends on its question and the seed only."""
-        found: list[str | Refused] = []
+        return self._read(questions, seed, field, lambda reply: answered_text(reply, plain=self._plain, field=field))
+
+    def edits(self, questions: Sequence[Question], seed: int) -> list[EditAnswer | Refused]:
+        """The edit in each answer, as `answers`."""
+        return self._read(questions, seed, "edit", lambda reply: answered_edit(reply, plain=self._plain))
+
+    def _read(
+        self, questions: Sequence[Question], seed: int, field: AnswerField, read: Callable[[Reply], Answer]
+    ) -> list[Answer | Refused]:
+        found: list[Answer | Refused] = []
         for reply in self._writer.answers([self._request(question, seed, field) for question in questions]):
             try:
-                found.append(answered_text(reply, plain=self._plain, field=field))
+                found.append(read(reply))
             except Refused as reason:
                 found.append(reason)
         return found
@@ -67,7 +78,7 @@ class Asker:
         rng = caption_rng(seed, question.about, "llm", *question.purpose, str(question.attempt))
         warmth = round(self._temperature + RISE * question.attempt, 6)
         # A name is short however long the captions are that it is about.
-        budget = token_budget(question.about if field == "caption" else "")
+        budget = token_budget("" if field == "concept" else question.about)
         return Request(question.prompt, rng.getrandbits(31), warmth, budget, field)
 
 

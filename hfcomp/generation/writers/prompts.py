@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -12,8 +12,8 @@ from hfcomp.reading import read_yaml
 from hfcomp.schemas import Strict, parse
 
 FOLDER = Path(__file__).parent / "prompts"
-KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE = (
-    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts")
+KEYWORD_FILE, NEGATIVES_FILE, CONCEPTS_FILE, EDITS_FILE = (
+    FOLDER / f"{name}.yaml" for name in ("keyword", "negatives", "concepts", "edits")
 )
 _SLOT = "{}"
 
@@ -46,6 +46,29 @@ class _ConceptPrompts(Strict):
     caption: str
     levels: dict[Literal[1, 2, 3], str]
     known: str
+
+
+class _EditPrompts(Strict):
+    template: str
+    examples: dict[Literal["object", "color", "size"], str]
+
+
+def edit_prompt(captions: Sequence[str], concept: str, choices: Mapping[str, Sequence[str]]) -> str:
+    """Our prompt for an edit of an image.
+
+    Args:
+        captions: of the image, those with a keyword of the concept.
+        concept: object, color or size.
+        choices: to each keyword what it may become.
+
+    Raises:
+        ValueError: for another concept.
+    """
+    prompts = _read_edit_prompts()
+    if concept not in prompts.examples:
+        raise ValueError(f"concept {concept!r}: expected one of {', '.join(prompts.examples)}.")
+    listed = "\n".join(f"- {keyword}: {', '.join(words)}" for keyword, words in choices.items())
+    return _filled(prompts.template, (concept, prompts.examples[concept], _listed(captions), listed))
 
 
 def concept_prompt(captions: Sequence[str]) -> str:
@@ -113,6 +136,11 @@ def _read_negatives_prompt() -> _NegativesPrompt:
 @cache
 def _read_concept_prompts() -> _ConceptPrompts:
     return parse(_ConceptPrompts, read_yaml(CONCEPTS_FILE), str(CONCEPTS_FILE))
+
+
+@cache
+def _read_edit_prompts() -> _EditPrompts:
+    return parse(_EditPrompts, read_yaml(EDITS_FILE), str(EDITS_FILE))
 
 
 def _listed(captions: Sequence[str]) -> str:

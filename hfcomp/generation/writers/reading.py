@@ -7,11 +7,12 @@ import unicodedata
 
 from pydantic import ValidationError
 
-from hfcomp.generation.writers.requests import ANSWERS, AnswerField, Reply
+from hfcomp.generation.writers.requests import ANSWERS, AnswerField, EditAnswer, Reply
 from hfcomp.parsing.captions import caption_problem
 from hfcomp.reading import parse_json
 
 EMPTY, NOT_JSON, CONTROL = "empty answer", "not the JSON that was asked for", "control characters"
+NOT_LINES = "not the lines that were asked for"
 SEVERAL_LINES, MARKUP, LEAKED = "several lines", "markup", "repeats the prompt"
 REFUSAL, LONG = "refuses in words", "longer than a caption"
 
@@ -44,23 +45,54 @@ def answered_text(reply: Reply, *, plain: bool, field: AnswerField = "caption") 
     Raises:
         Refused: with the reason.
     """
+    text = _text(reply)
+    return _clean(text if plain else _from_json(text, field)[field])
+
+
+def answered_edit(reply: Reply, *, plain: bool) -> EditAnswer:
+    """The edit in a reply.
+
+    Args:
+        reply: of a writer.
+        plain: whether the answer has a line `name: text` for each field, in any order, and not JSON.
+
+    Raises:
+        Refused: with the reason.
+    """
+    text = _text(reply)
+    found = _from_lines(text) if plain else _from_json(text, "edit")
+    return EditAnswer(**{name: _clean(value) for name, value in found.items()})
+
+
+def _text(reply: Reply) -> str:
     if reply.problem:
         raise Refused(reply.problem)
     text = _THOUGHT.sub("", reply.text, count=1) if reply.text.lstrip().startswith("<think>") else reply.text
     if not text.strip():
         raise Refused(EMPTY)
-    found = text if plain else _from_json(text, field)
-    return _checked(_unquoted(found.strip()))
+    return text
 
 
-def _from_json(text: str, field: AnswerField) -> str:
+def _from_json(text: str, field: AnswerField) -> dict[str, str]:
     fenced = _FENCE.fullmatch(text)
     try:
-        return getattr(ANSWERS[field].model_validate(parse_json(fenced[1] if fenced else text)), field)
+        return ANSWERS[field].model_validate(parse_json(fenced[1] if fenced else text)).model_dump()
     except (ValueError, ValidationError):
         if _REFUSAL.match(text.lstrip()):
             raise Refused(REFUSAL) from None
         raise Refused(NOT_JSON) from None
+
+
+def _from_lines(text: str) -> dict[str, str]:
+    lines = [line.partition(":") for line in text.strip().splitlines() if line.strip()]
+    found = {name.strip().casefold(): value for name, _, value in lines}
+    if len(found) != len(lines) or {*found} != {*EditAnswer.model_fields}:
+        raise Refused(REFUSAL if _REFUSAL.match(text.lstrip()) else NOT_LINES)
+    return found
+
+
+def _clean(text: str) -> str:
+    return _checked(_unquoted(text.strip()))
 
 
 def _unquoted(text: str) -> str:

@@ -14,8 +14,8 @@ from hfcomp.schemas import Strict
 _TOKENS_BESIDES = 64
 
 
-AnswerField = Literal["caption", "concept"]
-"""What is asked for: the one field of an answer in JSON."""
+AnswerField = Literal["caption", "concept", "edit"]
+"""What is asked for: the name of an answer in JSON, and of its field where it has one."""
 
 
 class CaptionAnswer(Strict):
@@ -30,18 +30,27 @@ class ConceptAnswer(Strict):
     concept: str
 
 
-ANSWERS: Mapping[AnswerField, type[Strict]] = {"caption": CaptionAnswer, "concept": ConceptAnswer}
+class EditAnswer(Strict):
+    """An answer with an edit of an image: what to segment, what to paint there, and the caption that is true then."""
+
+    mask: str
+    paint: str
+    caption: str
+
+
+ANSWERS: Mapping[AnswerField, type[Strict]] = {"caption": CaptionAnswer, "concept": ConceptAnswer, "edit": EditAnswer}
 
 
 def answer_schema(field: AnswerField) -> dict[str, Any]:
-    """An answer with one field as `response_format` has it."""
+    """An answer of texts as `response_format` has it."""
+    names = list(ANSWERS[field].model_fields)
     return {
         "name": field,
         "strict": True,
         "schema": {
             "type": "object",
-            "properties": {field: {"type": "string"}},
-            "required": [field],
+            "properties": {name: {"type": "string"} for name in names},
+            "required": names,
             "additionalProperties": False,
         },
     }

@@ -68,13 +68,13 @@ def options(source: Path, ratings: Path | None, output: Path, **settings) -> Tar
 def build(chosen: TargetOptions, mode: str = "high"):
     log = [].append
     rows = read_captioned_rows(chosen, log, is_old=is_old)
-    dataset, stages, features, reads = target_inputs(chosen, mode, rows, log)
+    inputs = target_inputs(chosen, mode, rows, log)
     return run_stages(
-        dataset,
-        stages,
+        inputs.dataset,
+        inputs.stages,
         chosen.output,
-        features=features,
-        reads=reads,
+        features=inputs.features,
+        reads=inputs.reads,
         rows_per_shard=chosen.shard_size,
         num_workers=chosen.num_workers,
     )

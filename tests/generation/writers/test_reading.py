@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hfcomp.generation.writers.reading import Refused, answered_text
+from hfcomp.generation.writers.reading import Refused, answered_edit, answered_text
 from hfcomp.generation.writers.requests import Reply
 
 
@@ -99,3 +99,39 @@ def test_a_refusal_instead_of_json_is_one():
 def test_problems_of_a_reply_are_passed_on():
     with pytest.raises(Refused, match="model refused"):
         answered_text(Reply(problem="model refused"), plain=True)
+
+
+EDIT = {"mask": "red box", "paint": "blue box", "caption": "A blue box."}
+
+
+@pytest.mark.parametrize(
+    "text, plain",
+    [
+        (json.dumps(EDIT), False),
+        (f"<think>hm</think>\n```json\n{json.dumps(EDIT)}\n```", False),
+        ("mask: red box\npaint: blue box\ncaption: A blue box.", True),
+        ('\n\nCaption: "A blue box."\n\nPAINT: blue box\n mask : red box\n', True),
+    ],
+)
+def test_an_edit_is_read_from_json_or_lines(text, plain):
+    assert answered_edit(Reply(text), plain=plain).model_dump() == EDIT
+
+
+@pytest.mark.parametrize(
+    "text, plain, reason",
+    [
+        ("", True, "empty answer"),
+        ("mask: red box\npaint: blue box", True, "not the lines"),
+        ("mask: red box\nmask: red box\npaint: blue box\ncaption: A blue box.", True, "not the lines"),
+        ("Here it is:\nmask: red box\npaint: blue box\ncaption: A blue box.", True, "not the lines"),
+        ("mask:\npaint: blue box\ncaption: A blue box.", True, "empty answer"),
+        ("I'm sorry, I can't.", True, "refuses in words"),
+        (json.dumps(EDIT | {"paint": ""}), False, "empty answer"),
+        (json.dumps(EDIT | {"paint": "blue\nbox"}), False, "several lines"),
+        (json.dumps({"mask": "red box", "caption": "A blue box."}), False, "not the JSON"),
+        (json.dumps(EDIT | {"paint": ["blue"]}), False, "not the JSON"),
+    ],
+)
+def test_an_edit_that_is_refused(text, plain, reason):
+    with pytest.raises(Refused, match=reason):
+        answered_edit(Reply(text), plain=plain)

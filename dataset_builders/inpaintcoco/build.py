@@ -1,0 +1,30 @@
+"""InpaintCOCO (arXiv:2403.02875), a visual challenge set: of an annotation project of your own, or the published one.
+
+`python dataset_builders/inpaintcoco/build.py --source runs/annotation --output data/inpaintcoco` builds a set from the
+accepted items of `hfcomp annotate`. `--source phiyodr/InpaintCOCO` imports the published set and flags its bad rows.
+`--repo my-org/inpaintcoco` pushes either. The same command resumes. The options are those of `hfcomp push-dataset` and
+`hfcomp build inpaintcoco`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hfcomp.cli.build import build_and_report
+from hfcomp.cli.builders import build_and_push
+from hfcomp.errors import one_line_errors
+from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
+
+CARD = Path(__file__).parent / "README.md"
+
+
+def build(given: dict[str, Any]) -> Path:
+    """Builds the set."""
+    return build_and_report(InpaintCocoOptions(**given)).folder
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        build_and_push(sys.argv[1:], InpaintCocoOptions, build, card=CARD)

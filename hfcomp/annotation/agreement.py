@@ -1,0 +1,228 @@
+"""Whether annotators and reviewers agree, and how much each person has done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from hfcomp.data.annotations.decisions import Entry
+from hfcomp.data.annotations.records import ACTIONS, AUTOMATIC, QUALITIES, Action, Quality
+from hfcomp.statistics.bootstrap import ImageBootstrap
+from hfcomp.statistics.resampling import Draws, Numbers, draw_statistics, percentile_interval
+
+DECISIONS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != "undo")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its 95 % interval; None where it is not defined.
+
+    Attributes:
+        value: from the items.
+        low: lower bound.
+        high: upper bound.
+    """
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of two people, or of all.
+
+    Attributes:
+        annotator: who made the edits; None for all people.
+        reviewer: who reviewed them; None for all people.
+        accepted: number of accepted edits, each with a rating of both.
+        sent_back: number of edits that were sent back; they have no rating of the reviewer.
+        equal: share of accepted edits with two equal ratings, 0 to 1.
+        kappa: Cohen's kappa of the ratings, -1 to 1; undefined where all ratings are the same.
+        reasons: for sending back, with how often each was given.
+    """
+
+    annotator: str | None
+    reviewer: str | None
+    accepted: int
+    sent_back: int
+    equal: Estimate
+    kappa: Estimate
+    reasons: Mapping[str, int]
+
+    @property
+    def sent_back_share(self) -> float | None:
+        """Of the reviews; None without one."""
+        reviews = self.accepted + self.sent_back
+        return self.sent_back / reviews if reviews else None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of a person.
+
+    Attributes:
+        person: the name.
+        decisions: standing ones by action.
+        annotating_seconds: median from being given an item to submitting it; None without one.
+        reviewing_seconds: median from being given an edit to accepting it or sending it back.
+    """
+
+    person: str
+    decisions: Mapping[Action, int]
+    annotating_seconds: float | None
+    reviewing_seconds: float | None
+
+
+@dataclass(frozen=True)
+class AnnotationStatistics:
+    """What a log says of the people.
+
+    Attributes:
+        overall: agreement over the edits of people; automatic edits have no person's rating to agree with.
+        pairs: agreement of each annotator with each reviewer, by name; automatic edits, too.
+        people: work of each person, by name.
+        skip_reasons: for skipping, with how often each was given.
+    """
+
+    overall: Agreement
+    pairs: Sequence[Agreement]
+    people: Sequence[Work]
+    skip_reasons: Mapping[str, int]
+
+
+class Kappa:
+    """Cohen's kappa of two raters in draws of items.
+
+    Source: Cohen, "A coefficient of agreement for nominal scales" (1960), equation 1.
+
+    Args:
+        first: `[n]`, ratings from 0.
+        second: `[n]`, of the other rater.
+        categories: number of ratings.
+    """
+
+    def __init__(self, first: Sequence[int], second: Sequence[int], categories: int) -> None:
+        self._shape = (categories, categories)
+        self._cells = np.eye(categories**2)[np.asarray(first, dtype=np.intp) * categories + np.asarray(second)]
+
+    def __call__(self, draws: Draws) -> Numbers:
+        """`[B]`, NaN for draws of one category only."""
+        tables = (draws.astype(np.float64) @ self._cells).reshape(len(draws), *self._shape)
+        tables /= tables.sum(axis=(1, 2), keepdims=True)
+        seen = np.trace(tables, axis1=1, axis2=2)
+        expected = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(expected < 1 - 1e-12, (seen - expected) / (1 - expected), np.nan)
+
+
+def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: int = 0) -> AnnotationStatistics:
+    """Statistics of the decisions that still stand.
+
+    Ratings are compared on accepted edits, which a reviewer rates without seeing the annotator's rating. Intervals
+    resample items.
+
+    Args:
+        log: of `Decisions.log`.
+        resamples: of the intervals, at least 100.
+        seed: of the resamples.
+    """
+    entries = _standing(log)
+    pairs: dict[tuple[str, str], _Reviews] = {}
+    people: dict[str, _Decided] = {}
+    everybody, skipped = _Reviews(), Counter[str]()
+    for entry, edit in _with_edits(entries):
+        people.setdefault(entry.person, _Decided()).add(entry)
+        if entry.action == "skip":
+            skipped[entry.content["reason"]] += 1
+        elif edit is not None:
+            pairs.setdefault((edit.person, entry.person), _Reviews()).add(entry, edit)
+            if edit.person != AUTOMATIC:
+                everybody.add(entry, edit)
+    return AnnotationStatistics(
+        everybody.agreement(None, None, resamples, seed),
+        [pairs[names].agreement(*names, resamples, seed) for names in sorted(pairs)],
+        [people[name].work(name) for name in sorted(people)],
+        dict(skipped.most_common()),
+    )
+
+
+def _standing(log: Iterable[Entry]) -> list[Entry]:
+    entries = list(log)
+    undone = {entry.content["undoes"] for entry in entries if entry.action == "undo"}
+    return [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
+
+
+def _with_edits(entries: list[Entry]) -> Iterator[tuple[Entry, Entry | None]]:
+    """Each decision, a review with the submission that it is about."""
+    submissions: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.action == "submit":
+            submissions[entry.item] = entry
+        yield entry, submissions[entry.item] if entry.action in ("accept", "send back") else None
+
+
+@dataclass
+class _Reviews:
+    """Reviews, with the ratings of accepted edits."""
+
+    first: list[Quality] = field(default_factory=list)
+    second: list[Quality] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, review: Entry, edit: Entry) -> None:
+        if review.action == "send back":
+            self.reasons[review.content["reason"]] += 1
+        else:
+            self.first.append(edit.content["quality"])
+            self.second.append(review.content["quality"])
+
+    def agreement(self, annotator: str | None, reviewer: str | None, resamples: int, seed: int) -> Agreement:
+        number = len(self.first)
+        equal, kappa = _agree(self.first, self.second, resamples, seed) if number else (Estimate(), Estimate())
+        reasons = dict(self.reasons.most_common())
+        return Agreement(annotator, reviewer, number, self.reasons.total(), equal, kappa, reasons)
+
+
+@dataclass
+class _Decided:
+    """Decisions of a person."""
+
+    decisions: Counter[Action] = field(default_factory=Counter)
+    annotating: list[float] = field(default_factory=list)
+    reviewing: list[float] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        self.decisions[entry.action] += 1
+        if entry.taken is not None and entry.action != "skip":
+            (self.annotating if entry.action == "submit" else self.reviewing).append(entry.time - entry.taken)
+
+    def work(self, person: str) -> Work:
+        seconds = [median(times) if times else None for times in (self.annotating, self.reviewing)]
+        return Work(person, {action: self.decisions[action] for action in DECISIONS}, *seconds)
+
+
+def _agree(
+    first: Sequence[Quality], second: Sequence[Quality], resamples: int, seed: int
+) -> tuple[Estimate, Estimate]:
+    """The share of equal ratings and Cohen's kappa, of one rating or more."""
+    from sklearn.metrics import cohen_kappa_score
+
+    equal = np.array([float(one == other) for one, other in zip(first, second, strict=True)])
+    items = [f"{place:09}" for place in range(len(equal))]  # which sort as they stand
+    bootstrap = ImageBootstrap(items, resamples=resamples, seed=seed)
+    share = Estimate(float(equal.mean()), *_known(*bootstrap.interval(equal, items)))
+    if len({*first, *second}) == 1:
+        return share, Estimate()
+    value = float(cohen_kappa_score(first, second, labels=QUALITIES))
+    own, other = ([QUALITIES.index(one) for one in ratings] for ratings in (first, second))
+    draws = draw_statistics({"kappa": Kappa(own, other, len(QUALITIES))}, bootstrap.draws)["kappa"]
+    return share, Estimate(value, *_known(*percentile_interval(draws)))
+
+
+def _known(low: float, high: float) -> tuple[float | None, float | None]:
+    return (None, None) if np.isnan(low) or np.isnan(high) else (low, high)

@@ -1,0 +1,110 @@
+"""Pieces of HTML for the page. All texts are escaped: captions, names and errors come from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from hfcomp.annotation.captions import difference_html, editable_keywords, keywords_of
+from hfcomp.data.annotations.records import Item
+from hfcomp.reporting.report import Lines, Report, Table
+
+SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Annotate": (
+        ("P", "paint candidates"),
+        ("N", "new candidates"),
+        ("1 2 3", "choose a candidate"),
+        ("V / O", "very good / okay"),
+        ("M", "go to the mask prompt"),
+        ("I", "go to the inpainting prompt"),
+        ("C", "go to the caption"),
+        ("B", "brush"),
+        ("Ctrl+Enter", "submit, also while typing"),
+        ("S", "go to the reason for a skip"),
+        ("U", "undo the last decision"),
+    ),
+    "Review": (
+        ("V / O", "very good / okay"),
+        ("M", "outline of the mask"),
+        ("A", "accept"),
+        ("R", "go to the reason for sending back"),
+        ("U", "undo the last decision"),
+    ),
+}
+
+
+def message(text: str, kind: str) -> str:
+    """A message: kind `error`, `note` or `done`."""
+    return f'<div class="message {kind}" role="status">{escape(text)}</div>' if text else ""
+
+
+def captions(item: Item, chosen: str) -> str:
+    """All captions of an item that hold a keyword, numbered, with their keywords marked."""
+    entries = []
+    for number, (caption, keyword) in enumerate(zip(item.captions, item.keywords, strict=True), start=1):
+        kind = ' class="base"' if caption == chosen else ""
+        marked = marked_keyword(caption, keyword, item.concept)
+        entries.append(f'<li{kind} data-number="{number}">{marked}</li>')
+    return f'<ol class="captions">{"".join(entries)}</ol>'
+
+
+def marked_keyword(caption: str, keyword: str, concept: str) -> str:
+    """A caption with its keyword marked."""
+    found = [*editable_keywords(caption, concept), *keywords_of(caption, concept)]
+    match = next((one for one in found if one.keyword == keyword), None)
+    if match is None:
+        return escape(caption)
+    before, word, after = caption[: match.start], caption[match.start : match.end], caption[match.end :]
+    return f"{escape(before)}<mark>{escape(word)}</mark>{escape(after)}"
+
+
+def difference(original: str, caption: str) -> str:
+    """The word difference of a caption to its original."""
+    return f'<div class="difference">{difference_html(original, caption)}</div>'
+
+
+def two_captions(original: str, caption: str) -> str:
+    """Both captions of an edit, and their difference."""
+    rows = (("Original", escape(original)), ("New", escape(caption)), ("Change", difference_html(original, caption)))
+    return f'<dl class="pair">{"".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)}</dl>'
+
+
+def status(title: str, parts: Iterable[str] = ()) -> str:
+    """The line at the top: the title of the page and what is done."""
+    cells = "".join(f"<span>{escape(part)}</span>" for part in parts)
+    return f'<div class="status"><h1>{escape(title)}</h1>{cells}</div>'
+
+
+def shortcuts(tab: str) -> str:
+    """The keyboard shortcuts of a tab."""
+    keys = "".join(f"<span><kbd>{escape(key)}</kbd> {escape(use)}</span>" for key, use in SHORTCUTS[tab])
+    return f'<div class="shortcuts">{keys}</div>'
+
+
+def report_html(report: Report) -> str:
+    """The tables and texts of a report."""
+    parts = []
+    for section in report.shown():
+        parts.append(f"<h3>{escape(section.title)}</h3>" if section.title else "")
+        for part in section.shown():
+            if isinstance(part, Table):
+                parts.append(_table(part))
+            elif isinstance(part, Lines):
+                parts += [f"<p>{escape(text)}</p>" for text in part.texts]
+    parts += [f'<p class="legend">{escape(text)}</p>' for text in report.legend]
+    return f'<div class="report">{"".join(parts)}</div>'
+
+
+def _table(table: Table) -> str:
+    def row(cells: Iterable[str], kind: str) -> str:
+        shown = (
+            f'<{kind} class="{"name" if index < table.labels else "number"}">{escape(cell)}</{kind}>'
+            for index, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(shown)}</tr>"
+
+    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    body = "".join(row(cells, "td") for cells in table.rows)
+    return (
+        f'<div class="wide"><table>{title}<thead>{row(table.header, "th")}</thead><tbody>{body}</tbody></table></div>'
+    )

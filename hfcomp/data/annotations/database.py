@@ -1,0 +1,255 @@
+"""The SQLite file of the decisions: its tables, connections of many threads, and errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+FORMAT, VERSION = "hfcomp annotations", 1
+_APPEND_ONLY = ("log", "items")
+# `states` follows from `items` and `log`, and counts from these: `tallies` of items, `work` of decisions that stand.
+# `leases` and `drafts` are of the work under way.
+SCHEMA = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE items (
+        position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, concept TEXT NOT NULL, content TEXT NOT NULL)""",
+    """CREATE TABLE log (
+        number INTEGER PRIMARY KEY, time REAL NOT NULL, person TEXT NOT NULL, item TEXT NOT NULL REFERENCES items (id),
+        action TEXT NOT NULL, content TEXT NOT NULL, taken REAL, undoes INTEGER UNIQUE REFERENCES log (number))""",
+    """CREATE TABLE states (
+        position INTEGER PRIMARY KEY REFERENCES items (position), concept TEXT NOT NULL, state TEXT NOT NULL,
+        annotator TEXT, submission INTEGER, acceptance INTEGER, returned_to TEXT, returned_time REAL)""",
+    """CREATE TABLE leases (
+        position INTEGER PRIMARY KEY REFERENCES items (position), person TEXT NOT NULL, is_review INTEGER NOT NULL,
+        taken REAL NOT NULL, expires REAL NOT NULL)""",
+    """CREATE TABLE drafts (
+        person TEXT NOT NULL, position INTEGER NOT NULL REFERENCES items (position), content TEXT NOT NULL,
+        PRIMARY KEY (person, position)) WITHOUT ROWID""",
+    """CREATE TABLE tallies (
+        concept TEXT NOT NULL, state TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (concept, state))
+        WITHOUT ROWID""",
+    """CREATE TABLE work (
+        person TEXT NOT NULL, action TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (person, action))
+        WITHOUT ROWID""",
+    "CREATE INDEX log_of_item ON log (item, number)",
+    "CREATE INDEX log_of_person ON log (person, action, number)",
+    "CREATE INDEX leases_of_person ON leases (person, is_review, taken)",
+    "CREATE INDEX states_new ON states (position) WHERE state = 'open' AND returned_to IS NULL",
+    "CREATE INDEX states_new_of_concept ON states (concept, position) WHERE state = 'open' AND returned_to IS NULL",
+    "CREATE INDEX states_returned ON states (returned_to, position) WHERE state = 'open' AND returned_to IS NOT NULL",
+    "CREATE INDEX states_to_review ON states (submission, annotator) WHERE state = 'annotated'",
+    "CREATE INDEX states_to_review_of_concept ON states (concept, submission, annotator) WHERE state = 'annotated'",
+    "CREATE INDEX states_accepted ON states (position) WHERE state = 'accepted'",
+    """CREATE TRIGGER work_is_counted AFTER INSERT ON log WHEN NEW.undoes IS NULL BEGIN
+        INSERT INTO work VALUES (NEW.person, NEW.action, 1)
+        ON CONFLICT (person, action) DO UPDATE SET number = number + 1; END""",
+    """CREATE TRIGGER undone_work_is_not_counted AFTER INSERT ON log WHEN NEW.undoes IS NOT NULL BEGIN
+        UPDATE work SET number = number - 1 WHERE (person, action) =
+        (SELECT person, action FROM log WHERE log.number = NEW.undoes); END""",
+    """CREATE TRIGGER states_are_counted AFTER INSERT ON states BEGIN
+        INSERT INTO tallies VALUES (NEW.concept, NEW.state, 1)
+        ON CONFLICT (concept, state) DO UPDATE SET number = number + 1; END""",
+    """CREATE TRIGGER states_are_counted_again AFTER UPDATE OF state ON states WHEN OLD.state <> NEW.state BEGIN
+        UPDATE tallies SET number = number - 1 WHERE concept = OLD.concept AND state = OLD.state;
+        INSERT INTO tallies VALUES (NEW.concept, NEW.state, 1)
+        ON CONFLICT (concept, state) DO UPDATE SET number = number + 1; END""",
+    *(
+        f"CREATE TRIGGER {table}_keeps_{action.lower()} BEFORE {action} ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+        for table in _APPEND_ONLY
+        for action in ("UPDATE", "DELETE")
+    ),
+    # INSERT OR REPLACE would delete a row without its trigger
+    """CREATE TRIGGER log_keeps_rows BEFORE INSERT ON log WHEN EXISTS (SELECT 1 FROM log WHERE number = NEW.number)
+        BEGIN SELECT RAISE(ABORT, 'log is append-only'); END""",
+    """CREATE TRIGGER items_keep_rows BEFORE INSERT ON items
+        WHEN EXISTS (SELECT 1 FROM items WHERE position = NEW.position)
+        BEGIN SELECT RAISE(ABORT, 'items is append-only'); END""",
+)
+_PAUSE = 0.02
+"""Seconds between attempts at what SQLite does not wait for itself."""
+
+
+class Database:
+    """A SQLite file in WAL mode, for many threads and processes.
+
+    A connection is used by one thread at a time and kept for the next one, so that threads that come and go leave none
+    open. It is not carried into a forked process: open the file there again.
+
+    Args:
+        path: of the file, which is made where it is missing.
+        wait_seconds: for another process that writes, before a call fails.
+
+    Raises:
+        ValueError: for a file that is not such a database, is damaged, or is of another version.
+        OSError: for a file that cannot be read or written, or is locked.
+    """
+
+    def __init__(self, path: Path, *, wait_seconds: float = 10.0) -> None:
+        self.path = path
+        self._wait_seconds = wait_seconds
+        self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
+        self._lock = threading.Lock()
+        # threads of this process queue here, where waiting costs nothing; SQLite would poll
+        self._writer = threading.Lock()
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "No such folder for the database", str(path.parent))
+        with self._connection() as connection:
+            self._prepare(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reading: what is committed when a statement begins.
+
+        Raises:
+            ValueError, OSError: as of the class.
+        """
+        with self._connection() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, *, is_durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """A connection inside a transaction, which is committed when the block ends, and undone by an error.
+
+        Args:
+            is_durable: whether the change is forced to disk. If not, a power failure may lose it, but a killed
+                process does not.
+
+        Raises:
+            BlockingIOError: where another program locks the file for longer than `wait_seconds`.
+            OSError: for a full or failing disk. In both cases nothing was changed, and the call can be repeated.
+            ValueError: for a damaged file.
+        """
+        if not self._writer.acquire(timeout=self._wait_seconds):
+            raise self._locked()
+        try:
+            with self._connection() as connection:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+        finally:
+            self._writer.release()
+
+    def close(self) -> None:
+        """Closes all connections; one that is in use is closed after its call."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        connection = None
+        try:
+            connection = self._take()
+            yield connection
+        except sqlite3.Error as error:
+            if connection is not None:  # it may be in any state
+                connection.close()
+                connection = None
+            raise self._explained(error) from error
+        finally:
+            if connection is not None:
+                self._give_back(connection)
+
+    def _take(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._is_closed:
+                raise ValueError(f"{self.path} was closed. Open it again.")
+            if self._idle:
+                return self._idle.pop()
+        connection = sqlite3.connect(
+            self.path, timeout=self._wait_seconds, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):  # closing it has the same effect
+                connection.execute("ROLLBACK")
+        with self._lock:
+            if not self._is_closed and not connection.in_transaction:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Checks a file before anything is written to it, and makes the tables of a new one."""
+        if self._tables(connection):
+            self._check_version(connection)
+        self._switch_to_wal(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        if not self._tables(connection):  # no other process was faster
+            for statement in SCHEMA:
+                connection.execute(statement)
+            rows = [("format", FORMAT), ("version", str(VERSION))]
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+        connection.execute("COMMIT")
+        self._check_version(connection)
+
+    def _tables(self, connection: sqlite3.Connection) -> set[str]:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _check_version(self, connection: sqlite3.Connection) -> None:
+        try:
+            meta = dict(connection.execute("SELECT key, value FROM meta"))
+        except sqlite3.OperationalError:  # no such table or column
+            meta = {}
+        if meta.get("format") != FORMAT:
+            raise ValueError(f"{self.path} is not a database of annotations. Choose another file or folder.")
+        if meta.get("version") != str(VERSION):
+            raise ValueError(
+                f"{self.path}: found version {meta.get('version')} of the database, expected {VERSION}. Open it with "
+                "the version of hfcomp that wrote it, or upgrade hfcomp."
+            )
+
+    def _switch_to_wal(self, connection: sqlite3.Connection) -> None:
+        end = time.monotonic() + self._wait_seconds
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                break
+            except sqlite3.OperationalError as error:  # of two processes that switch, SQLite lets one fail at once
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(_PAUSE)
+        if mode != "wal":
+            raise OSError(errno.ENOTSUP, f"Write-ahead logging is unavailable there (mode {mode})", str(self.path))
+
+    def _locked(self) -> BlockingIOError:
+        return BlockingIOError(
+            f"{self.path} is locked by another program for over {self._wait_seconds:g} s. Nothing is lost; try again."
+        )
+
+    def _explained(self, error: sqlite3.Error) -> Exception:
+        """The error in a user's words; one of our own code stays as it is."""
+        code, path = _code(error), str(self.path)
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return self._locked()
+        if code == sqlite3.SQLITE_FULL:
+            return OSError(errno.ENOSPC, "No space left; nothing of this call was saved. Free space, try again", path)
+        if code == sqlite3.SQLITE_IOERR:
+            return OSError(errno.EIO, f"Reading or writing failed ({error}); nothing of this call was saved", path)
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH):
+            return PermissionError(errno.EACCES, f"The database cannot be opened for writing ({error})", path)
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return ValueError(
+                f"{path} is damaged or is not a SQLite database ({error}). Keep a copy of it with its -wal file; "
+                f"`sqlite3 {self.path.name} .recover | sqlite3 recovered.sqlite` saves the rows that can be read."
+            )
+        return error
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """SQLite's primary result code."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,0 +1,183 @@
+"""The accepted items of an annotation project in the columns of InpaintCOCO, and the stage that checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, Features, Image, List, Value
+
+from hfcomp.data.annotations.composition import FEATHER, LEAST_CHANGE
+from hfcomp.data.annotations.decisions import Decisions
+from hfcomp.data.annotations.project import DATABASE, project_models
+from hfcomp.data.annotations.project import IMAGES as IMAGE_FOLDER
+from hfcomp.data.annotations.records import QUALITIES, Accepted, Quality
+from hfcomp.data.image_ids import IMAGE_ID
+from hfcomp.data.licenses import LICENSE
+from hfcomp.generation.inpaintcoco.checks import (
+    CHANGED_OUTSIDE,
+    IMAGES,
+    PAIR,
+    Unreadable,
+    caption_problems,
+    image_problems,
+    read_pair,
+    share_outside,
+)
+from hfcomp.generation.inpaintcoco.facts import decision_tables, model_tables, pair_tables
+from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions
+from hfcomp.generation.inpaintcoco.people import pseudonyms
+from hfcomp.generation.shards import COUNTS, SET_ASIDE, Batch, Stage
+from hfcomp.generation.sources import BuildInputs, Log
+
+SOURCE = "source"
+_TEXT, _NUMBER = Value("string"), Value("int64")
+DETAILS = {"captions": List(_TEXT), "height": _NUMBER, "id": _TEXT, "image_license": _TEXT, "width": _NUMBER}
+EDIT = {
+    "prompt": _TEXT,
+    "seed": _NUMBER,
+    "mask_prompt": _TEXT,
+    "threshold": Value("float64"),
+    "enlarge": List(_NUMBER),
+    "is_corrected": Value("bool"),
+    "quality": _TEXT,
+    "reviewer": _TEXT,
+    "reviewed_quality": _TEXT,
+}
+FEATURES = Features(
+    {
+        "concept": _TEXT,
+        "coco_caption": _TEXT,
+        "coco_image": Image(),
+        "inpaint_caption": _TEXT,
+        "inpaint_image": Image(),
+        "mask": Image(),
+        "worker": _TEXT,
+        "coco_details": DETAILS,
+        "inpaint_details": EDIT,
+        LICENSE: _TEXT,
+        SOURCE: _TEXT,
+    }
+)
+"""The columns of a set, in the order of the published one's."""
+
+
+def project_inputs(options: InpaintCocoOptions, log: Log) -> BuildInputs:
+    """The rows of an annotation project.
+
+    Raises:
+        ValueError: for a project without accepted items that fit, or a concept that it does not have.
+    """
+    folder = Path(options.source)
+    decisions = Decisions(folder / DATABASE)
+    try:
+        entries, states, every = list(decisions.log()), decisions.counts(), list(decisions.accepted())
+    finally:
+        decisions.close()
+    chosen = _chosen(every, options)
+    log(f"{len(chosen):,} of {len(every):,} accepted items from {folder}")
+    if not chosen:
+        there = ", ".join(f"{number:,} {state}" for state, number in states.items())
+        raise ValueError(
+            f"{folder} has no accepted item to build from; its items: {there}. Annotate and review some, or leave out "
+            "--quality and --concepts."
+        )
+    names = pseudonyms(entry.person for entry in entries)
+    rows = [_row(one, folder / IMAGE_FOLDER, names) for one in chosen]
+    features = Features({name: Image(decode=False) if name in IMAGES else one for name, one in FEATURES.items()})
+    dataset = Dataset.from_list(rows, features=features)
+    facts = {"feather": FEATHER, "least_change": LEAST_CHANGE}
+    reads = [*IMAGES, "concept", "coco_caption", "inpaint_caption", "coco_details", "inpaint_details"]
+    tables = [*decision_tables(entries, states, names), *pair_tables(chosen, names)]
+    tables += model_tables(project_models(folder))
+    return BuildInputs(dataset, [Stage("pairs", make_pair_check, {}, facts)], FEATURES, reads, "test", tables)
+
+
+def lower_quality(one: Accepted) -> Quality:
+    """The lower of the annotator's and the reviewer's rating."""
+    return max(one.edit.quality, one.reviewed_quality, key=QUALITIES.index)
+
+
+def _chosen(every: list[Accepted], options: InpaintCocoOptions) -> list[Accepted]:
+    known = {one.item.concept for one in every}
+    unknown = [name for name in options.concepts if name not in known]
+    if unknown and every:
+        raise ValueError(
+            f"--concepts: found {unknown[0]!r}; the accepted items of {options.source} are of "
+            f"{', '.join(sorted(known))}."
+        )
+    found = [one for one in every if not options.concepts or one.item.concept in options.concepts]
+    found = [one for one in found if options.quality in (None, lower_quality(one))]
+    return found[: options.limit]
+
+
+def _row(one: Accepted, images: Path, names: Mapping[str, str]) -> dict[str, Any]:
+    item, edit = one.item, one.edit
+    license = item.facts.get(LICENSE)
+    return {
+        "concept": item.concept,
+        "coco_caption": edit.original,
+        "inpaint_caption": edit.caption,
+        **{
+            name: {"path": str(images / file), "bytes": None}
+            for name, file in zip(IMAGES, (item.image, edit.image, edit.mask), strict=True)
+        },
+        "worker": names[one.annotator],
+        "coco_details": {
+            "captions": list(item.captions),
+            "height": None,
+            "id": str(item.facts.get(IMAGE_ID, item.id)),
+            "image_license": license,
+            "width": None,
+        },
+        "inpaint_details": {
+            "prompt": edit.inpaint_prompt,
+            "seed": edit.seed,
+            "mask_prompt": edit.mask_prompt,
+            "threshold": edit.threshold,
+            "enlarge": list(edit.enlarge),
+            "is_corrected": edit.is_corrected,
+            "quality": edit.quality,
+            "reviewer": names[one.reviewer],
+            "reviewed_quality": one.reviewed_quality,
+        },
+        LICENSE: license,
+        SOURCE: item.facts.get(SOURCE),
+    }
+
+
+def make_pair_check() -> Callable[[Batch], Batch]:
+    """The stage that sets aside what no accepted item may be, and notes the size of each image."""
+
+    def pairs(batch: Batch) -> Batch:
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        checked = [_check(row) for row in rows]
+        rest = {name: values for name, values in batch.items() if name not in IMAGES}  # their bytes stay as they are
+        return rest | {
+            "coco_details": [row["coco_details"] | size for row, (size, _) in zip(rows, checked, strict=True)],
+            SET_ASIDE: [problem for _, problem in checked],
+            COUNTS: [{} if problem else {_counted(row): 1} for row, (_, problem) in zip(rows, checked, strict=True)],
+        }
+
+    return pairs
+
+
+def _check(row: dict[str, Any]) -> tuple[dict[str, int], str | None]:
+    """The size of a row's image, and the first thing that is wrong with it."""
+    try:
+        original, edited, mask = read_pair(row)
+    except Unreadable as error:
+        return {}, str(error)
+    size = {"height": original.height, "width": original.width}
+    problems = caption_problems(row["coco_caption"], row["inpaint_caption"])
+    problems += image_problems(original, edited, mask)
+    if not problems and (share := share_outside(original, edited, mask)):
+        problems = [f"{CHANGED_OUTSIDE}: {share:.1%} of them"]
+    return size, problems[0] if problems else None
+
+
+def _counted(row: dict[str, Any]) -> str:
+    details = row["inpaint_details"]
+    quality = max(details["quality"], details["reviewed_quality"], key=QUALITIES.index)
+    return f"{PAIR}{row['concept']}, {quality}"
