@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from dataclasses import replace
 from datetime import datetime
 
+from hfcomp.annotation.agreement import annotation_statistics
+from hfcomp.annotation.agreement_report import agreement_report
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.annotations.entries import Entry
 from hfcomp.data.annotations.records import STATES
@@ -24,15 +26,16 @@ def progress_report(decisions: Decisions) -> Report:
         ("Concept", *STATES, "total"),
         [(name, *(f"{one[state]:,}" for state in STATES), f"{sum(one.values()):,}") for name, one in rows],
     )
-    newest = deque(decisions.log(), maxlen=NEWEST)
+    entries = list(decisions.log())
     log = Table(
         "",
         ("Time", "Person", "Decision", "Item", "Content"),
-        [_row(one) for one in reversed(newest)],
+        [_row(one) for one in reversed(entries[-NEWEST:])],
         labels=5,
     )
-    sections = [Section("Items", [items]), Section("Newest decisions", [log])]
-    return Report("Annotation", sections=sections)
+    report = agreement_report(annotation_statistics(entries))
+    sections = [Section("Items", [items]), *report.sections, Section("Newest decisions", [log])]
+    return replace(report, sections=sections)
 
 
 def _row(entry: Entry) -> tuple[str, ...]:

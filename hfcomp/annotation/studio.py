@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
+from threading import Lock
 
 import numpy as np
 from PIL import Image
 
 from hfcomp.annotation.captions import check_caption
-from hfcomp.annotation.drafts import Candidate, Draft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.annotation.model_queue import ModelQueue, Paints, Segments
+from hfcomp.annotation.page_draft import Candidate, PageDraft, Painting, Segmentation, draft_of, first_draft
 from hfcomp.data.annotations.composition import compose, is_changed
 from hfcomp.data.annotations.entries import decode, encode
 from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge, mask_image, overlay, read_mask
@@ -50,6 +51,7 @@ class Studio:
     ) -> None:
         self.project, self.concept = project, concept
         self.queue = ModelQueue(segmenter, inpainter)
+        self._updates = Lock()
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
@@ -66,7 +68,7 @@ class Studio:
                 self.queue.heat(one.image, prompt, self._reader(one.image))
         return item
 
-    def draft(self, person: str, item: Item) -> Draft:
+    def draft(self, person: str, item: Item) -> PageDraft:
         """What a person has made of an item so far.
 
         Without a draft it is what the person had submitted before, if that was undone or sent back, with the reason;
@@ -75,7 +77,7 @@ class Studio:
         content = self.project.decisions.draft(person, item.id)
         if content is not None:
             try:
-                return Draft.from_json(content, f"draft of {item.id}")
+                return PageDraft.from_json(content, f"draft of {item.id}")
             except ValueError:
                 return first_draft(item)
         rows = list(self.project.decisions.log(item=item.id))
@@ -89,9 +91,14 @@ class Studio:
         inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
         return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
 
-    def save(self, person: str, item: Item, draft: Draft) -> None:
-        """Keeps a draft."""
-        self.project.decisions.save_draft(person, item.id, draft.to_json())
+    def update(self, person: str, item: Item, change: Callable[[PageDraft], PageDraft]) -> PageDraft:
+        """Changes a draft and keeps it, one change at a time: events of a page overtake each other."""
+        with self._updates:
+            before = self.draft(person, item)
+            draft = change(before)
+            if draft != before:
+                self.project.decisions.save_draft(person, item.id, draft.to_json())
+        return draft
 
     def mask(self, item: Item, made: Segmentation) -> Mask:
         """A mask: what the prompt names, enlarged, with the strokes of the brush.
@@ -152,8 +159,8 @@ class Studio:
         files = [self.project.save(mask_image(one)) if one.any() else None for one in (added, erased)]
         return replace(made, added=files[0], erased=files[1])
 
-    def paint(self, item: Item, draft: Draft) -> Draft:
-        """Candidates: the prompt painted in the mask, the original to the bit beyond the mask's border.
+    def paint(self, item: Item, draft: PageDraft) -> Painting:
+        """Candidates, with seeds from the draft's next one: the prompt painted in the mask, the original to the bit beyond the mask's border.
 
         Raises:
             ValueError: for an empty prompt, a mask that cannot be used, or where no candidate can be: all of them were
@@ -177,10 +184,9 @@ class Studio:
                 f"None of the {CANDIDATES} images can be used: the pipeline's safety checker blanked {blanked}, and "
                 f"{CANDIDATES - blanked} show no change. Try other seeds or another prompt."
             )
-        painting = Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
-        return replace(draft, painting=painting, chosen=None, quality=None, next_seed=draft.next_seed + CANDIDATES)
+        return Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
 
-    def submit(self, person: str, item: Item, draft: Draft) -> None:
+    def submit(self, person: str, item: Item, draft: PageDraft) -> None:
         """Decides an item.
 
         Raises:
@@ -221,7 +227,7 @@ class Studio:
         return lambda: self.image(name)
 
 
-def is_outdated(draft: Draft) -> bool:
+def is_outdated(draft: PageDraft) -> bool:
     """Whether the mask or the prompt was changed after the candidates were made."""
     painting = draft.painting
     if painting is None:

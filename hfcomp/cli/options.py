@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+from collections.abc import Collection
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -42,10 +43,15 @@ def names_of(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
-def add_fields(found: argparse.ArgumentParser, kind: type) -> None:
+def add_fields(found: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
     """Adds the fields of a dataclass: a group for each class that declares some, with what its docstring says of them.
 
     Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
+
+    Args:
+        found: the parser.
+        kind: the dataclass.
+        optional: fields without a default that need not be given, as the caller does without the dataclass then.
     """
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind) if field.init}
     left = set(known)  # one that two classes declare is shown with the first
@@ -58,7 +64,11 @@ def add_fields(found: argparse.ArgumentParser, kind: type) -> None:
             words, default = " ".join(about.get(name, "").split()).rstrip(".").replace("%", "%%"), known[name].default
             if default not in (MISSING, None, "") and default is not False:
                 words += f" (default: {_shown(default)})"
-            settings = {"help": words, "required": default is MISSING, "metavar": name.rpartition("_")[2].upper()}
+            settings = {
+                "help": words,
+                "required": default is MISSING and name not in optional,
+                "metavar": name.rpartition("_")[2].upper(),
+            }
             group.add_argument(f"--{name}", **settings | _reading(hints[name]))
 
 

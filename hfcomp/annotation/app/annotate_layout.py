@@ -39,7 +39,7 @@ class Annotating:
     threshold: gr.Slider
     x: gr.Number
     y: gr.Number
-    share: gr.Textbox
+    share: gr.HTML
     brush_button: gr.Button
     brush_open: gr.State
     brush: gr.Column
@@ -87,7 +87,7 @@ def layout(session: gr.State) -> Annotating:
         _candidates(parts)
         _caption(parts)
         with gr.Row(elem_classes="decide"):
-            parts["submit"] = gr.Button("Submit (Ctrl+Enter)", variant="primary", elem_id="submit", min_width=180)
+            parts["submit"] = gr.Button("Submit (Ctrl+Enter)", variant="primary", elem_id="submit", min_width=200)
             parts["reason"] = gr.Dropdown(
                 SKIP_REASONS,
                 value=None,
@@ -118,10 +118,10 @@ def _image(parts: dict[str, Any]) -> None:
 def _mask(parts: dict[str, Any]) -> None:
     with gr.Row(elem_classes="fields"):
         parts["mask_prompt"] = gr.Textbox(
-            label="1 · Mask prompt (M): what to replace", max_lines=1, max_length=300, elem_id="mask-prompt", scale=4
+            label="1 · Mask prompt (M)", max_lines=1, max_length=300, elem_id="mask-prompt", min_width=120, scale=4
         )
-        parts["segment"] = gr.Button("Find", elem_id="segment", min_width=70, scale=0)
-        parts["brush_button"] = gr.Button("Brush (B)", elem_id="brush-button", min_width=100, scale=0)
+        parts["segment"] = gr.Button("Find", elem_id="segment", min_width=64, scale=0)
+        parts["brush_button"] = gr.Button("Brush (B)", elem_id="brush-button", min_width=104, scale=0)
     with gr.Row(elem_classes="fields"):
         parts["threshold"] = gr.Slider(
             0.05, 0.95, THRESHOLD, step=0.01, label="Threshold", elem_id="threshold", min_width=160, scale=3
@@ -129,16 +129,14 @@ def _mask(parts: dict[str, Any]) -> None:
         for name in ("x", "y"):
             parts[name] = gr.Number(
                 0,
-                label=f"Enlarge {name}, px",
+                label=f"Enlarge {name}",
                 minimum=0,
                 maximum=MOST_ENLARGEMENT,
                 precision=0,
                 elem_id=f"enlarge-{name}",
                 min_width=90,
             )
-        parts["share"] = gr.Textbox(
-            label="Mask", interactive=False, elem_id="share", min_width=80, max_lines=1, scale=1
-        )
+    parts["share"] = gr.HTML(elem_id="share")
 
 
 def _prompt(parts: dict[str, Any]) -> None:
@@ -146,7 +144,7 @@ def _prompt(parts: dict[str, Any]) -> None:
     parts["captions"] = gr.HTML(elem_id="captions")
     parts["word"] = gr.Radio([], label="2 · Replace the keyword by", elem_id="word")
     parts["prompt"] = gr.Textbox(
-        label="Inpainting prompt (I): what to paint in the mask",
+        label="Inpainting prompt (I): what to paint",
         max_lines=2,
         lines=1,
         max_length=300,

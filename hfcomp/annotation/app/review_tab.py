@@ -68,7 +68,7 @@ def layout(session: gr.State) -> Reviewing:
         parts["captions"] = gr.HTML(elem_id="review-captions")
         with gr.Row(elem_classes="decide"):
             parts["quality"] = gr.Radio(
-                QUALITIES, label="Quality of the edited image (V, O)", elem_id="review-quality", min_width=220
+                QUALITIES, label="Quality of the edit (V, O)", elem_id="review-quality", min_width=220
             )
             parts["outline"] = gr.Checkbox(False, label="Outline of the mask (M)", elem_id="outline", min_width=200)
             parts["accept"] = gr.Button("Accept (A)", variant="primary", elem_id="accept", min_width=120)
@@ -82,7 +82,7 @@ def layout(session: gr.State) -> Reviewing:
                 min_width=260,
                 scale=3,
             )
-            parts["back"] = gr.Button("Send back", elem_id="back", min_width=110, scale=0)
+            parts["back"] = gr.Button("Send back", elem_id="back", min_width=120, scale=0)
             parts["undo"] = gr.Button("Undo (U)", elem_id="review-undo", min_width=120, scale=0)
     gr.HTML(markup.shortcuts("Review"))
     return Reviewing(**parts)

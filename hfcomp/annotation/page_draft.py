@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -69,7 +69,7 @@ class Painting:
 
 
 @dataclass(frozen=True)
-class Draft:
+class PageDraft:
     """What a person has made of an item so far.
 
     Attributes:
@@ -99,7 +99,7 @@ class Draft:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any], where: str) -> Draft:
+    def from_json(cls, content: Mapping[str, Any], where: str) -> PageDraft:
         """Reads a draft.
 
         Raises:
@@ -112,7 +112,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Offer:
     """What a caption offers to replace.
 
     Attributes:
@@ -126,28 +126,26 @@ class Proposal:
     prompts: Mapping[str, str] = field(default_factory=dict)
 
 
-def proposal(item: Item, caption: str) -> Proposal:
+def offer(item: Item, caption: str) -> Offer:
     """What a caption of an item offers to replace: its keyword, by the words that `replacements` allows."""
     keyword = dict(zip(item.captions, item.keywords, strict=True)).get(caption, item.keywords[0])
     match = next((one for one in editable_keywords(caption, item.concept) if one.keyword == keyword), None)
     if match is None:
-        return Proposal(keyword, keyword, {word: word for word in replacements(item.concept, keyword)})
+        return Offer(keyword, keyword, {word: word for word in replacements(item.concept, keyword)})
     words = replacements(item.concept, keyword)
-    return Proposal(
-        keyword, mask_prompt(caption, match), {word: inpaint_prompt(caption, match, word) for word in words}
-    )
+    return Offer(keyword, mask_prompt(caption, match), {word: inpaint_prompt(caption, match, word) for word in words})
 
 
-def first_draft(item: Item) -> Draft:
+def first_draft(item: Item) -> PageDraft:
     """The draft that an item begins with: its first caption, the keyword's phrase and the first replacement.
 
     Which replacement comes first differs from item to item, else most would become what heads the list.
     """
     caption = item.captions[0]
-    offered = proposal(item, caption)
+    offered = offer(item, caption)
     prompts = list(offered.prompts.values())
     prompt = prompts[sum(item.id.encode()) % len(prompts)] if prompts else ""
-    return Draft(
+    return PageDraft(
         original=caption,
         segmentation=Segmentation(offered.mask_prompt),
         prompt=prompt,
@@ -155,7 +153,15 @@ def first_draft(item: Item) -> Draft:
     )
 
 
-def draft_of(edit: Edit, inverse: str | None, note: str = "") -> Draft:
+def following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
+    """A draft whose caption follows the inpainting prompt and the base, unless somebody has changed it by hand."""
+    proposed = proposed_caption(before.original, item.concept, before.prompt)
+    if draft.caption != before.caption or before.caption not in (proposed, before.original):
+        return draft
+    return replace(draft, caption=proposed_caption(draft.original, item.concept, draft.prompt))
+
+
+def draft_of(edit: Edit, inverse: str | None, note: str = "") -> PageDraft:
     """The draft that would be submitted as an edit.
 
     Args:
@@ -165,7 +171,7 @@ def draft_of(edit: Edit, inverse: str | None, note: str = "") -> Draft:
     """
     strokes = {"added": edit.mask, "erased": inverse} if edit.is_corrected else {}
     made = Segmentation(edit.mask_prompt, edit.threshold, edit.enlarge, **strokes)
-    return Draft(
+    return PageDraft(
         original=edit.original,
         segmentation=made,
         prompt=edit.inpaint_prompt,
@@ -179,5 +185,5 @@ def draft_of(edit: Edit, inverse: str | None, note: str = "") -> Draft:
 
 
 @cache
-def _adapter() -> TypeAdapter[Draft]:
-    return TypeAdapter(Draft)
+def _adapter() -> TypeAdapter[PageDraft]:
+    return TypeAdapter(PageDraft)

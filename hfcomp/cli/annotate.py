@@ -1,0 +1,185 @@
+"""`hfcomp annotate`: a visual challenge set with people in the loop."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hfcomp.cli.options import add_fields
+
+if TYPE_CHECKING:
+    from hfcomp.annotation.candidates import CandidateOptions
+    from hfcomp.annotation.serve_options import ServeOptions
+    from hfcomp.data.annotations.project import Project
+
+USAGE = "PROJECT [--source DATASET], or progress PROJECT, or draft PROJECT"
+SUMMARY = "edit images in a mask by a prompt, with a page for annotators and reviewers, or automatically for review"
+DRAFT, PROGRESS = "draft", "progress"
+"""First words that are not a project; a folder of such a name is ./draft."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serves the page of a project, prints its progress, or makes drafts.
+
+    Raises:
+        ValueError: for options that do not fit, or a folder that is not a project.
+        ImportError: without Gradio.
+        OSError: for a port that is taken, or a file that cannot be read or written.
+    """
+    if arguments[:1] == [PROGRESS]:
+        _print_progress(arguments[1:])
+    elif arguments[:1] == [DRAFT]:
+        _draft(arguments[1:])
+    else:
+        _serve(arguments)
+
+
+def _serve(arguments: Sequence[str]) -> None:
+    from hfcomp.annotation.serve_options import ServeOptions
+
+    if find_spec("gradio") is None:
+        raise ImportError('the page of hfcomp annotate needs Gradio: pip install "hfcomp[demo]"')
+    given = vars(parser().parse_args(arguments))
+    folder, candidates = given.pop("project"), _candidate_options(given)
+    options = ServeOptions(**given)
+    from hfcomp.annotation.app.server import check_access
+
+    password = options.password()
+    check_access(options.host, password)
+    with closing_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
+        if candidates is not None:
+            from hfcomp.annotation.candidates import add_candidates
+
+            add_candidates(project, candidates, log=_log, progress=sys.stderr.isatty())
+        _run(project, options, password)
+
+
+def _run(project: Project, options: ServeOptions, password: str | None) -> None:
+    from hfcomp.annotation.app.server import serving
+    from hfcomp.annotation.studio import Studio
+
+    studio = Studio(project, options.make_segmenter, options.make_inpainter, concept=options.concept)
+    settings = {"host": options.host, "port": options.port, "password": password}
+    title = project.folder.resolve().name
+    with closing(studio), stopped() as stop:
+        with serving(studio, title=title, lease_seconds=60 * options.lease_minutes, **settings) as address:
+            counts = project.decisions.counts(concept=options.concept)
+            _log(f"{counts['open']:,} items are open, {counts['annotated']:,} wait for a review")
+            _log(f"page: {address} (Ctrl-C ends it)")
+            stop.wait()
+        if studio.queue.waiting():
+            _log("ends when the inpainting under way is done; Ctrl-C again ends it now")
+
+
+@contextmanager
+def stopped() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; after the context they act as before."""
+    stop = threading.Event()
+    before = {
+        one: signal.signal(one, lambda number, frame: _stop(stop, number)) for one in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _stop(stop: threading.Event, number: int) -> None:
+    if stop.is_set():  # the second one
+        raise SystemExit(128 + number)
+    stop.set()
+
+
+@contextmanager
+def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool = False) -> Iterator[Project]:
+    """A project that is closed at the end.
+
+    Args:
+        folder: of the project.
+        lease_seconds: of its leases.
+        is_new: whether it may be made.
+
+    Raises:
+        ValueError: for a folder that is not a project.
+    """
+    from hfcomp.data.annotations.project import DATABASE, Project
+
+    if not is_new and not (folder / DATABASE).is_file():
+        raise ValueError(f"{folder} has no {DATABASE}: no annotation project. Begin one with --source.")
+    project = Project(folder, lease_seconds=lease_seconds)
+    with closing(project.decisions):
+        yield project
+
+
+def _print_progress(arguments: Sequence[str]) -> None:
+    from hfcomp.annotation.progress import progress_report
+    from hfcomp.reporting.terminal import render_terminal
+
+    found = _project_parser(PROGRESS, "Prints the counts, the agreement and the newest decisions of a project.")
+    with closing_project(found.parse_args(arguments).project) as project:
+        render_terminal(progress_report(project.decisions))
+
+
+def _draft(arguments: Sequence[str]) -> None:
+    from hfcomp.annotation.automatic import draft
+    from hfcomp.annotation.draft_options import DraftOptions
+
+    found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
+    add_fields(found, DraftOptions)
+    given = vars(found.parse_args(arguments))
+    folder, options = given.pop("project"), DraftOptions(**given)
+    with closing_project(folder) as project:
+        draft(project, options, log=_log, progress=sys.stderr.isatty())
+
+
+def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog=f"hfcomp annotate {word}",
+        description=description,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project")
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of the page; what is not given is left to the fields of the options."""
+    from hfcomp.annotation.candidates import CandidateOptions
+    from hfcomp.annotation.serve_options import ServeOptions
+
+    found = argparse.ArgumentParser(
+        prog="hfcomp annotate",
+        description="Serves a page where people edit images in a mask, after Rösch et al. 2024, sections 4 and A.3. "
+        "With --source its candidates are added first; those that are there stay as they are.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project, made where it is missing")
+    add_fields(found, ServeOptions)
+    add_fields(found, CandidateOptions, optional=("source",))
+    return found
+
+
+def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
+    """The options of the candidates, taken out of those that were given; None without a source."""
+    from hfcomp.annotation.candidates import CandidateOptions
+
+    names = [field.name for field in fields(CandidateOptions) if field.name in given]
+    found = {name: given.pop(name) for name in names}
+    if found and "source" not in found:
+        raise ValueError(f"{', '.join(f'--{name}' for name in found)}: of candidates, which need --source.")
+    return CandidateOptions(**found) if found else None
+
+
+def _log(line: str) -> None:
+    print(line, flush=True)
