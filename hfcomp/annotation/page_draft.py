@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -151,6 +151,14 @@ def first_draft(item: Item) -> PageDraft:
         prompt=prompt,
         caption=proposed_caption(caption, item.concept, prompt),
     )
+
+
+def following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
+    """A draft whose caption follows the inpainting prompt and the base, unless somebody has changed it by hand."""
+    proposed = proposed_caption(before.original, item.concept, before.prompt)
+    if draft.caption != before.caption or before.caption not in (proposed, before.original):
+        return draft
+    return replace(draft, caption=proposed_caption(draft.original, item.concept, draft.prompt))
 
 
 def draft_of(edit: Edit, inverse: str | None, note: str = "") -> PageDraft:

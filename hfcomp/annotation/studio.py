@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -53,6 +54,7 @@ class Studio:
     ) -> None:
         self.project, self.concept = project, concept
         self.queue = ModelQueue(_noted(project, "segmenter", segmenter), _noted(project, "inpainter", inpainter))
+        self._updates = Lock()
         self.image = lru_cache(maxsize=IMAGES_IN_MEMORY)(project.read)
 
     def close(self) -> None:
@@ -92,9 +94,14 @@ class Studio:
         inverse = mask_image(~read_mask(self.image(edit.mask))) if edit.is_corrected else None
         return draft_of(edit, None if inverse is None else self.project.save(inverse), note)
 
-    def save(self, person: str, item: Item, draft: PageDraft) -> None:
-        """Keeps a draft."""
-        self.project.decisions.save_draft(person, item.id, draft.to_json())
+    def update(self, person: str, item: Item, change: Callable[[PageDraft], PageDraft]) -> PageDraft:
+        """Changes a draft and keeps it, one change at a time: events of a page overtake each other."""
+        with self._updates:
+            before = self.draft(person, item)
+            draft = change(before)
+            if draft != before:
+                self.project.decisions.save_draft(person, item.id, draft.to_json())
+        return draft
 
     def mask(self, item: Item, made: Segmentation) -> Mask:
         """A mask: what the prompt names, enlarged, with the strokes of the brush.
@@ -155,8 +162,8 @@ class Studio:
         files = [self.project.save(mask_image(one)) if one.any() else None for one in (added, erased)]
         return replace(made, added=files[0], erased=files[1])
 
-    def paint(self, item: Item, draft: PageDraft) -> PageDraft:
-        """Candidates: the prompt painted in the mask, the original to the bit beyond the mask's border.
+    def paint(self, item: Item, draft: PageDraft) -> Painting:
+        """Candidates, with seeds from the draft's next one: the prompt painted in the mask, the original to the bit beyond the mask's border.
 
         Raises:
             ValueError: for an empty prompt, a mask that cannot be used, or where no candidate can be: all of them were
@@ -180,8 +187,7 @@ class Studio:
                 f"None of the {CANDIDATES} images can be used: the pipeline's safety checker blanked {blanked}, and "
                 f"{CANDIDATES - blanked} show no change. Try other seeds or another prompt."
             )
-        painting = Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
-        return replace(draft, painting=painting, chosen=None, quality=None, next_seed=draft.next_seed + CANDIDATES)
+        return Painting(draft.segmentation, self.project.save(mask_image(mask)), prompt, tuple(found))
 
     def submit(self, person: str, item: Item, draft: PageDraft) -> None:
         """Decides an item.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -16,7 +16,7 @@ from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
 from hfcomp.annotation.captions import proposed_caption
 from hfcomp.annotation.model_queue import ModelError
-from hfcomp.annotation.page_draft import PageDraft, Segmentation, offer
+from hfcomp.annotation.page_draft import PageDraft, Segmentation, following, offer
 from hfcomp.annotation.studio import CANDIDATES, Studio, is_outdated
 from hfcomp.data.annotations.masks import overlay
 from hfcomp.data.annotations.records import Item
@@ -24,6 +24,8 @@ from hfcomp.data.annotations.records import Item
 Updates = dict[Any, Any]
 ERRORS = (ValueError, OSError, ModelError)
 """What a page shows; other errors are ours."""
+CAPTION = 7
+"""Index of the new caption in `Annotating.fields`."""
 OUTDATED = "The mask or the prompt was changed after these candidates were painted. They are kept as they are."
 
 
@@ -112,41 +114,40 @@ class AnnotateTab:
     @shows_errors()
     def keep(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """Keeps what was typed or chosen; a caption that nobody has changed follows the prompt."""
-        person, item, draft, _ = self._draft(session, request, *rest)
-        self.studio.save(person, item, draft)
-        return self._texts(session, item, draft)
+        _, item, draft = self._draft(session, request, *rest)
+        return self._texts(session, item, draft, rest)
 
     @shows_errors()
     def choose_base(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """Another original caption: its own replacements, and the proposal made of it."""
-        person, item, draft, _ = self._draft(session, request, *rest)
-        offered = offer(item, draft.original)
-        draft = replace(draft, caption=proposed_caption(draft.original, item.concept, draft.prompt))
-        self.studio.save(person, item, draft)
-        words = gr.update(choices=list(offered.prompts), value=_word(offered.prompts, draft.prompt))
-        return self._texts(session, item, draft) | {self.at.word: words}
+        person, item, draft = self._draft(session, request, *rest)
+        caption = proposed_caption(draft.original, item.concept, draft.prompt)
+        draft = self.studio.update(person, item, lambda draft: replace(draft, caption=caption))
+        prompts = offer(item, draft.original).prompts
+        words = gr.update(choices=list(prompts), value=_word(prompts, draft.prompt))
+        return self._texts(session, item, draft, rest) | {self.at.word: words}
 
     @shows_errors()
     def choose_word(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """A replacement: the inpainting prompt with it."""
         word, *fields = rest
-        person, item, draft, before = self._draft(session, request, *fields)
+        person, item, draft = self._draft(session, request, *fields)
         prompt = offer(item, draft.original).prompts.get(word or "", draft.prompt)
-        draft = _following(item, before, replace(draft, prompt=prompt))
-        self.studio.save(person, item, draft)
-        return self._texts(session, item, draft) | {self.at.prompt: prompt}
+        draft = self.studio.update(
+            person, item, lambda before: following(item, before, replace(before, prompt=prompt))
+        )
+        return self._texts(session, item, draft, fields) | {self.at.prompt: prompt}
 
     @shows_errors("mask")
     def segment(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """The mask with the values of the fields."""
         if session.item is None:
             return {self.at.session: session}
-        person, item, draft, _ = self._draft(session, request, *rest)
-        self.studio.save(person, item, draft)
+        _, item, draft = self._draft(session, request, *rest)
         mask = self.studio.mask(item, draft.segmentation)
         share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
         image = overlay(self.studio.image(item.image), mask)
-        return self._texts(session, item, draft) | {self.at.image: image, self.at.share: share}
+        return self._texts(session, item, draft, rest) | {self.at.image: image, self.at.share: share}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
@@ -158,20 +159,13 @@ class AnnotateTab:
 
     @shows_errors("candidates")
     def _paint(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        person, item, draft, _ = self._draft(session, request, *rest)
-        self.studio.save(person, item, draft)
-        made = self.studio.paint(item, draft)
-        # what was typed while the model worked is in a newer draft
-        draft = replace(
-            self.studio.draft(person, item),
-            painting=made.painting,
-            chosen=None,
-            quality=None,
-            next_seed=made.next_seed,
-        )
-        self.studio.save(person, item, draft)
+        person, item, draft = self._draft(session, request, *rest)
+        painting = self.studio.paint(item, draft)
+        changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
+        # what was typed while the model worked is kept
+        draft = self.studio.update(person, item, lambda newer: replace(newer, **changes))
         return {self.at.message: "", self.at.session: session, **self._candidates(draft)}
 
     @shows_errors()
@@ -185,7 +179,7 @@ class AnnotateTab:
         }
         if is_open:
             return shown
-        _, item, draft, _ = self._draft(session, request, *fields)
+        _, item, draft = self._draft(session, request, *fields)
         return shown | {self.at.editor: _background(self._image(item, draft.segmentation))}
 
     def add_strokes(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
@@ -213,19 +207,19 @@ class AnnotateTab:
     def _change_mask(
         self, session: Session, request: gr.Request, change: Callable[[Item, Segmentation], Segmentation], *rest: Any
     ) -> Updates:
-        person, item, draft, _ = self._draft(session, request, *rest)
-        draft = replace(draft, segmentation=change(item, draft.segmentation))
-        self.studio.save(person, item, draft)
+        person, item, _ = self._draft(session, request, *rest)
+        draft = self.studio.update(
+            person, item, lambda draft: replace(draft, segmentation=change(item, draft.segmentation))
+        )
         image = self._image(item, draft.segmentation)
-        updates = self._texts(session, item, draft) | {self.at.image: image, self.at.editor: _background(image)}
+        updates = self._texts(session, item, draft, rest) | {self.at.image: image, self.at.editor: _background(image)}
         self.studio.mask(item, draft.segmentation)  # its error is shown where nothing or everything is left
         return updates
 
     @shows_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """Submits the item and shows the next one."""
-        person, item, draft, _ = self._draft(session, request, *rest)
-        self.studio.save(person, item, draft)
+        person, item, draft = self._draft(session, request, *rest)
         self.studio.submit(person, item, draft)
         return self._after(session, f"{item.id} was submitted.", request)
 
@@ -233,8 +227,7 @@ class AnnotateTab:
     def skip(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """Skips the item for a reason and shows the next one."""
         reason, *fields = rest
-        person, item, draft, _ = self._draft(session, request, *fields)
-        self.studio.save(person, item, draft)
+        person, item, _ = self._draft(session, request, *fields)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
         self.studio.project.decisions.skip(person, item.id, reason)
@@ -246,8 +239,8 @@ class AnnotateTab:
             updates[self.at.message] = markup.message(done, "done")
         return updates
 
-    def _draft(self, session: Session, request: gr.Request, *rest: Any) -> tuple[str, Item, PageDraft, PageDraft]:
-        """The person, the item, the draft with the values of the fields, and the draft before.
+    def _draft(self, session: Session, request: gr.Request, *rest: Any) -> tuple[str, Item, PageDraft]:
+        """The person, the item, and its draft with the values of the fields, which is kept.
 
         Raises:
             ValueError: for values of another item than the page shows, as of an event that came late.
@@ -257,27 +250,33 @@ class AnnotateTab:
         if session.item is None or name != session.item:
             raise ValueError("The page has gone on to another item. Reload it if it looks wrong.")
         item = self.studio.project.decisions.item(session.item)
-        before = self.studio.draft(person, item)
         number = int(base) - 1 if str(base).isdecimal() else -1
-        made = replace(before.segmentation, prompt=prompt or "", threshold=float(threshold), enlarge=(int(x), int(y)))
-        draft = replace(
-            before,
-            original=item.captions[number] if 0 <= number < len(item.captions) else before.original,
-            segmentation=made,
-            prompt=painted or "",
-            caption=caption or "",
-            chosen=int(chosen) - 1 if chosen and before.painting else None,
-            quality=quality or None if before.painting else None,
-        )
-        return person, item, _following(item, before, draft), before
+        made = {"prompt": prompt or "", "threshold": float(threshold), "enlarge": (int(x or 0), int(y or 0))}
 
-    def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
-        return {
+        def change(before: PageDraft) -> PageDraft:
+            draft = replace(
+                before,
+                original=item.captions[number] if 0 <= number < len(item.captions) else before.original,
+                segmentation=replace(before.segmentation, **made),
+                prompt=painted or "",
+                caption=caption or "",
+                chosen=int(chosen) - 1 if chosen and before.painting else None,
+                quality=quality or None if before.painting else None,
+            )
+            return following(item, before, draft)
+
+        return person, item, self.studio.update(person, item, change)
+
+    def _texts(self, session: Session, item: Item, draft: PageDraft, fields: Sequence[Any]) -> Updates:
+        """What follows from the texts. The caption is sent back only where it is another one than the page sent: what
+        is typed in the meantime would be lost.
+        """
+        caption = {} if draft.caption == fields[CAPTION] else {self.at.caption: draft.caption}
+        return caption | {
             self.at.session: session,
             self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",
             self.at.retry: gr.update(visible=False),
             self.at.captions: markup.captions(item, draft.original),
-            self.at.caption: draft.caption,
             self.at.difference: markup.difference(draft.original, draft.caption),
         }
 
@@ -315,14 +314,6 @@ class AnnotateTab:
             self.at.message: markup.message(text, "note"),
             self.at.retry: gr.update(visible=True),
         }
-
-
-def _following(item: Item, before: PageDraft, draft: PageDraft) -> PageDraft:
-    """A caption that nobody has changed by hand follows the inpainting prompt."""
-    proposed = proposed_caption(before.original, item.concept, before.prompt)
-    if draft.caption != before.caption or before.caption not in (proposed, before.original):
-        return draft
-    return replace(draft, caption=proposed_caption(draft.original, item.concept, draft.prompt))
 
 
 def _word(prompts: Any, prompt: str) -> str | None:

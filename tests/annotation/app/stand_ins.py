@@ -49,16 +49,18 @@ class ExactPainter:
 
     Attributes:
         failures: how many of the next calls raise.
+        painted: number of calls.
         released: work waits until it is set.
     """
 
     def __init__(self) -> None:
-        self.failures = 0
+        self.failures = self.painted = 0
         self.released = threading.Event()
         self.released.set()
 
     def paint(self, image: Image.Image, mask: np.ndarray, prompt: str, seeds: Sequence[int]) -> list[Edit]:
         """An edit for each seed."""
+        self.painted += 1
         self.released.wait(30)
         if self.failures:
             self.failures -= 1

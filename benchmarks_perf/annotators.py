@@ -1,0 +1,312 @@
+"""Annotators at once on the page of `hfcomp annotate`: latencies, lost decisions, items that were given twice.
+
+python benchmarks_perf/annotators.py [--seconds 300] [--annotators 20] [--items 5000] [--think 1] [--model_seconds 0.1]
+
+The page is served on loopback by a process of its own. Instant stand-ins take the place of the models: what is
+measured is the page, its queues and the store, not a GPU. Each annotator speaks to it as a browser does, over HTTP:
+signs in, finds a mask with another threshold, paints, loads the images, chooses and rates one, then submits; one item
+in five is skipped. Between two steps it thinks for `--think` seconds on average. At the end the database is compared
+with what the page had acknowledged: a lost decision, an item that two people were given, or an error fails the run. So
+does a page that is not ready within 2 seconds for a first visitor; the seconds of an idle machine count.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from hfcomp.data.annotations.records import Item
+
+SKIPPED, PHOTOS, SIDES = 0.2, 40, (480, 360)
+READY_SECONDS = 2.0
+"""From a request to a page that shows an item."""
+LONGEST_ANSWER = 120.0
+
+
+class StandIn:
+    """A segmentation and an inpainting that cost `seconds` each."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def heat(self, image, prompt):
+        time.sleep(self.seconds)
+        y, x = np.mgrid[: image.height, : image.width]
+        away = np.hypot(y / image.height - 0.5, x / image.width - 0.5)
+        return np.clip(1 - 2 * away, 0, 1).astype(np.float32)
+
+    def paint(self, image, mask, prompt, seeds):
+        from hfcomp.generation.images.editor import Edit
+
+        time.sleep(self.seconds)
+        colors = np.random.default_rng(seeds[0]).integers(0, 256, (len(seeds), 3))
+        return [Edit(Image.new("RGB", image.size, tuple(int(one) for one in color)), False) for color in colors]
+
+
+def fill(project, number):
+    """Photos and candidates."""
+    generator = np.random.default_rng(0)
+    files = []
+    for _ in range(PHOTOS):
+        small = generator.integers(0, 256, (9, 12, 3), dtype=np.uint8)
+        files.append(project.save(Image.fromarray(small).resize(SIDES, Image.Resampling.BICUBIC)))
+    captions = ("a red bus in a street", "the red bus stops in front of a house")
+    project.decisions.add_items(
+        Item(f"{place}/color", files[place % PHOTOS], "color", captions, ("red", "red"), {"image_id": place})
+        for place in range(number)
+    )
+
+
+def serve(folder, number, seconds):
+    """Prints the address of the page, and serves it until the standard input ends."""
+    from hfcomp.annotation.app.server import serving
+    from hfcomp.annotation.studio import Studio
+    from hfcomp.data.annotations.project import Project
+
+    project = Project(folder)
+    fill(project, number)
+    studio = Studio(project, lambda: StandIn(seconds), lambda: StandIn(seconds))
+    with serving(studio, title="load") as address:
+        print(address, flush=True)
+        sys.stdin.read()
+    studio.close()
+
+
+class Browser:
+    """What a browser keeps of the page: the values of its components, by the id of their element."""
+
+    def __init__(self, address):
+        self.client = httpx.Client(base_url=address, timeout=LONGEST_ANSWER)
+        self.session = f"{random.getrandbits(64):x}"
+        self.client.get("/").raise_for_status()
+        config = self.client.get("/config").raise_for_status().json()
+        self.events = {one["id"]: one for one in config["dependencies"]}
+        self.names = {one["props"].get("elem_id"): one["id"] for one in config["components"]}
+        self.values = {one["id"]: one["props"].get("value") for one in config["components"]}
+
+    def __getitem__(self, name):
+        return self.values[self.names[name]]
+
+    def __setitem__(self, name, value):
+        self.values[self.names[name]] = value
+
+    def load(self):
+        """The events of a page that is opened."""
+        for number, event in self.events.items():
+            if any(kind == "load" for _, kind in event["targets"]):
+                self._run(number, None)
+
+    def fire(self, name, kind):
+        """An event of an element, and what follows from it; returns when the answer of the first was there."""
+        element, answered = self.names[name], 0.0
+        for number, event in self.events.items():
+            if [element, kind] in [list(target) for target in event["targets"]]:
+                answered = self._run(number, element)
+        return answered
+
+    def image(self, name):
+        """Loads an image that is shown."""
+        return len(self.client.get(self[name]["url"]).raise_for_status().content)
+
+    def _run(self, number, element):
+        event = self.events[number]
+        values = [self.values[one] for one in event["inputs"]]
+        join = {
+            "data": values,
+            "event_data": None,
+            "fn_index": number,
+            "trigger_id": element,
+            "session_hash": self.session,
+        }
+        answer = self.client.post("/gradio_api/queue/join", json=join).raise_for_status().json()
+        found = self._wait(answer["event_id"])
+        for one, value in zip(event["outputs"], found, strict=True):
+            if isinstance(value, dict) and value.get("__type__") == "update":
+                if "value" in value:
+                    self.values[one] = value["value"]
+            else:
+                self.values[one] = value
+        answered = time.perf_counter()
+        for after, other in self.events.items():
+            if other.get("trigger_after") == number:
+                self._run(after, element)
+        return answered
+
+    def _wait(self, event):
+        """The values that an event ends with; before, a generator sends the first whole and then what changes."""
+        from gradio_client.utils import apply_diff
+
+        last = None
+        with self.client.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.session}) as stream:
+            for line in stream.iter_lines():
+                message = json.loads(line[5:]) if line.startswith("data:") else {}
+                if message.get("event_id") != event:
+                    continue
+                if message["msg"] == "process_generating":
+                    data = message["output"]["data"]
+                    last = data if last is None else [apply_diff(a, b) for a, b in zip(last, data, strict=True)]
+                elif message["msg"] == "process_completed":
+                    if not message["success"]:
+                        raise RuntimeError(f"the page failed: {message['output']}")
+                    return last or message["output"]["data"]
+        raise RuntimeError("the page ended an event without an answer")
+
+
+class Annotator:
+    """A person who works until a moment.
+
+    Attributes:
+        given: items that the page showed, in order.
+        decided: acknowledged decisions, action and item.
+        times: seconds by step.
+        errors: messages of the page.
+    """
+
+    def __init__(self, number, address, think):
+        self.name, self.address, self.think = f"person {number}", address, think
+        self.random = random.Random(number)
+        self.given, self.decided, self.times, self.errors = [], [], defaultdict(list), []
+
+    def work(self, end):
+        """Annotates item after item."""
+        start = time.perf_counter()
+        page = Browser(self.address)
+        page.load()
+        self.times["open"].append(time.perf_counter() - start)
+        page["name"] = self.name
+        self.timed(page, "sign in, first item", "begin", "click")
+        self.given.append(page["item"])
+        while time.monotonic() < end:
+            self.annotate(page)
+            if not page["item"] or page["item"] == self.given[-1]:
+                return
+            self.given.append(page["item"])
+
+    def timed(self, page, step, name, kind):
+        """An event, with its seconds; then thinks."""
+        start = time.perf_counter()
+        answered, end = page.fire(name, kind), time.perf_counter()
+        self.times[step].append(answered - start)
+        if end > answered + 0.001:  # the mask of the new item
+            self.times["mask that follows"].append(end - answered)
+        if "error" in (page["message"] or ""):
+            self.errors.append(f"{step}: {page['message']}")
+        time.sleep(self.random.expovariate(1 / self.think) if self.think else 0)
+
+    def annotate(self, page):
+        """One item, from its mask to the decision."""
+        item, skips = page["item"], self.random.random() < SKIPPED
+        if skips:
+            page["reason"] = "a face"
+        else:
+            page["threshold"] = round(self.random.uniform(0.3, 0.7), 2)
+            self.timed(page, "mask", "segment", "click")
+            self.timed(page, "paint", "paint", "click")
+            start = time.perf_counter()
+            for number in range(1, 4):
+                page.image(f"candidate-{number}")
+            self.times["load 3 images"].append(time.perf_counter() - start)
+            for name, value in (("chosen", self.random.choice("123")), ("quality", "okay")):
+                page[name] = value
+                self.timed(page, "choose", name, "input")
+        action = "skip" if skips else "submit"
+        self.timed(page, f"{action}, next item", action, "click")
+        if page["item"] != item:
+            self.decided.append((self.name, action, item))
+
+
+def check(database, people):
+    """What is wrong, by the database and what the page had said."""
+    from hfcomp.data.annotations.decisions import Decisions
+
+    store, wrong = Decisions(database), []
+    logged = Counter((entry.person, entry.action, entry.item) for entry in store.log())
+    said = Counter(one for person in people for one in person.decided)
+    wrong += [f"lost: {one}" for one in said - logged] + [f"not acknowledged: {one}" for one in logged - said]
+    holders = defaultdict(set)
+    for person in people:
+        for item in person.given:
+            holders[item].add(person.name)
+    wrong += [f"given to {sorted(names)}: {item}" for item, names in holders.items() if len(names) > 1]
+    if store.rebuild():
+        wrong.append("states do not follow from the log")
+    store.close()
+    return wrong + [f"{person.name}: {one}" for person in people for one in person.errors]
+
+
+def run(address, args):
+    """Annotators who have worked, and the seconds it took."""
+    people = [Annotator(number, address, args.think) for number in range(args.annotators)]
+    start = time.monotonic()
+    with ThreadPoolExecutor(args.annotators) as pool:
+        for done in [pool.submit(person.work, start + args.seconds) for person in people]:
+            done.result()
+    return people, time.monotonic() - start
+
+
+def show(people, seconds):
+    """Prints decisions and latencies."""
+    decided = Counter(action for person in people for _, action, _ in person.decided)
+    total = decided.total()
+    print(f"{len(people)} annotators, {seconds:.0f} s: {dict(decided)}, {60 * total / seconds:.0f} decisions a minute")
+    print(f"{'milliseconds of a step':24} {'number':>7} {'median':>7} {'95 %':>7} {'longest':>8}")
+    for step in dict.fromkeys(step for person in people for step in person.times):
+        times = sorted(1000 * one for person in people for one in person.times[step])
+        late = times[int(0.95 * len(times))] if times else float("nan")
+        print(f"{step:24} {len(times):7} {statistics.median(times):7.0f} {late:7.0f} {times[-1]:8.0f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=300, help="after which nobody begins another item")
+    parser.add_argument("--annotators", type=int, default=20)
+    parser.add_argument("--items", type=int, default=5000)
+    parser.add_argument("--think", type=float, default=1.0, help="seconds between two steps, on average")
+    parser.add_argument("--model_seconds", type=float, default=0.1, help="that a segmentation or inpainting takes")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.serve, args.items, args.model_seconds)
+        return
+    options = ["--items", str(args.items), "--model_seconds", str(args.model_seconds)]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--serve", folder, *options]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        guard = threading.Timer(args.seconds + 3 * LONGEST_ANSWER, server.kill)  # the run ends whatever happens
+        guard.start()
+        try:
+            address = server.stdout.readline().strip()
+            alone = Annotator("who is first", address, 0)
+            alone.work(0)
+            opened, signed_in = alone.times["open"][0], alone.times["sign in, first item"][0]
+            ready = opened + signed_in
+            shown = f"{opened:.2f} s to open and {signed_in:.2f} s to sign in"
+            print(f"page ready with {args.items:,} candidates, first visitor: {ready:.2f} s, {shown}", flush=True)
+            people, seconds = run(address, args)
+        finally:
+            guard.cancel()
+            server.stdin.close()
+            server.wait(60)
+        show(people, seconds)
+        wrong = check(Path(folder) / "annotations.sqlite", [alone, *people])
+    for one in wrong[:20]:
+        print(one)
+    print(f"{len(wrong)} violations" if wrong else "no decision lost, no item given to two people, no error")
+    if wrong or ready > READY_SECONDS:
+        raise SystemExit(f"missed: no violation and a page that is ready in {READY_SECONDS:g} s are asked for")
+
+
+if __name__ == "__main__":
+    main()
