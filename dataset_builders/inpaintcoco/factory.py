@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 import hfcomp
-from hfcomp.annotation.automatic import draft
+from hfcomp.annotation.automatic.drafting import draft
+from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.candidates import CandidateOptions, add_candidates
 from hfcomp.annotation.captions import (
     check_caption,
@@ -32,7 +33,6 @@ from hfcomp.annotation.captions import (
     proposed_caption,
     replacements,
 )
-from hfcomp.annotation.draft_options import DraftOptions
 from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.annotation.sandbox_project import annotate_sandbox
 from hfcomp.annotation.segmenter import Segmenter

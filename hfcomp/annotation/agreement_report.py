@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from hfcomp.annotation.agreement import DECISIONS, Agreement, AnnotationStatistics, Estimate
+from hfcomp.generation.inpaintcoco.agreement import DECISIONS, KAPPA, Agreement, AnnotationStatistics, Estimate
 from hfcomp.metrics.units import PERCENT, Unit
 from hfcomp.reporting.format import UNKNOWN, decimal, with_interval
 from hfcomp.reporting.report import Report, Section, Table
@@ -17,7 +17,6 @@ LEGEND = (
     "The row of all people leaves out automatic edits. Seconds: median from being given an item to the decision. "
     "Decisions that were undone are not counted."
 )
-_KAPPA = Unit(1, 2)
 
 
 def agreement_report(statistics: AnnotationStatistics) -> Report:
@@ -56,7 +55,7 @@ def _row(agreement: Agreement) -> tuple[str, ...]:
         agreement.reviewer or "all people",
         f"{agreement.accepted:,}",
         _shown(agreement.equal, PERCENT),
-        "undefined" if agreement.accepted and agreement.kappa.value is None else _shown(agreement.kappa, _KAPPA),
+        "undefined" if agreement.accepted and agreement.kappa.value is None else _shown(agreement.kappa, KAPPA),
         f"{agreement.sent_back:,} ({decimal(agreement.sent_back_share)} %)" if agreement.sent_back else "0",
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from hfcomp.annotation.agreement import annotation_statistics
 from hfcomp.annotation.agreement_report import agreement_report
 from hfcomp.data.annotations.decisions import Decisions
 from hfcomp.data.annotations.entries import Entry
 from hfcomp.data.annotations.records import STATES
+from hfcomp.generation.inpaintcoco.agreement import annotation_statistics
 from hfcomp.reporting.report import Report, Section, Table
 
 NEWEST = 20

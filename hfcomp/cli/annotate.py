@@ -130,8 +130,8 @@ def _print_progress(arguments: Sequence[str]) -> None:
 
 
 def _draft(arguments: Sequence[str]) -> None:
-    from hfcomp.annotation.automatic import draft
-    from hfcomp.annotation.draft_options import DraftOptions
+    from hfcomp.annotation.automatic.drafting import draft
+    from hfcomp.annotation.automatic.options import DraftOptions
 
     found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
     add_fields(found, DraftOptions)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from hfcomp.data.annotations.decisions import Entry
 from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES, Accepted, State
+from hfcomp.generation.inpaintcoco.agreement import KAPPA, rating_agreement, standing_decisions
+from hfcomp.metrics.units import PERCENT
+from hfcomp.reporting.format import with_interval
 from hfcomp.reporting.report import Table
 
 MOST_REASONS = 20
@@ -20,10 +24,10 @@ def decision_tables(entries: Sequence[Entry], states: Mapping[State, int], names
         states: items by state.
         names: pseudonyms of people, which stand in reasons too.
     """
-    undone = {entry.content.get("undoes") for entry in entries if entry.action == "undo"}
-    standing = [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
     reasons = {
-        title: Counter(_unnamed(str(one.content["reason"]), names) for one in standing if one.action == action)
+        title: Counter(
+            _unnamed(str(one.content["reason"]), names) for one in standing_decisions(entries) if one.action == action
+        )
         for action, title in (("skip", "items skipped"), ("send back", "edits sent back"))
     }
     tables = [Table("items of the project", ["state", "items"], [[name, f"{n:,}"] for name, n in states.items()])]
@@ -74,25 +78,13 @@ def _agreement_tables(pairs: Sequence[Accepted]) -> list[Table]:
         return []
     counts = Counter(both)
     rows = [[own, *(f"{counts[own, other]:,}" for other in QUALITIES)] for own in QUALITIES]
-    equal = sum(own == other for own, other in both) / len(both)
-    kappa = _kappa(both)
-    agreement = [
-        ["equal ratings", f"{equal:.1%}"],
-        ["Cohen's kappa", "undefined" if kappa is None else f"{kappa:.2f}"],
-    ]
+    equal, kappa = rating_agreement(*zip(*both, strict=True))
+    shown = "undefined: all ratings are the same" if kappa.value is None else with_interval(asdict(kappa), KAPPA)
+    measures = [["equal ratings, in percent", with_interval(asdict(equal), PERCENT)], ["Cohen's kappa", shown]]
     return [
         Table("ratings of annotators, and of reviewers", ["annotator", *QUALITIES], rows),
-        Table("agreement", ["measure", "value"], agreement),
+        Table("agreement, with 95 % intervals over pairs", ["measure", "value"], measures),
     ]
-
-
-def _kappa(both: Sequence[tuple[str, str]]) -> float | None:
-    """Cohen's kappa; None where all ratings are equal, which leaves nothing to agree on beyond chance."""
-    number = len(both)
-    own, other = (Counter(ratings) for ratings in zip(*both, strict=True))
-    chance = sum(own[name] * other[name] for name in QUALITIES) / number**2
-    equal = sum(first == second for first, second in both) / number
-    return None if chance == 1 else (equal - chance) / (1 - chance)
 
 
 def _unnamed(text: str, names: Mapping[str, str]) -> str:

@@ -98,7 +98,7 @@ def test_the_card_says_what_was_decided_and_by_how_many_people(tmp_path):
     assert "| open | 2 |" in card and "| accepted | 6 |" in card and "| skipped | 1 |" in card
     assert "| nothing to replace, says annotator 1 | 1 |" in card and "by mistake" not in card
     assert "| artefacts | 1 |" in card and "| annotator 1 | 3 | 3 |" in card
-    assert "| very good | 4 | 2 |" in card and "| equal ratings | 66.7% |" in card
+    assert "| very good | 4 | 2 |" in card and "| equal ratings, in percent | 66.7 [" in card
     assert "| color, very good | 2 |" in card and "| size, okay | 2 |" in card
     assert card.count("| inpainter | a/pipeline (sha256:1), 50 steps |") == 1
     assert "| threshold 0.40 | 6 |" in card and "| corrected or drawn by hand | 3 |" in card

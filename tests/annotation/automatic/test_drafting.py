@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hfcomp.annotation import automatic
-from hfcomp.annotation.automatic import draft
-from hfcomp.annotation.draft_edits import BAD_MASK, EDIT_MISREAD, LARGE_MASK, ORIGINAL_MISREAD, SMALL_MASK, UNCHANGED
-from hfcomp.annotation.draft_options import DraftOptions
+from hfcomp.annotation.automatic import drafting
+from hfcomp.annotation.automatic.drafting import draft
+from hfcomp.annotation.automatic.edits import (
+    BAD_MASK,
+    EDIT_MISREAD,
+    LARGE_MASK,
+    ORIGINAL_MISREAD,
+    SMALL_MASK,
+    UNCHANGED,
+)
+from hfcomp.annotation.automatic.options import DraftOptions
 from hfcomp.annotation.options import ModelOptions
 from hfcomp.data.annotations.composition import changed_outside
 from hfcomp.data.annotations.masks import read_mask
@@ -87,8 +94,8 @@ def world(monkeypatch) -> World:
     found = World()
     monkeypatch.setattr(ModelOptions, "make_segmenter", lambda _: found)
     monkeypatch.setattr(ModelOptions, "make_inpainter", lambda _: found)
-    monkeypatch.setattr(automatic, "Embedder", lambda *_, **__: found)
-    monkeypatch.setattr(automatic, "identity", str)
+    monkeypatch.setattr(drafting, "Embedder", lambda *_, **__: found)
+    monkeypatch.setattr(drafting, "identity", str)
     return found
 
 

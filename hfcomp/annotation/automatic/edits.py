@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hfcomp.annotation.draft_options import DraftOptions
+from hfcomp.annotation.automatic.options import DraftOptions
+from hfcomp.annotation.automatic.proposals import Proposal
 from hfcomp.annotation.inpainter import Inpainter
-from hfcomp.annotation.proposals import Proposal
 from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.data.annotations.composition import compose, is_changed
 from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge

@@ -9,10 +9,10 @@ from itertools import islice
 
 from tqdm.auto import tqdm
 
-from hfcomp.annotation.draft_edits import Draft, DraftMaker, SetAside
-from hfcomp.annotation.draft_log import DraftLog
-from hfcomp.annotation.draft_options import DraftOptions
-from hfcomp.annotation.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
+from hfcomp.annotation.automatic.edits import Draft, DraftMaker, SetAside
+from hfcomp.annotation.automatic.log import DraftLog
+from hfcomp.annotation.automatic.options import DraftOptions
+from hfcomp.annotation.automatic.proposals import NO_MORE, LanguageModelProposer, Proposal, Proposer, RuleProposer
 from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item

@@ -11,9 +11,11 @@ import numpy as np
 
 from hfcomp.data.annotations.decisions import Entry
 from hfcomp.data.annotations.records import ACTIONS, AUTOMATIC, QUALITIES, Action, Quality
+from hfcomp.metrics.units import Unit
 from hfcomp.statistics.bootstrap import ImageBootstrap
 from hfcomp.statistics.resampling import Draws, Numbers, draw_statistics, percentile_interval
 
+KAPPA = Unit(1, 2)
 DECISIONS: tuple[Action, ...] = tuple(action for action in ACTIONS if action != "undo")
 
 
@@ -131,7 +133,7 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
         resamples: of the intervals, at least 100.
         seed: of the resamples.
     """
-    entries = _standing(log)
+    entries = standing_decisions(log)
     pairs: dict[tuple[str, str], _Reviews] = {}
     people: dict[str, _Decided] = {}
     everybody, skipped = _Reviews(), Counter[str]()
@@ -151,7 +153,8 @@ def annotation_statistics(log: Iterable[Entry], *, resamples: int = 2000, seed: 
     )
 
 
-def _standing(log: Iterable[Entry]) -> list[Entry]:
+def standing_decisions(log: Iterable[Entry]) -> list[Entry]:
+    """The decisions of a log without those that were undone."""
     entries = list(log)
     undone = {entry.content["undoes"] for entry in entries if entry.action == "undo"}
     return [entry for entry in entries if entry.action != "undo" and entry.number not in undone]
@@ -183,7 +186,9 @@ class _Reviews:
 
     def agreement(self, annotator: str | None, reviewer: str | None, resamples: int, seed: int) -> Agreement:
         number = len(self.first)
-        equal, kappa = _agree(self.first, self.second, resamples, seed) if number else (Estimate(), Estimate())
+        equal, kappa = Estimate(), Estimate()
+        if number:
+            equal, kappa = rating_agreement(self.first, self.second, resamples=resamples, seed=seed)
         reasons = dict(self.reasons.most_common())
         return Agreement(annotator, reviewer, number, self.reasons.total(), equal, kappa, reasons)
 
@@ -206,22 +211,27 @@ class _Decided:
         return Work(person, {action: self.decisions[action] for action in DECISIONS}, *seconds)
 
 
-def _agree(
-    first: Sequence[Quality], second: Sequence[Quality], resamples: int, seed: int
+def rating_agreement(
+    first: Sequence[Quality], second: Sequence[Quality], *, resamples: int = 2000, seed: int = 0
 ) -> tuple[Estimate, Estimate]:
-    """The share of equal ratings and Cohen's kappa, of one rating or more."""
-    from sklearn.metrics import cohen_kappa_score
+    """The share of equal ratings and Cohen's kappa, which is undefined where all ratings are the same.
 
+    Args:
+        first: of the annotators, one or more.
+        second: of the reviewers, for the same edits.
+        resamples: of the intervals, which draw items, at least 100.
+        seed: of the resamples.
+    """
     equal = np.array([float(one == other) for one, other in zip(first, second, strict=True)])
     items = [f"{place:09}" for place in range(len(equal))]  # which sort as they stand
     bootstrap = ImageBootstrap(items, resamples=resamples, seed=seed)
     share = Estimate(float(equal.mean()), *_known(*bootstrap.interval(equal, items)))
     if len({*first, *second}) == 1:
         return share, Estimate()
-    value = float(cohen_kappa_score(first, second, labels=QUALITIES))
-    own, other = ([QUALITIES.index(one) for one in ratings] for ratings in (first, second))
-    draws = draw_statistics({"kappa": Kappa(own, other, len(QUALITIES))}, bootstrap.draws)["kappa"]
-    return share, Estimate(value, *_known(*percentile_interval(draws)))
+    kappa = Kappa(*([QUALITIES.index(one) for one in ratings] for ratings in (first, second)), len(QUALITIES))
+    (value,) = kappa(np.ones((1, len(items)), dtype=np.uint8))
+    draws = draw_statistics({"kappa": kappa}, bootstrap.draws)["kappa"]
+    return share, Estimate(float(value), *_known(*percentile_interval(draws)))
 
 
 def _known(low: float, high: float) -> tuple[float | None, float | None]:

@@ -1,0 +1,1 @@
+"""The automatic mode: drafts of edits, made without a person, for people to review."""
