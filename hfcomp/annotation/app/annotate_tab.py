@@ -156,17 +156,21 @@ class AnnotateTab:
 
         A caption that nobody has changed by hand follows the prompt, and is sent to the page then only.
         """
+        if not name or name != session.item:  # the page has gone on, and shows what is kept of the next item
+            return {self.at.session: session}
         person, item = self._shown(session, request, name)
-        sent: list[str] = []
+        steps: list[PageDraft] = []
 
         def change(before: PageDraft) -> PageDraft:
             draft = replace(before, **changes)
-            found = following(item, before, draft) if "prompt" in changes else draft
-            sent.extend([found.caption] if found.caption != draft.caption else [])
-            return found
+            steps.extend([before, following(item, before, draft) if draft.prompt != before.prompt else draft])
+            return steps[-1]
 
         draft = self.studio.update(person, item, change)
-        return self._texts(session, item, draft) | ({self.at.caption: sent[0]} if sent else {})
+        if draft == steps[0]:
+            return {self.at.session: session}
+        followed = "caption" not in changes and draft.caption != steps[0].caption
+        return self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
 
     @shows_errors("mask")
     def segment(self, session: Session, request: gr.Request, name: str, *fields: Any) -> Updates:
@@ -175,12 +179,21 @@ class AnnotateTab:
             return {self.at.session: session}
         person, item = self._shown(session, request, name)
         draft = self.studio.update(person, item, lambda draft: _with_mask(draft, *fields))
-        mask = self.studio.mask(item, draft.segmentation)
-        if session.item != item.id:
+        shown = self._mask(item, draft)
+        return self._texts(session, item, draft) | shown if session.item == item.id else {self.at.session: session}
+
+    @shows_errors("mask")
+    def show_mask(self, session: Session, request: gr.Request, name: str) -> Updates:
+        """The mask of an item that was just shown; what the page says stays."""
+        if not name or name != session.item:
             return {self.at.session: session}
+        person, item = self._shown(session, request, name)
+        return self._mask(item, self.studio.draft(person, item))
+
+    def _mask(self, item: Item, draft: PageDraft) -> Updates:
+        mask = self.studio.mask(item, draft.segmentation)
         share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
-        image = overlay(self.studio.image(item.image), mask)
-        return self._texts(session, item, draft) | {self.at.image: image, self.at.share: share}
+        return {self.at.image: overlay(self.studio.image(item.image), mask), self.at.share: share}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
@@ -246,8 +259,12 @@ class AnnotateTab:
     ) -> Updates:
         person, item = self._shown(session, request, name)
         draft = self.studio.update(person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation)))
-        image = self._image(item, draft.segmentation)
-        return self._texts(session, item, draft) | {self.at.image: image, self.at.editor: _background(image)}
+        updates = self._texts(session, item, draft)
+        try:
+            updates |= self._mask(item, draft)
+        except ValueError as error:  # the strokes are kept, though they leave nothing or everything
+            updates |= {self.at.image: self.studio.image(item.image)} | self.failure(session, error)
+        return updates | {self.at.editor: _background(updates[self.at.image])}
 
     @shows_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:

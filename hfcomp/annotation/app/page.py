@@ -74,16 +74,9 @@ class Page:
     def _signing_in(self) -> None:
         outputs = [self.sign_in_box, self.sign_in_message, self.tabs, self.other, self.status, self.stored]
         outputs += _components(self.annotating)
-        at = self.annotating
-        segment = {"fn": self.annotate.segment, "inputs": [self.session, at.item, *at.mask_fields]}
-        shown = {"outputs": _components(self.annotating), "show_progress_on": [self.annotating.image]}
-        begun = [
-            self.blocks.load(self.load, [self.session, self.stored], outputs, **_quiet()),
-            self.begin.click(self.sign_in, [self.session, self.name], outputs, **_quiet()),
-            self.name.submit(self.sign_in, [self.session, self.name], outputs, **_quiet()),
-        ]
-        for event in begun:
-            event.then(**segment, **shown, **_quiet(show_progress="minimal"))
+        self.blocks.load(self.load, [self.session, self.stored], outputs, **_quiet())
+        for event in (self.begin.click, self.name.submit):
+            event(self.sign_in, [self.session, self.name], outputs, **_quiet())
         self.other.click(self.sign_out, self.session, [*outputs, self.name], **_quiet())
 
     def load(self, session: Session, request: gr.Request, stored: str) -> Updates:
@@ -135,8 +128,9 @@ class Page:
         at, tab = self.annotating, self.annotate
         outputs, last = _components(at), {"trigger_mode": "always_last", **_quiet()}
         with_status, here = [*outputs, self.status], [at.session, at.item]
-        at.caption.input(tab.keep_caption, [*here, at.caption], outputs, **last)
-        at.prompt.input(tab.keep_prompt, [*here, at.prompt], outputs, **last)
+        # an input event is lost where the server has just changed the text; a change is not
+        at.caption.change(tab.keep_caption, [*here, at.caption], outputs, **last)
+        at.prompt.change(tab.keep_prompt, [*here, at.prompt], outputs, **last)
         for choice in (at.chosen, at.quality):
             choice.input(tab.keep_choice, [*here, at.chosen, at.quality], outputs, **last)
         at.base.input(tab.choose_base, [*here, at.base], outputs, **_quiet())
@@ -149,17 +143,17 @@ class Page:
             number.input(tab.segment, mask, outputs, trigger_mode="always_last", **segmenting)
         painting = _quiet(show_progress="minimal") | {"show_progress_on": [at.paint]}
         at.paint.click(tab.paint, [*mask, at.prompt], outputs, trigger_mode="once", **painting)
-        segment = {"fn": tab.segment, "inputs": mask, "outputs": outputs} | segmenting
+        at.item.change(tab.show_mask, here, outputs, **segmenting)
         at.brush_button.click(tab.open_brush, [*here, at.brush_open], outputs, **_quiet())
         for button, handler in ((at.add, tab.add_strokes), (at.erase, tab.erase_strokes)):
-            button.click(handler, [*here, at.editor], outputs, **_quiet()).success(**segment)
-        at.clear.click(tab.clear_strokes, here, outputs, **_quiet()).then(**segment)
-        at.submit.click(self.submit, [at.session, *at.fields], with_status, **_quiet()).then(**segment)
-        at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet()).then(**segment)
+            button.click(handler, [*here, at.editor], outputs, **_quiet())
+        at.clear.click(tab.clear_strokes, here, outputs, **_quiet())
+        at.submit.click(self.submit, [at.session, *at.fields], with_status, **_quiet())
+        at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet())
         at.retry.click(self.retry, [at.session, at.reason, *at.fields], with_status, **painting)
         everything = [*with_status, *_components(self.reviewing), self.tabs]
         for undo in (at.undo, self.reviewing.undo):
-            undo.click(self.undo, self.session, everything, **_quiet()).then(**segment)
+            undo.click(self.undo, self.session, everything, **_quiet())
 
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """As `AnnotateTab.submit`, with the counts."""

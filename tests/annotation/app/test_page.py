@@ -234,6 +234,7 @@ def test_the_brush_corrects_a_mask(site):
     ann.page.wait_for_timeout(1500)  # the editor fits its image to its size
     ann.page.click("#add")
     ann.says("There is no stroke")
+    canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
     across, down = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     ann.page.mouse.move(across - 20, down + 120)
