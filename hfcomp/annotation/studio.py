@@ -163,7 +163,9 @@ class Studio:
         return replace(made, added=files[0], erased=files[1])
 
     def paint(self, item: Item, draft: PageDraft) -> Painting:
-        """Candidates, with seeds from the draft's next one: the prompt painted in the mask, the original to the bit beyond the mask's border.
+        """Candidates, with seeds from the draft's next one.
+
+        The prompt is painted in the mask; beyond its border each pixel is the original's, to the bit.
 
         Raises:
             ValueError: for an empty prompt, a mask that cannot be used, or where no candidate can be: all of them were

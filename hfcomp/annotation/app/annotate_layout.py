@@ -62,12 +62,15 @@ class Annotating:
     skip: gr.Button
 
     @property
+    def mask_fields(self) -> list[Any]:
+        """What a mask is made of."""
+        return [self.mask_prompt, self.threshold, self.x, self.y]
+
+    @property
     def fields(self) -> list[Any]:
-        """What every handler is given."""
-        return [
-            *(self.item, self.mask_prompt, self.threshold, self.x, self.y, self.prompt, self.base, self.caption),
-            *(self.chosen, self.quality),
-        ]
+        """All that is submitted, behind the item that it is about."""
+        texts = (self.prompt, self.base, self.caption, self.chosen, self.quality)
+        return [self.item, *self.mask_fields, *texts]
 
 
 def layout(session: gr.State) -> Annotating:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -19,13 +19,11 @@ from hfcomp.annotation.model_queue import ModelError
 from hfcomp.annotation.page_draft import PageDraft, Segmentation, following, offer
 from hfcomp.annotation.studio import CANDIDATES, Studio, is_outdated
 from hfcomp.data.annotations.masks import overlay
-from hfcomp.data.annotations.records import Item
+from hfcomp.data.annotations.records import Item, Quality
 
 Updates = dict[Any, Any]
 ERRORS = (ValueError, OSError, ModelError)
 """What a page shows; other errors are ours."""
-CAPTION = 7
-"""Index of the new caption in `Annotating.fields`."""
 OUTDATED = "The mask or the prompt was changed after these candidates were painted. They are kept as they are."
 
 
@@ -112,42 +110,90 @@ class AnnotateTab:
         }
 
     @shows_errors()
-    def keep(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """Keeps what was typed or chosen; a caption that nobody has changed follows the prompt."""
-        _, item, draft = self._draft(session, request, *rest)
-        return self._texts(session, item, draft, rest)
+    def keep_caption(self, session: Session, request: gr.Request, name: str, caption: str) -> Updates:
+        """Keeps the new caption."""
+        return self._keep(session, request, name, {"caption": caption or ""})
 
     @shows_errors()
-    def choose_base(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
+    def keep_prompt(self, session: Session, request: gr.Request, name: str, prompt: str) -> Updates:
+        """Keeps the inpainting prompt."""
+        return self._keep(session, request, name, {"prompt": prompt or ""})
+
+    @shows_errors()
+    def keep_choice(
+        self, session: Session, request: gr.Request, name: str, chosen: str | None, quality: Quality | None
+    ) -> Updates:
+        """Keeps which candidate is the best one, and its quality."""
+        return self._keep(session, request, name, _choice(chosen, quality))
+
+    @shows_errors()
+    def choose_base(self, session: Session, request: gr.Request, name: str, base: str) -> Updates:
         """Another original caption: its own replacements, and the proposal made of it."""
-        person, item, draft = self._draft(session, request, *rest)
-        caption = proposed_caption(draft.original, item.concept, draft.prompt)
-        draft = self.studio.update(person, item, lambda draft: replace(draft, caption=caption))
-        prompts = offer(item, draft.original).prompts
+        person, item = self._shown(session, request, name)
+        original = _original(item, base)
+        draft = self.studio.update(
+            person,
+            item,
+            lambda draft: replace(
+                draft, original=original, caption=proposed_caption(original, item.concept, draft.prompt)
+            ),
+        )
+        prompts = offer(item, original).prompts
         words = gr.update(choices=list(prompts), value=_word(prompts, draft.prompt))
-        return self._texts(session, item, draft, rest) | {self.at.word: words}
+        return self._texts(session, item, draft) | {self.at.caption: draft.caption, self.at.word: words}
 
     @shows_errors()
-    def choose_word(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
+    def choose_word(self, session: Session, request: gr.Request, name: str, word: str) -> Updates:
         """A replacement: the inpainting prompt with it."""
-        word, *fields = rest
-        person, item, draft = self._draft(session, request, *fields)
-        prompt = offer(item, draft.original).prompts.get(word or "", draft.prompt)
-        draft = self.studio.update(
-            person, item, lambda before: following(item, before, replace(before, prompt=prompt))
-        )
-        return self._texts(session, item, draft, fields) | {self.at.prompt: prompt}
+        person, item = self._shown(session, request, name)
+        prompts = offer(item, self.studio.draft(person, item).original).prompts
+        if word not in prompts:
+            return {self.at.session: session}
+        return self._keep(session, request, name, {"prompt": prompts[word]}) | {self.at.prompt: prompts[word]}
+
+    def _keep(self, session: Session, request: gr.Request, name: str, changes: dict[str, Any]) -> Updates:
+        """Keeps values of the event's own fields only: events overtake each other, with other fields as they were.
+
+        A caption that nobody has changed by hand follows the prompt, and is sent to the page then only.
+        """
+        if not name or name != session.item:  # the page has gone on, and shows what is kept of the next item
+            return {self.at.session: session}
+        person, item = self._shown(session, request, name)
+        steps: list[PageDraft] = []
+
+        def change(before: PageDraft) -> PageDraft:
+            draft = replace(before, **changes)
+            steps.extend([before, following(item, before, draft) if draft.prompt != before.prompt else draft])
+            return steps[-1]
+
+        draft = self.studio.update(person, item, change)
+        if draft == steps[0]:
+            return {self.at.session: session}
+        followed = "caption" not in changes and draft.caption != steps[0].caption
+        return self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
 
     @shows_errors("mask")
-    def segment(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """The mask with the values of the fields."""
+    def segment(self, session: Session, request: gr.Request, name: str, *fields: Any) -> Updates:
+        """The mask with the values of its fields."""
         if session.item is None:
             return {self.at.session: session}
-        _, item, draft = self._draft(session, request, *rest)
+        person, item = self._shown(session, request, name)
+        draft = self.studio.update(person, item, lambda draft: _with_mask(draft, *fields))
+        shown = self._mask(item, draft)
+        return self._texts(session, item, draft) | shown if session.item == item.id else {self.at.session: session}
+
+    @shows_errors("mask")
+    def show_mask(self, session: Session, request: gr.Request, name: str) -> Updates:
+        """The mask of an item that was just shown; what the page says stays."""
+        if not name or name != session.item:
+            return {self.at.session: session}
+        person, item = self._shown(session, request, name)
+        return self._mask(item, self.studio.draft(person, item))
+
+    def _mask(self, item: Item, draft: PageDraft) -> Updates:
         mask = self.studio.mask(item, draft.segmentation)
         share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
-        image = overlay(self.studio.image(item.image), mask)
-        return self._texts(session, item, draft, rest) | {self.at.image: image, self.at.share: share}
+        return {self.at.image: overlay(self.studio.image(item.image), mask), self.at.share: share}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
@@ -158,20 +204,24 @@ class AnnotateTab:
         yield self._paint(session, request, *rest)
 
     @shows_errors("candidates")
-    def _paint(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        person, item, draft = self._draft(session, request, *rest)
+    def _paint(self, session: Session, request: gr.Request, name: str, *rest: Any) -> Updates:
+        *fields, prompt = rest
+        person, item = self._shown(session, request, name)
+        draft = self.studio.update(
+            person, item, lambda draft: replace(_with_mask(draft, *fields), prompt=prompt or "")
+        )
         painting = self.studio.paint(item, draft)
-        changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
         if session.item != item.id:  # the person went on to another one meanwhile
             return {self.at.session: session}
+        changes = {"painting": painting, "chosen": None, "quality": None, "next_seed": draft.next_seed + CANDIDATES}
         # what was typed while the model worked is kept
         draft = self.studio.update(person, item, lambda newer: replace(newer, **changes))
-        return {self.at.message: "", self.at.session: session, **self._candidates(draft)}
+        return self._texts(session, item, draft) | self._candidates(draft)
 
     @shows_errors()
-    def open_brush(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
+    def open_brush(self, session: Session, request: gr.Request, name: str, is_open: bool) -> Updates:
         """The editor with the image as it is tinted now, or closes it."""
-        is_open, *fields = rest
+        person, item = self._shown(session, request, name)
         shown = {
             self.at.brush: gr.update(visible=not is_open),
             self.at.image: gr.update(visible=is_open),
@@ -179,58 +229,61 @@ class AnnotateTab:
         }
         if is_open:
             return shown
-        _, item, draft = self._draft(session, request, *fields)
-        return shown | {self.at.editor: _background(self._image(item, draft.segmentation))}
-
-    def add_strokes(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """Adds strokes of the brush to the mask."""
-        return self._brush(session, request, *rest, erases=False)
-
-    def erase_strokes(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """Erases strokes of the brush from the mask."""
-        return self._brush(session, request, *rest, erases=True)
-
-    def _brush(self, session: Session, request: gr.Request, *rest: Any, erases: bool) -> Updates:
-        value, *fields = rest
-
-        def change(item: Item, made: Segmentation) -> Segmentation:
-            drawn = strokes(value, self.studio.image(item.image).size)
-            return self.studio.brush(item, made, drawn, erases=erases)
-
-        return self._change_mask(session, request, change, *fields)
-
-    def clear_strokes(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """The mask without strokes of the brush."""
-        return self._change_mask(session, request, lambda item, made: replace(made, added=None, erased=None), *rest)
+        made = self.studio.draft(person, item).segmentation
+        return shown | {self.at.editor: _background(self._image(item, made))}
 
     @shows_errors()
-    def _change_mask(
-        self, session: Session, request: gr.Request, change: Callable[[Item, Segmentation], Segmentation], *rest: Any
-    ) -> Updates:
-        person, item, _ = self._draft(session, request, *rest)
-        draft = self.studio.update(
-            person, item, lambda draft: replace(draft, segmentation=change(item, draft.segmentation))
+    def add_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
+        """Adds strokes of the brush to the mask."""
+        return self._brush(session, request, name, value, erases=False)
+
+    @shows_errors()
+    def erase_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
+        """Erases strokes of the brush from the mask."""
+        return self._brush(session, request, name, value, erases=True)
+
+    def _brush(self, session: Session, request: gr.Request, name: str, value: Any, *, erases: bool) -> Updates:
+        _, item = self._shown(session, request, name)
+        drawn = strokes(value, self.studio.image(item.image).size)
+        return self._change_mask(
+            session, request, name, lambda made: self.studio.brush(item, made, drawn, erases=erases)
         )
-        image = self._image(item, draft.segmentation)
-        updates = self._texts(session, item, draft, rest) | {self.at.image: image, self.at.editor: _background(image)}
-        self.studio.mask(item, draft.segmentation)  # its error is shown where nothing or everything is left
-        return updates
+
+    @shows_errors()
+    def clear_strokes(self, session: Session, request: gr.Request, name: str) -> Updates:
+        """The mask without strokes of the brush."""
+        return self._change_mask(session, request, name, lambda made: replace(made, added=None, erased=None))
+
+    def _change_mask(
+        self, session: Session, request: gr.Request, name: str, change: Callable[[Segmentation], Segmentation]
+    ) -> Updates:
+        person, item = self._shown(session, request, name)
+        draft = self.studio.update(person, item, lambda draft: replace(draft, segmentation=change(draft.segmentation)))
+        updates = self._texts(session, item, draft)
+        try:
+            updates |= self._mask(item, draft)
+        except ValueError as error:  # the strokes are kept, though they leave nothing or everything
+            updates |= {self.at.image: self.studio.image(item.image)} | self.failure(session, error)
+        return updates | {self.at.editor: _background(updates[self.at.image])}
 
     @shows_errors("submit")
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
-        """Submits the item and shows the next one."""
-        person, item, draft = self._draft(session, request, *rest)
+        """Submits the item with the values of all fields and shows the next one."""
+        name, *fields, prompt, base, caption, chosen, quality = rest
+        person, item = self._shown(session, request, name)
+        changes = {"prompt": prompt or "", "caption": caption or "", "original": _original(item, base)}
+        changes |= _choice(chosen, quality)
+        draft = self.studio.update(person, item, lambda draft: replace(_with_mask(draft, *fields), **changes))
         self.studio.submit(person, item, draft)
         return self._after(session, f"{item.id} was submitted.", request)
 
     @shows_errors("skip")
-    def skip(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
+    def skip(self, session: Session, request: gr.Request, name: str, reason: str | None) -> Updates:
         """Skips the item for a reason and shows the next one."""
-        reason, *fields = rest
-        person, item, _ = self._draft(session, request, *fields)
+        person, item = self._shown(session, request, name)
         if not (reason or "").strip():
             raise ValueError("The reason is missing. Choose one, or write your own, to skip.")
-        self.studio.project.decisions.skip(person, item.id, reason)
+        self.studio.project.decisions.skip(person, item.id, str(reason))
         return self._after(session, f"{item.id} was skipped.", request)
 
     def _after(self, session: Session, done: str, request: gr.Request) -> Updates:
@@ -239,40 +292,20 @@ class AnnotateTab:
             updates[self.at.message] = markup.message(done, "done")
         return updates
 
-    def _draft(self, session: Session, request: gr.Request, *rest: Any) -> tuple[str, Item, PageDraft]:
-        """The person, the item, and its draft with the values of the fields, which is kept.
+    def _shown(self, session: Session, request: gr.Request, name: str) -> tuple[str, Item]:
+        """The person, and the item that an event is about.
 
         Raises:
-            ValueError: for values of another item than the page shows, as of an event that came late.
+            ValueError: for another item than the page shows, as of an event that came late.
         """
-        name, prompt, threshold, x, y, painted, base, caption, chosen, quality = rest
         person = acting_person(session, request)
         if session.item is None or name != session.item:
             raise ValueError("The page has gone on to another item. Reload it if it looks wrong.")
-        item = self.studio.project.decisions.item(session.item)
-        number = int(base) - 1 if str(base).isdecimal() else -1
-        made = {"prompt": prompt or "", "threshold": float(threshold), "enlarge": (int(x or 0), int(y or 0))}
+        return person, self.studio.project.decisions.item(session.item)
 
-        def change(before: PageDraft) -> PageDraft:
-            draft = replace(
-                before,
-                original=item.captions[number] if 0 <= number < len(item.captions) else before.original,
-                segmentation=replace(before.segmentation, **made),
-                prompt=painted or "",
-                caption=caption or "",
-                chosen=int(chosen) - 1 if chosen and before.painting else None,
-                quality=quality or None if before.painting else None,
-            )
-            return following(item, before, draft)
-
-        return person, item, self.studio.update(person, item, change)
-
-    def _texts(self, session: Session, item: Item, draft: PageDraft, fields: Sequence[Any]) -> Updates:
-        """What follows from the texts. The caption is sent back only where it is another one than the page sent: what
-        is typed in the meantime would be lost.
-        """
-        caption = {} if draft.caption == fields[CAPTION] else {self.at.caption: draft.caption}
-        return caption | {
+    def _texts(self, session: Session, item: Item, draft: PageDraft) -> Updates:
+        """What is shown of the texts, besides their fields."""
+        return {
             self.at.session: session,
             self.at.message: markup.message(OUTDATED, "note") if is_outdated(draft) else "",
             self.at.retry: gr.update(visible=False),
@@ -314,6 +347,22 @@ class AnnotateTab:
             self.at.message: markup.message(text, "note"),
             self.at.retry: gr.update(visible=True),
         }
+
+
+def _with_mask(draft: PageDraft, prompt: str, threshold: float, x: float | None, y: float | None) -> PageDraft:
+    made = {"prompt": prompt or "", "threshold": float(threshold), "enlarge": (int(x or 0), int(y or 0))}
+    return replace(draft, segmentation=replace(draft.segmentation, **made))
+
+
+def _choice(chosen: str | None, quality: Quality | None) -> dict[str, Any]:
+    return {"chosen": int(chosen) - 1 if chosen else None, "quality": quality or None}
+
+
+def _original(item: Item, base: str | None) -> str:
+    number = int(base) - 1 if str(base).isdecimal() else -1
+    if not 0 <= number < len(item.captions):
+        raise ValueError("Choose one of the original captions as the base of the new one.")
+    return item.captions[number]
 
 
 def _word(prompts: Any, prompt: str) -> str | None:

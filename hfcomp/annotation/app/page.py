@@ -74,15 +74,9 @@ class Page:
     def _signing_in(self) -> None:
         outputs = [self.sign_in_box, self.sign_in_message, self.tabs, self.other, self.status, self.stored]
         outputs += _components(self.annotating)
-        segment = {"fn": self.annotate.segment, "inputs": [self.session, *self.annotating.fields]}
-        shown = {"outputs": _components(self.annotating), "show_progress_on": [self.annotating.image]}
-        begun = [
-            self.blocks.load(self.load, [self.session, self.stored], outputs, **_quiet()),
-            self.begin.click(self.sign_in, [self.session, self.name], outputs, **_quiet()),
-            self.name.submit(self.sign_in, [self.session, self.name], outputs, **_quiet()),
-        ]
-        for event in begun:
-            event.then(**segment, **shown, **_quiet(show_progress="minimal"))
+        self.blocks.load(self.load, [self.session, self.stored], outputs, **_quiet())
+        for event in (self.begin.click, self.name.submit):
+            event(self.sign_in, [self.session, self.name], outputs, **_quiet())
         self.other.click(self.sign_out, self.session, [*outputs, self.name], **_quiet())
 
     def load(self, session: Session, request: gr.Request, stored: str) -> Updates:
@@ -132,32 +126,34 @@ class Page:
 
     def _annotate_events(self) -> None:
         at, tab = self.annotating, self.annotate
-        fields, outputs = [at.session, *at.fields], _components(at)
-        with_status = [*outputs, self.status]
-        for field in (at.caption, at.prompt):
-            field.input(tab.keep, fields, outputs, trigger_mode="always_last", **_quiet())
+        outputs, last = _components(at), {"trigger_mode": "always_last", **_quiet()}
+        with_status, here = [*outputs, self.status], [at.session, at.item]
+        # an input event is lost where the server has just changed the text; a change is not
+        at.caption.change(tab.keep_caption, [*here, at.caption], outputs, **last)
+        at.prompt.change(tab.keep_prompt, [*here, at.prompt], outputs, **last)
         for choice in (at.chosen, at.quality):
-            choice.input(tab.keep, fields, outputs, trigger_mode="always_last", **_quiet())
-        at.base.input(tab.choose_base, fields, outputs, **_quiet())
-        at.word.input(tab.choose_word, [at.session, at.word, *at.fields], outputs, **_quiet())
+            choice.input(tab.keep_choice, [*here, at.chosen, at.quality], outputs, **last)
+        at.base.input(tab.choose_base, [*here, at.base], outputs, **_quiet())
+        at.word.input(tab.choose_word, [*here, at.word], outputs, **_quiet())
         segmenting = _quiet(show_progress="minimal") | {"show_progress_on": [at.share]}
+        mask = [*here, *at.mask_fields]
         for event in (at.mask_prompt.submit, at.mask_prompt.blur, at.segment.click):
-            event(tab.segment, fields, outputs, **segmenting)
+            event(tab.segment, mask, outputs, **segmenting)
         for number in (at.threshold, at.x, at.y):
-            number.input(tab.segment, fields, outputs, trigger_mode="always_last", **segmenting)
+            number.input(tab.segment, mask, outputs, trigger_mode="always_last", **segmenting)
         painting = _quiet(show_progress="minimal") | {"show_progress_on": [at.paint]}
-        at.paint.click(tab.paint, fields, outputs, trigger_mode="once", **painting)
-        at.brush_button.click(tab.open_brush, [at.session, at.brush_open, *at.fields], outputs, **_quiet())
+        at.paint.click(tab.paint, [*mask, at.prompt], outputs, trigger_mode="once", **painting)
+        at.item.change(tab.show_mask, here, outputs, **segmenting)
+        at.brush_button.click(tab.open_brush, [*here, at.brush_open], outputs, **_quiet())
         for button, handler in ((at.add, tab.add_strokes), (at.erase, tab.erase_strokes)):
-            button.click(handler, [at.session, at.editor, *at.fields], outputs, **_quiet())
-        at.clear.click(tab.clear_strokes, fields, outputs, **_quiet())
-        segment = {"fn": tab.segment, "inputs": fields, "outputs": outputs} | segmenting
-        at.submit.click(self.submit, fields, with_status, **_quiet()).then(**segment)
-        at.skip.click(self.skip, [at.session, at.reason, *at.fields], with_status, **_quiet()).then(**segment)
+            button.click(handler, [*here, at.editor], outputs, **_quiet())
+        at.clear.click(tab.clear_strokes, here, outputs, **_quiet())
+        at.submit.click(self.submit, [at.session, *at.fields], with_status, **_quiet())
+        at.skip.click(self.skip, [*here, at.reason], with_status, **_quiet())
         at.retry.click(self.retry, [at.session, at.reason, *at.fields], with_status, **painting)
         everything = [*with_status, *_components(self.reviewing), self.tabs]
         for undo in (at.undo, self.reviewing.undo):
-            undo.click(self.undo, self.session, everything, **_quiet()).then(**segment)
+            undo.click(self.undo, self.session, everything, **_quiet())
 
     def submit(self, session: Session, request: gr.Request, *rest: Any) -> Updates:
         """As `AnnotateTab.submit`, with the counts."""
@@ -171,13 +167,13 @@ class Page:
         """Repeats what failed, with the values that the fields have now."""
         reason, *fields = rest
         if session.failed == "candidates":
-            yield from self.annotate.paint(session, request, *fields)
+            yield from self.annotate.paint(session, request, *fields[:6])
         elif session.failed == "mask":
-            yield self.annotate.segment(session, request, *fields)
+            yield self.annotate.segment(session, request, *fields[:5])
         elif session.failed == "submit":
             yield self.submit(session, request, *fields)
         elif session.failed == "skip":
-            yield self.skip(session, request, reason, *fields)
+            yield self.skip(session, request, fields[0], reason)
         else:
             yield self.annotate.show_next(session, request) | self._status(session)
 
