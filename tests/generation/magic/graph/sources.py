@@ -17,10 +17,10 @@ class Written:
         self.asked: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
 
     def concepts(self, captions):
-        raise NotImplementedError
+        raise AssertionError("the graph asks for parents alone")
 
     def generalised(self, captions, chains):
-        raise NotImplementedError
+        raise AssertionError("the graph asks for parents alone")
 
     def parents(self, level: int, names: Sequence[str], known: Sequence[str]) -> list[Found]:
         self.asked.append((level, tuple(names), tuple(known)))
