@@ -50,6 +50,8 @@ class HuePainter:
 
 def keep(visit, name, folder):
     target = (DOCS if os.environ.get("HFCOMP_WRITE_SCREENSHOTS") else folder) / name
+    visit.page.mouse.move(2, 2)
+    visit.page.wait_for_timeout(500)
     content = visit.page.screenshot(full_page=True)
     image = Image.open(io.BytesIO(content)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     image.save(target, optimize=True)
@@ -64,7 +66,9 @@ def test_annotating(tmp_path):
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps(row | {"image": str(Path(DATA) / row["image"])}) + "\n", encoding="utf-8")
     project = Project(tmp_path / "winter")
-    options = CandidateOptions(source=str(source), concepts=("color",), allow_outside_files=True)
+    options = CandidateOptions(
+        source=str(source), concepts=("color",), allow_outside_files=True, column_names="caption=captions"
+    )
     add_candidates(project, options, log=lambda line: None)
     studio = Studio(project, RedSegmenter, HuePainter)
     with chromium() as browser, serving(studio, title="Challenge set") as address:
