@@ -13,7 +13,7 @@ from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_tab import ERRORS, Updates
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.studio import Studio
-from hfcomp.data.annotations.masks import overlay, read_mask
+from hfcomp.data.annotations.masks import outline, read_mask
 from hfcomp.data.annotations.records import QUALITIES, Edit, Item
 
 BACK_REASONS = (
@@ -60,6 +60,7 @@ def layout(session: gr.State) -> Reviewing:
                 parts[name] = gr.Image(
                     label=name.capitalize(),
                     interactive=False,
+                    format="png",
                     height=420,
                     min_width=300,
                     buttons=["fullscreen"],
@@ -183,8 +184,8 @@ class ReviewTab:
             return {self.at.original: str(project.path(item.image)), self.at.edited: str(project.path(edit.image))}
         mask = read_mask(self.studio.image(edit.mask))
         return {
-            self.at.original: overlay(self.studio.image(item.image), mask),
-            self.at.edited: overlay(self.studio.image(edit.image), mask),
+            self.at.original: outline(self.studio.image(item.image), mask),
+            self.at.edited: outline(self.studio.image(edit.image), mask),
         }
 
     def _nothing_left(self, session: Session) -> Updates:

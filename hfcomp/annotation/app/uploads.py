@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from hfcomp.data.annotations.masks import Mask
+from hfcomp.data.images import open_image
 
 MOST_BYTES = 32 * 2**20
 """Of an upload: a PNG of flat strokes is far smaller."""
@@ -41,7 +42,9 @@ def _layer(path: Path, size: tuple[int, int]) -> Mask:
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"The strokes are a file of more than {MOST_BYTES / 2**20:.0f} MB. Draw them again.")
     try:
-        with Image.open(path, formats=["PNG"]) as image:
+        with path.open("rb") as stream, open_image(stream) as image:
+            if image.format != "PNG":
+                raise ValueError(f"The strokes are not a PNG image, but {image.format}. Draw them again.")
             if image.size != size or "A" not in image.getbands():  # before it is decoded
                 raise ValueError(
                     f"The strokes are {image.width} x {image.height} pixels of mode {image.mode}, expected "

@@ -13,6 +13,8 @@ Heat = NDArray[np.float32]
 """`[H, W]`, the probability of each pixel, 0 to 1."""
 Mask = NDArray[np.bool_]
 """`[H, W]`, true where the image is painted anew."""
+RED = (230, 30, 30)
+"""Of a mask that is shown."""
 
 
 def above(heat: Heat, threshold: float) -> Mask:
@@ -72,11 +74,16 @@ def read_mask(image: Image.Image) -> Mask:
 def overlay(image: Image.Image, mask: Mask) -> Image.Image:
     """The image with the mask tinted red, and its outline in full red."""
     tinted = np.asarray(image.convert("RGB"), dtype=np.float32).copy()
-    red = np.array([230, 30, 30], dtype=np.float32)
-    tinted[mask] = 0.6 * tinted[mask] + 0.4 * red
+    tinted[mask] = 0.6 * tinted[mask] + 0.4 * np.array(RED, dtype=np.float32)
+    return outline(Image.fromarray(tinted.round().astype(np.uint8)), mask)
+
+
+def outline(image: Image.Image, mask: Mask) -> Image.Image:
+    """The image with a red line around the mask, in which it stays as it is."""
+    pixels = np.asarray(image.convert("RGB")).copy()
     width = max(1, round(max(mask.shape) / 400))
-    tinted[enlarge(mask, width, width) & ~mask] = red
-    return Image.fromarray(tinted.round().astype(np.uint8))
+    pixels[enlarge(mask, width, width) & ~mask] = RED
+    return Image.fromarray(pixels)
 
 
 def _widened(mask: Mask, x: int) -> Mask:

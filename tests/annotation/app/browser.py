@@ -138,13 +138,16 @@ LAYOUT = """() => {
   const problems = [];
   const root = document.documentElement;
   if (root.scrollWidth > window.innerWidth) problems.push(`the page is ${root.scrollWidth} pixels wide`);
-  const wanted = 'button, input:not([type=file]), textarea, img, label > span, .message, ol.captions li, .status span, .difference, dd, td, th';
+  const wanted = 'button, input:not([type=file]), textarea, img, label > span, .message, ol.captions li, '
+    + '.status span, .difference, dd, td, th';
   const shown = [...document.querySelectorAll(wanted)].filter((one) => {
     const style = getComputedStyle(one), box = one.getBoundingClientRect();
     return box.width > 1 && box.height > 1 && style.visibility != 'hidden' && style.opacity != '0'
-      && one.offsetParent !== null && !one.closest('.icon-button-wrapper, .image-frame button, [role=listbox], #editor');
+      && one.offsetParent !== null
+      && !one.closest('.icon-button-wrapper, .image-frame button, [role=listbox], #editor');
   });
-  const name = (one) => `${one.tagName}#${one.closest('[id]')?.id} ${(one.innerText || one.value || '').slice(0, 30)}`;
+  const text = (one) => (one.innerText || one.value || '').slice(0, 30);
+  const name = (one) => `${one.tagName}#${one.closest('[id]')?.id} ${text(one)}`;
   for (const one of shown) {
     const box = one.getBoundingClientRect();
     if (box.left < -1 || box.right > window.innerWidth + 1) problems.push(`${name(one)} is cut off`);

@@ -81,6 +81,7 @@ def test_a_whole_annotation(site):
     assert np.asarray(edited)[mask][:, 2].min() > 150  # blue
 
 
+@pytest.mark.slow
 def test_keys_annotate_and_do_nothing_while_typing(site):
     ann = site.visit("Ann")
     ann.field("caption").fill("")
@@ -103,6 +104,7 @@ def test_keys_annotate_and_do_nothing_while_typing(site):
     assert site.decisions.counts()["annotated"] == 0
 
 
+@pytest.mark.slow
 def test_a_skip_needs_a_reason(site):
     ann = site.visit("Ann")
     ann.page.click("#skip")
@@ -211,6 +213,7 @@ def test_a_review_is_blind_and_accepts_or_sends_back(site):
     ben.says("Ann works on")
 
 
+@pytest.mark.slow
 def test_undo_of_a_review_shows_it_again(site):
     first = site.visit("Ann").annotate()
     ben = site.visit("Ben")
@@ -226,6 +229,7 @@ def test_undo_of_a_review_shows_it_again(site):
     assert site.decisions.state(first) == "annotated"
 
 
+@pytest.mark.slow
 def test_the_brush_corrects_a_mask(site):
     ann = site.visit("Ann")
     ann.press("b")
@@ -241,12 +245,10 @@ def test_the_brush_corrects_a_mask(site):
     ann.page.mouse.down()
     ann.page.mouse.move(across + 20, down + 120, steps=5)
     ann.page.mouse.up()
-    before = ann.page.locator("#share").inner_text()
+    share = "/The mask is [0-9.]+ %/.exec(document.querySelector('#share').innerText)?.[0]"
+    before = ann.page.evaluate(share)
     ann.page.click("#add")
-    ann.page.wait_for_function(
-        "before => document.querySelector('#share').innerText != before",
-        arg=before,
-    )
+    ann.page.wait_for_function(f"before => {share} && {share} != before", arg=before)
     ann.press("b")
     ann.annotate()
     edit = site.decisions.edit("0/color")
@@ -274,9 +276,9 @@ def test_a_model_that_fails_is_shown_and_tried_again(site):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("prompt", "", "The inpainting prompt is empty"),
-        ("mask-prompt", "", "The mask prompt is empty"),
-        ("mask-prompt", "nothing", "The mask is empty"),
+        pytest.param("prompt", "", "The inpainting prompt is empty", marks=pytest.mark.slow),
+        pytest.param("mask-prompt", "", "The mask prompt is empty", marks=pytest.mark.slow),
+        pytest.param("mask-prompt", "nothing", "The mask is empty", marks=pytest.mark.slow),
         ("mask-prompt", "everything", "The mask covers the whole image"),
     ],
 )
@@ -288,6 +290,7 @@ def test_what_cannot_be_painted_is_explained(site, field, value, message):
     assert ann.value(field) == value and site.painter.painted == 0
 
 
+@pytest.mark.slow
 def test_what_cannot_be_submitted_is_explained_and_kept(site, monkeypatch):
     ann = site.visit("Ann")
     for prepare, message in (
@@ -315,6 +318,7 @@ def test_what_cannot_be_submitted_is_explained_and_kept(site, monkeypatch):
     assert site.decisions.edit("0/color").caption == "A blue box."
 
 
+@pytest.mark.slow
 def test_a_password_is_asked_and_the_name_is_the_one_signed_in_with(tmp_path, browser):
     with site_of(tmp_path / "boxes", browser, password="correct horse") as site:
         ann = site.visit()
@@ -334,7 +338,7 @@ def test_a_password_is_asked_and_the_name_is_the_one_signed_in_with(tmp_path, br
         assert entry.person == "Ann"
 
 
-@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 800])
 def test_nothing_overlaps_or_is_cut_off(tmp_path, browser, width):
     with site_of(tmp_path / "boxes", browser) as site:
         site.visit("Ben").annotate()

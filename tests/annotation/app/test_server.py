@@ -1,0 +1,84 @@
+"""Who reaches the page, who it acts for, and what it takes from a browser."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hfcomp.annotation.app import markup
+from hfcomp.annotation.app.server import _signs_in, check_access
+from hfcomp.annotation.app.sessions import Session, acting_person
+from hfcomp.annotation.app.uploads import strokes
+from hfcomp.data.annotations.records import Item
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_loopback_needs_no_password(host):
+    check_access(host, None)
+
+
+@pytest.mark.parametrize(
+    ("host", "password", "message"),
+    [("0.0.0.0", None, "needs a password"), ("example.org", None, "password"), ("127.0.0.1", "short", "5 characters")],
+)
+def test_other_hosts_need_a_password_of_some_length(host, password, message):
+    with pytest.raises(ValueError, match=message):
+        check_access(host, password)
+    check_access(host, "long enough")
+
+
+def test_a_name_signs_in_with_the_password_only():
+    signs_in = _signs_in("correct horse")
+    assert signs_in("Ann", "correct horse")
+    assert not signs_in("Ann", "wrong horse") and not signs_in("Ann", "")
+    assert not signs_in("automatic", "correct horse") and not signs_in(" ", "correct horse")
+
+
+def test_a_page_acts_for_the_person_who_signed_in():
+    assert acting_person(Session("Ann"), SimpleNamespace(username=None)) == "Ann"
+    assert acting_person(Session("Ann"), SimpleNamespace(username=" Ann")) == "Ann"
+    with pytest.raises(ValueError, match="opened by Ann, but Ben is signed in"):
+        acting_person(Session("Ann"), SimpleNamespace(username="Ben"))
+    with pytest.raises(ValueError, match="Enter your name"):
+        acting_person(Session(), SimpleNamespace(username=None))
+
+
+def test_captions_are_escaped_and_their_keyword_is_marked():
+    item = Item("1/color", "a.png", "color", ("A red <b>cat</b>.",), ("red",))
+    assert "A <mark>red</mark> &lt;b&gt;cat&lt;/b&gt;." in markup.captions(item, "")
+    assert "&lt;script&gt;" in markup.message("<script>", "error")
+    assert "<script>" not in markup.two_captions("<script>", "<script>x")
+
+
+def test_strokes_are_the_opaque_pixels_of_all_layers(tmp_path):
+    for number in range(2):
+        layer = np.zeros((6, 8, 4), dtype=np.uint8)
+        layer[number, :, 3] = 255
+        Image.fromarray(layer).save(tmp_path / f"{number}.png")
+    found = strokes({"layers": [str(tmp_path / "0.png"), str(tmp_path / "1.png")]}, (8, 6))
+    assert found[:2].all() and not found[2:].any()
+
+
+@pytest.mark.parametrize(
+    ("image", "kind", "message"),
+    [
+        (Image.new("RGBA", (9, 6)), "PNG", "9 x 6 pixels of mode RGBA, expected 8 x 6"),
+        (Image.new("RGB", (8, 6)), "PNG", "mode RGB"),
+        (Image.new("RGB", (8, 6)), "JPEG", "not a PNG"),
+        (None, "", "not a PNG"),
+    ],
+)
+def test_other_uploads_are_refused(tmp_path, image, kind, message):
+    path = tmp_path / "layer.png"
+    path.write_bytes(b"<svg/>") if image is None else image.save(path, kind)
+    with pytest.raises(ValueError, match=message):
+        strokes({"layers": [str(path)]}, (8, 6))
+
+
+@pytest.mark.parametrize("value", [None, {}, {"layers": []}])
+def test_no_stroke_is_explained(value):
+    with pytest.raises(ValueError, match="There is no stroke"):
+        strokes(value, (8, 6))

@@ -1,0 +1,108 @@
+"""`hfcomp annotate` as a process: it serves, ends, and continues after a kill."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from hfcomp.annotation.serve_options import PASSWORD, ServeOptions
+from hfcomp.cli import annotate, main
+from hfcomp.data.annotations.project import Project
+from tests.annotation.app import stand_ins
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path):
+    made = stand_ins.project(tmp_path / "boxes", 3)
+    made.decisions.close()
+    return made.folder
+
+
+def start(*words, **environment):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hfcomp.cli", "annotate", *map(str, words)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("page: "):
+            break
+    return process, "".join(lines)
+
+
+def test_it_serves_and_a_signal_ends_it(project):
+    process, said = start(project, **{PASSWORD: "correct horse"})
+    address = re.search(r"page: (http://127.0.0.1:\d+)", said)[1]
+    assert "3 items are open" in said and "correct horse" not in said
+    assert b"gradio" in urllib.request.urlopen(address).read()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{address}/config")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0 and "Traceback" not in process.stdout.read()
+
+
+def test_killed_it_continues_with_the_draft(project):
+    process, said = start(project)
+    assert "page: " in said
+    decisions = Project(project).decisions
+    item = decisions.next_item("Ann")
+    decisions.save_draft("Ann", item.id, {"caption": "so far"})
+    process.kill()
+    process.wait(30)
+    assert decisions.next_item("Ann") == item and decisions.draft("Ann", item.id) == {"caption": "so far"}
+    decisions.close()
+
+
+def test_progress_prints_the_tables(project, capsys):
+    main(["annotate", "progress", str(project)])
+    said = capsys.readouterr().out
+    assert "Items" in said and re.search(r"color +3 +0 +0 +0 +3", said)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere has no annotations.sqlite"),
+        (["progress", "nowhere"], "nowhere has no annotations.sqlite"),
+        (["draft", "nowhere"], "nowhere has no annotations.sqlite"),
+        (["nowhere", "--limit", "3"], "--limit: of candidates, which need --source"),
+        (["nowhere", "--host", "0.0.0.0"], "needs a password"),
+        (["nowhere", "--concept", "shape"], "concept: found 'shape'"),
+        (["nowhere", "--lease_minutes", "0"], "lease_minutes: found 0"),
+    ],
+)
+def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(PASSWORD, raising=False)
+    with pytest.raises(SystemExit, match=re.escape(message)):
+        main(["annotate", *words])
+    assert not any(tmp_path.iterdir())
+
+
+def test_without_gradio_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(annotate, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=re.escape('pip install "hfcomp[demo]"')):
+        main(["annotate", "boxes"])
+
+
+def test_the_password_is_of_the_environment_or_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv(PASSWORD, "from the environment")
+    assert ServeOptions().password() == "from the environment"
+    (tmp_path / "password").write_text("from the file\n")
+    assert ServeOptions(password_file=str(tmp_path / "password")).password() == "from the file"
+    (tmp_path / "password").write_text("\n")
+    with pytest.raises(ValueError, match="is empty"):
+        ServeOptions(password_file=str(tmp_path / "password")).password()
