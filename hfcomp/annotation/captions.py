@@ -22,6 +22,11 @@ _PREDICATE = re.compile(r"\b(?:is|are|was|were|painted|colored) (?:\w+ly )?$", r
 _ARTICLES = ("a ", "an ", "the ")
 
 
+def load_caption_parser() -> None:
+    """Loads the parser, which takes seconds, so that the first caption does not wait for it."""
+    list(cached_parser("rules").parse(["a red bus"]))
+
+
 def keywords_of(caption: str, concept: str) -> list[KeywordMatch]:
     """The keywords of a concept in a caption, of any case and number."""
     return find_keywords(caption, concept, EXTENDED)

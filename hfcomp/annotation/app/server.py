@@ -13,6 +13,7 @@ import gradio as gr
 
 from hfcomp.annotation.app.page import CSS, SCRIPT, Page
 from hfcomp.annotation.app.uploads import MOST_BYTES
+from hfcomp.annotation.captions import load_caption_parser
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.people import person_name
 from hfcomp.data.annotations.project import IMAGES
@@ -69,6 +70,7 @@ def serving(
         OSError: where the port is taken.
     """
     check_access(host, password)
+    load_caption_parser()
     with _own_cache():
         page = Page(studio, title=title, has_password=password is not None, lease_seconds=lease_seconds)
         try:
