@@ -12,6 +12,7 @@ from PIL import Image
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_layout import Annotating
+from hfcomp.annotation.app.files import image_file
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
 from hfcomp.annotation.captions import proposed_caption
@@ -94,7 +95,7 @@ class AnnotateTab:
             at.title: f"Concept: **{item.concept}** · keyword: **{offered.keyword}** · item {item.id}",
             at.captions: markup.captions(item, draft.original),
             at.base: gr.update(choices=numbers, value=str(item.captions.index(draft.original) + 1)),
-            at.image: gr.update(value=self._image(item, made), visible=True),
+            at.image: gr.update(value=image_file(self._image(item, made)), visible=True),
             at.mask_prompt: made.prompt,
             at.threshold: made.threshold,
             at.x: made.enlarge[0],
@@ -193,7 +194,8 @@ class AnnotateTab:
     def _mask(self, item: Item, draft: PageDraft) -> Updates:
         mask = self.studio.mask(item, draft.segmentation)
         share = f"The mask is {100 * mask.mean():.1f} % of the image. The enlargement is in pixels."
-        return {self.at.image: overlay(self.studio.image(item.image), mask), self.at.share: share}
+        image = image_file(overlay(self.studio.image(item.image), mask))
+        return {self.at.image: image, self.at.share: share}
 
     def paint(self, session: Session, request: gr.Request, *rest: Any) -> Iterator[Updates]:
         """New candidates; the page says meanwhile what it waits for."""
@@ -230,7 +232,7 @@ class AnnotateTab:
         if is_open:
             return shown
         made = self.studio.draft(person, item).segmentation
-        return shown | {self.at.editor: _background(self._image(item, made))}
+        return shown | {self.at.editor: _background(image_file(self._image(item, made)))}
 
     @shows_errors()
     def add_strokes(self, session: Session, request: gr.Request, name: str, value: Any) -> Updates:
@@ -263,7 +265,7 @@ class AnnotateTab:
         try:
             updates |= self._mask(item, draft)
         except ValueError as error:  # the strokes are kept, though they leave nothing or everything
-            updates |= {self.at.image: self.studio.image(item.image)} | self.failure(session, error)
+            updates |= {self.at.image: image_file(self.studio.image(item.image))} | self.failure(session, error)
         return updates | {self.at.editor: _background(updates[self.at.image])}
 
     @shows_errors("submit")
@@ -369,5 +371,5 @@ def _word(prompts: Any, prompt: str) -> str | None:
     return next((word for word, text in prompts.items() if text == prompt), None)
 
 
-def _background(image: Image.Image) -> dict[str, Any]:
+def _background(image: str) -> dict[str, Any]:
     return {"background": image, "layers": [], "composite": None}

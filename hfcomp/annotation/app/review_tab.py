@@ -11,6 +11,7 @@ import gradio as gr
 
 from hfcomp.annotation.app import markup
 from hfcomp.annotation.app.annotate_tab import ERRORS, Updates
+from hfcomp.annotation.app.files import image_file
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.masks import outline, read_mask
@@ -184,8 +185,8 @@ class ReviewTab:
             return {self.at.original: str(project.path(item.image)), self.at.edited: str(project.path(edit.image))}
         mask = read_mask(self.studio.image(edit.mask))
         return {
-            self.at.original: outline(self.studio.image(item.image), mask),
-            self.at.edited: outline(self.studio.image(edit.image), mask),
+            self.at.original: image_file(outline(self.studio.image(item.image), mask), "png"),
+            self.at.edited: image_file(outline(self.studio.image(edit.image), mask), "png"),
         }
 
     def _nothing_left(self, session: Session) -> Updates:
