@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+QUIET = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+"""Arguments without which it asks other machines."""
 
 
 @contextmanager
@@ -21,7 +23,7 @@ def chromium() -> Iterator[Browser]:
     if program is None:
         pytest.skip("no Chromium is installed: `make browser` installs one")
     # Chromium's sandbox refuses to run as root, as in a container
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    arguments = [*QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=arguments)
         try:

@@ -1,35 +1,16 @@
-"""A headless Chromium, and what a person does in the page with it."""
+"""What a person does in the page, in a browser of `tests.chromium`."""
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import pytest
+from playwright.sync_api import expect
 
-CHROMIUM = shutil.which("chromium")
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
-]
 TIMEOUT = 20_000
 """Milliseconds to wait for the page: machines are shared."""
 
 
-@contextmanager
-def chromium() -> Iterator:
-    """A browser, for as many people as there are contexts."""
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=TIMEOUT)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
+expect.set_options(timeout=TIMEOUT)
 
 
 class Visit:
@@ -101,14 +82,10 @@ class Visit:
 
     def says(self, text: str, where: str = "message") -> None:
         """Waits for a message."""
-        from playwright.sync_api import expect
-
         expect(self.page.locator(f"#{where}")).to_contain_text(text)
 
     def is_at(self, item: str) -> None:
         """Waits until an item is shown."""
-        from playwright.sync_api import expect
-
         expect(self.page.locator("#title")).to_contain_text(f"item {item}")
 
     def tab(self, name: str) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
 
 from hfcomp.annotation.app.server import serving
+from hfcomp.annotation.inpainter import Inpainter
+from hfcomp.annotation.segmenter import Segmenter
+from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.composition import changed_outside
 from hfcomp.data.annotations.masks import read_mask
+from tests.annotation import models
 from tests.annotation.app import stand_ins
-from tests.annotation.app.browser import Visit, chromium
+from tests.annotation.app.browser import Visit
+from tests.chromium import chromium
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +322,51 @@ def test_what_cannot_be_submitted_is_explained_and_kept(site, monkeypatch):
     ann.page.click("#retry")
     ann.is_at("1/color")
     assert site.decisions.edit("0/color").caption == "A blue box."
+
+
+@pytest.mark.slow
+def test_a_locked_database_is_explained_and_the_decision_can_be_repeated(site):
+    ann = site.visit("Ann")
+    ann.paint()
+    for key in "2v":
+        ann.press(key)
+    while site.decisions.draft("Ann", "0/color")["quality"] is None:  # kept, so that the lock meets the decision alone
+        ann.page.wait_for_timeout(100)
+    with closing(sqlite3.connect(site.decisions.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        ann.page.click("#submit")
+        ann.says("is locked by another program")
+        other.execute("ROLLBACK")
+    assert ann.item() == "0/color" and ann.chosen("quality") == "very good"
+    ann.page.click("#retry")
+    ann.is_at("1/color")
+    assert site.decisions.counts()["annotated"] == 1
+
+
+def test_tiny_models_of_the_real_kinds_segment_and_paint(tmp_path, browser):
+    segmenter, inpainter = models.clipseg(tmp_path / "clipseg"), models.inpainting(tmp_path / "inpainting")
+    project = stand_ins.project(tmp_path / "boxes", 2)
+    studio = Studio(project, lambda: Segmenter(str(segmenter)), lambda: Inpainter(str(inpainter), steps=2, size=64))
+    item = project.decisions.item("0/color")
+    heat = Segmenter(str(segmenter)).heat(project.read(item.image), "box")
+    with serving(studio, title="Boxes") as address:
+        ann = Visit(browser, address)
+        ann.field("name").fill("Ann")
+        ann.page.click("#begin")
+        ann.field("mask-prompt").wait_for()
+        ann.field("mask-prompt").fill("box")
+        threshold = round(float(np.quantile(heat, 0.6)), 2)  # a random model is unsure everywhere
+        ann.page.locator("#threshold input[type=number]").fill(f"{threshold}")
+        ann.page.locator("#threshold input[type=number]").press("Enter")
+        ann.annotate()
+        edit = project.decisions.edit("0/color")
+        assert ann.errors == []
+        ann.leave()
+    assert (edit.mask_prompt, edit.threshold) == ("box", threshold)
+    mask = read_mask(project.read(edit.mask))
+    assert (mask == (heat >= threshold)).all()
+    assert changed_outside(project.read(item.image), project.read(edit.image), mask) == 0
+    studio.close()
 
 
 @pytest.mark.slow

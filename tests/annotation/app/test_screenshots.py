@@ -17,7 +17,8 @@ from hfcomp.annotation.studio import Studio
 from hfcomp.data.annotations.project import Project
 from hfcomp.generation.images.editor import Edit
 from tests.annotation.app import stand_ins
-from tests.annotation.app.browser import Visit, chromium
+from tests.annotation.app.browser import Visit
+from tests.chromium import chromium
 
 DATA = os.environ.get("HFCOMP_REAL_DATA")
 DOCS = Path(__file__).parents[3] / "docs"
