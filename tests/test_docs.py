@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from hfcomp.cli.annotate import DRAFT, PROGRESS
 from hfcomp.evaluation.benchmarks import benchmarks
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("analyze", "build", "compare", "evaluate", "levels")
+COMMANDS = ("analyze", "annotate", "build", "compare", "evaluate", "levels")
 PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "hfcomp.evaluation", "hfcomp.data")
 
 
@@ -51,13 +52,16 @@ def commands() -> list[tuple[str, list[str]]]:
 
 def test_every_command_of_the_docs_is_accepted():
     found = commands()
-    assert {words[0] for _, words in found} >= {"analyze", "build", "evaluate"}
+    assert {words[0] for _, words in found} >= {"analyze", "annotate", "build", "evaluate"}
     for page, (name, *words) in found:
         said = f"{page}: hfcomp {name} {shlex.join(words)}"
         if (name, words[0]) == ("analyze", "magic"):  # has a parser of its own
             continue
+        parser = "parser"
+        if name == "annotate" and words[0] in (DRAFT, PROGRESS):
+            parser = f"{words.pop(0)}_parser"
         try:
-            given = import_module(f"hfcomp.cli.{name}").parser().parse_args(words)
+            given = getattr(import_module(f"hfcomp.cli.{name}"), parser)().parse_args(words)
         except SystemExit:
             pytest.fail(said)
         assert not {*getattr(given, "models", ())} & {*benchmarks()}, said

@@ -124,8 +124,7 @@ def _print_progress(arguments: Sequence[str]) -> None:
     from hfcomp.annotation.progress import progress_report
     from hfcomp.reporting.terminal import render_terminal
 
-    found = _project_parser(PROGRESS, "Prints the counts, the agreement and the newest decisions of a project.")
-    with closing_project(found.parse_args(arguments).project) as project:
+    with closing_project(progress_parser().parse_args(arguments).project) as project:
         render_terminal(progress_report(project.decisions))
 
 
@@ -133,9 +132,7 @@ def _draft(arguments: Sequence[str]) -> None:
     from hfcomp.annotation.automatic.drafting import draft
     from hfcomp.annotation.automatic.options import DraftOptions
 
-    found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
-    add_fields(found, DraftOptions)
-    given = vars(found.parse_args(arguments))
+    given = vars(draft_parser().parse_args(arguments))
     folder, options = given.pop("project"), DraftOptions(**given)
     with closing_project(folder) as project:
         draft(project, options, log=_log, progress=sys.stderr.isatty())
@@ -149,6 +146,20 @@ def _project_parser(word: str, description: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     found.add_argument("project", type=Path, metavar="PROJECT", help="folder of the project")
+    return found
+
+
+def progress_parser() -> argparse.ArgumentParser:
+    """The command line of `hfcomp annotate progress`."""
+    return _project_parser(PROGRESS, "Prints the counts, the agreement and the newest decisions of a project.")
+
+
+def draft_parser() -> argparse.ArgumentParser:
+    """The command line of the automatic mode."""
+    from hfcomp.annotation.automatic.options import DraftOptions
+
+    found = _project_parser(DRAFT, "Makes drafts of open items automatically, for people to review.")
+    add_fields(found, DraftOptions)
     return found
 
 
