@@ -50,16 +50,26 @@ def _serve(arguments: Sequence[str]) -> None:
     given = vars(parser().parse_args(arguments))
     folder, candidates = given.pop("project"), _candidate_options(given)
     options = ServeOptions(**given)
-    from hfcomp.annotation.app.server import check_access
+    from hfcomp.annotation.app.server import check_access, check_port
 
     password = options.password()
     check_access(options.host, password)
+    check_port(options.host, options.port)
     with closing_project(folder, lease_seconds=60 * options.lease_minutes, is_new=candidates is not None) as project:
         if candidates is not None:
             from hfcomp.annotation.candidates import add_candidates
 
             add_candidates(project, candidates, log=_log, progress=sys.stderr.isatty())
+        _check_items(project, options.concept)
         _run(project, options, password)
+
+
+def _check_items(project: Project, concept: str | None) -> None:
+    """Raises ValueError for a project that would serve an empty page, as one whose first source failed."""
+    if any(project.decisions.counts(concept=concept).values()):
+        return
+    kind = "item" if concept is None else f"item of the concept {concept}"
+    raise ValueError(f"{project.folder} has no {kind}: nothing can be annotated. Add candidates with --source.")
 
 
 def _run(project: Project, options: ServeOptions, password: str | None) -> None:
@@ -188,7 +198,11 @@ def _candidate_options(given: dict[str, Any]) -> CandidateOptions | None:
     names = [field.name for field in fields(CandidateOptions) if field.name in given]
     found = {name: given.pop(name) for name in names}
     if found and "source" not in found:
-        raise ValueError(f"{', '.join(f'--{name}' for name in found)}: of candidates, which need --source.")
+        given_names = ", ".join(f"--{name}" for name in found)
+        raise ValueError(
+            f"{given_names}: candidates are chosen only with --source. Pass it, or leave these options out; --concept "
+            "limits the page to one concept."
+        )
     return CandidateOptions(**found) if found else None
 
 

@@ -78,7 +78,7 @@ def test_progress_prints_the_tables(project, capsys):
         (["nowhere"], "nowhere has no annotations.sqlite"),
         (["progress", "nowhere"], "nowhere has no annotations.sqlite"),
         (["draft", "nowhere"], "nowhere has no annotations.sqlite"),
-        (["nowhere", "--limit", "3"], "--limit: of candidates, which need --source"),
+        (["nowhere", "--limit", "3"], "--limit: candidates are chosen only with --source"),
         (["nowhere", "--host", "0.0.0.0"], "needs a password"),
         (["nowhere", "--concept", "shape"], "concept: found 'shape'"),
         (["nowhere", "--lease_minutes", "0"], "lease_minutes: found 0"),
@@ -90,6 +90,13 @@ def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=re.escape(message)):
         main(["annotate", *words])
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("words", "kind"), [([], "no item"), (["--concept", "size"], "no item of the concept size")])
+def test_a_project_without_items_is_not_served(words, kind, tmp_path):
+    Project(tmp_path / "empty").decisions.close()
+    with pytest.raises(SystemExit, match=f"empty has {kind}: nothing can be annotated. Add candidates"):
+        main(["annotate", str(tmp_path / "empty"), *words])
 
 
 def test_without_gradio_the_extra_is_named(monkeypatch):

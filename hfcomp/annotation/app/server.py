@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -25,6 +26,24 @@ SHORTEST_PASSWORD = 8
 CACHE = "GRADIO_TEMP_DIR"
 """The environment variable that names Gradio's folder of files, which is read with every file."""
 LOOPBACK = "127.0.0.1"
+
+
+def check_port(host: str, port: int | None) -> None:
+    """Checks that a port is free; Gradio's own error names settings that are not ours.
+
+    Raises:
+        OSError: for a port that is taken or may not be used, or an address that is not of this machine.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        where = f"host {host}" if port is None else f"host {host}, port {port}"
+        raise OSError(
+            f"{where}: {error.strerror or error}. Choose an address of this machine and a free --port, or omit both."
+        ) from error
 
 
 def check_access(host: str, password: str | None) -> None:
@@ -67,9 +86,10 @@ def serving(
 
     Raises:
         ValueError: as `check_access`.
-        OSError: where the port is taken.
+        OSError: as `check_port`.
     """
     check_access(host, password)
+    check_port(host, port)
     load_caption_parser()
     with _own_cache():
         page = Page(studio, title=title, has_password=password is not None, lease_seconds=lease_seconds)

@@ -196,6 +196,8 @@ def test_a_review_is_blind_and_accepts_or_sends_back(site):
     ben.press("o")
     ben.press("a")
     ben.says(f"{first} was accepted", "review-message")
+    ben.page.wait_for_function(f"document.querySelector('#review-item :is(input, textarea)').value == '{second}'")
+    assert not ben.page.locator("#review-item").is_visible()  # the page's own field, not for people
     (accepted,) = site.decisions.accepted()
     assert (accepted.annotator, accepted.reviewer) == ("Ann", "Ben")
     assert (accepted.edit.quality, accepted.reviewed_quality) == ("very good", "okay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from hfcomp.annotation.app import markup
-from hfcomp.annotation.app.server import _signs_in, check_access
+from hfcomp.annotation.app.server import _signs_in, check_access, check_port
 from hfcomp.annotation.app.sessions import Session, acting_person
 from hfcomp.annotation.app.uploads import strokes
 from hfcomp.data.annotations.records import Item
@@ -28,6 +29,21 @@ def test_other_hosts_need_a_password_of_some_length(host, password, message):
     with pytest.raises(ValueError, match=message):
         check_access(host, password)
     check_access(host, "long enough")
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match=rf"host 127.0.0.1, port {port}: .*free --port"):
+            check_port("127.0.0.1", port)
+    check_port("127.0.0.1", port)
+
+
+def test_an_address_of_another_machine_is_refused():
+    with pytest.raises(OSError, match=r"host 192\.0\.2\.1: .*address of this machine"):
+        check_port("192.0.2.1", None)
 
 
 def test_a_name_signs_in_with_the_password_only():
