@@ -124,7 +124,7 @@ def closing_project(folder: Path, *, lease_seconds: float = 900.0, is_new: bool 
     from hfcomp.data.annotations.project import DATABASE, Project
 
     if not is_new and not (folder / DATABASE).is_file():
-        raise ValueError(f"{folder} has no {DATABASE}: no annotation project. Begin one with --source.")
+        raise ValueError(f"{folder} has no {DATABASE}: it is not an annotation project. Begin one with --source.")
     project = Project(folder, lease_seconds=lease_seconds)
     with closing(project.decisions):
         yield project

@@ -58,7 +58,7 @@ class Decisions:
         wait_seconds: for another program that has locked the file, before a call fails.
 
     Raises:
-        ValueError: for a file that is no such database, or one of another version. Every method raises it for a
+        ValueError: for another kind of file, or a database of another version. Every method raises it for a
             damaged file, and for an item that is not known.
         OSError: for a file that cannot be opened. Every method raises it for a full disk, and BlockingIOError for a
             file that another program has locked; nothing was changed then, and the call can be repeated.

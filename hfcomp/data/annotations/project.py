@@ -33,7 +33,9 @@ class Project:
 
     def __init__(self, folder: Path, *, lease_seconds: float = 900.0) -> None:
         if folder.is_dir() and any(folder.iterdir()) and not (folder / DATABASE).is_file():
-            raise ValueError(f"{folder} has files, but no {DATABASE}: no annotation project. Choose another folder.")
+            raise ValueError(
+                f"{folder} has files, but no {DATABASE}: it is not an annotation project. Choose another folder."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.decisions = Decisions(folder / DATABASE, lease_seconds=lease_seconds)

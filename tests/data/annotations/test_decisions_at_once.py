@@ -78,7 +78,7 @@ def test_20_threads_take_one_item_and_one_gets_it(path):
 
 
 def test_of_reviewers_and_annotators_at_once_one_wins(path):
-    """An edit that is accepted by one and undone by another ends in one of the two states, and the loser is told."""
+    """An edit that one accepts and another undoes ends in one of the two states, and the loser's call raises."""
     store = Decisions(path)
     store.add_items(items(40))
     for place in range(40):
