@@ -95,6 +95,27 @@ def write_text(path: str | Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def append_text(path: Path, text: str) -> None:
+    """Appends text in UTF-8 to a file, on disk when this returns; a killed process may leave the beginning of it.
+
+    Args:
+        path: of the file, which is made where it is missing.
+        text: such as a line with its end.
+
+    Raises:
+        OSError: naming the file, where it cannot be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if error.filename is None:  # such as a full disk
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
 def write_first(path: Path, text: str) -> bool:
     """Writes a file of text unless there is one, whole or not at all; returns whether this process was the first.
 

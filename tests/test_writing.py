@@ -21,6 +21,7 @@ from hfcomp import writing
 from hfcomp.checksums import read_checked
 from hfcomp.writing import (
     LOCK_FILE,
+    append_text,
     host,
     locked,
     remove_unfinished,
@@ -38,6 +39,17 @@ PACKAGE = Path(writing.__file__).parent
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_is_appended_and_a_full_disk_is_named(tmp_path):
+    for line in ("Bär\n", "b\n"):
+        append_text(tmp_path / "lines", line)
+    assert (tmp_path / "lines").read_bytes() == "Bär\nb\n".encode()
+    full = Path("/dev/full")
+    if full.exists():  # Linux
+        with pytest.raises(OSError, match="No space left") as caught:
+            append_text(full, "a\n")
+        assert caught.value.filename == "/dev/full"
 
 
 def test_what_is_written_reads_back(tmp_path):

@@ -27,6 +27,7 @@ from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import undecoded
 from hfcomp.sandbox import edited_pairs_set
 from hfcomp.sandbox.scenes import SHAPES
+from hfcomp.writing import replacing
 
 ANNOTATOR, REVIEWER = "scripted annotator", "scripted reviewer"
 FROM_KEYWORDS = ("color", "size")
@@ -94,8 +95,8 @@ def _add_candidates(project: Project, rows: Dataset, concept: str, log: Callable
     own = own.select_columns(["coco_image", "coco_caption", IMAGE_ID])
     own = own.rename_columns({"coco_image": "image", "coco_caption": "caption"})
     own = own.add_column(LICENSE, [LICENSE_NAME] * len(own)).add_column(SOURCE, [SOURCE_NAME] * len(own))
-    source.mkdir(parents=True, exist_ok=True)
-    own.to_parquet(source / "train.parquet")
+    with replacing(source / "train.parquet") as part:
+        own.to_parquet(part)
     add_candidates(project, CandidateOptions(source=str(source), concepts=(concept,)), log=log)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from hfcomp.generation.writers.requests import content_hash
 from hfcomp.reading import parse_json
-from hfcomp.writing import write_json
+from hfcomp.writing import append_text, write_json
 
 FOLDER, FILE = "drafts", "drafts.jsonl"
 Outcome = Literal["submitted", "set aside"]
@@ -48,10 +47,7 @@ class DraftLog:
         """
         line = {"item": item, "outcome": outcome, "settings": self._settings, **facts}
         start = "\n" if self._is_cut else ""
-        with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(f"{start}{json.dumps(line, ensure_ascii=False)}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_text(self._path, f"{start}{json.dumps(line, ensure_ascii=False)}\n")
         self._is_cut = False
         self.tried.add(item)
 
