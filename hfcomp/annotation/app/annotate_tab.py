@@ -171,7 +171,10 @@ class AnnotateTab:
         if draft == steps[0]:
             return {self.at.session: session}
         followed = "caption" not in changes and draft.caption != steps[0].caption
-        return self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
+        updates = self._texts(session, item, draft) | ({self.at.caption: draft.caption} if followed else {})
+        if is_outdated(draft) == is_outdated(steps[0]):  # the message may be the answer to a later event
+            del updates[self.at.message], updates[self.at.retry]
+        return updates
 
     @shows_errors("mask")
     def segment(self, session: Session, request: gr.Request, name: str, *fields: Any) -> Updates:

@@ -275,9 +275,12 @@ def test_a_model_that_fails_is_shown_and_tried_again(site):
     ann.press("p")
     ann.says("The inpainting model failed 2 times: the device went away <b>")
     assert ann.value("caption") == "A teal box." and ann.item() == "0/color"
+    ann.field("caption").fill("A teal box!")  # which leaves the message and the button
+    ann.page.wait_for_function("document.querySelector('#difference').innerText.includes('box!')")
+    ann.says("The inpainting model failed 2 times")
     ann.page.click("#retry")
     ann.page.locator("#candidate-3 img").wait_for()
-    assert ann.value("caption") == "A teal box."
+    assert ann.value("caption") == "A teal box!"
     assert not ann.page.locator("#retry").is_visible()
 
 
