@@ -33,8 +33,6 @@ def test_the_tested_versions_are_within_the_ranges():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = (line.split(";")[0].strip() for line in lines if "==" in line and not line.startswith("#"))
     tested = dict(pin.split("==") for pin in pins)
-        line.split(";")[0].strip().split("==") for line in lines if "==" in line and not line.startswith("#")
-    )
     by_name = {name.lower().replace("_", "-"): version for name, version in tested.items()}
     for requirement in map(Requirement, PROJECT["dependencies"]):
         name = requirement.name.lower().replace("_", "-")
