@@ -13,6 +13,7 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator, too_few_negatives
 from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.streaming import StreamedRows, check_names
@@ -94,6 +95,7 @@ class ObjectiveHooks:
         Raises:
             ValueError: for a missing column, naming those that are there, a row with fewer negative captions than are
                 read, or rows without any negative image where the objective needs them.
+            FileNotFoundError: for image files that are missing, with the first and their number.
         """
         counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]
         columns = columns_of(dict.fromkeys((*cls.required_features, *counted)))
@@ -101,6 +103,7 @@ class ObjectiveHooks:
         if dataset.column_names is not None:  # a stream may not know them
             required = [name for name in columns if name not in cls.optional_columns]
             require_columns(dataset, required, needed_by=cls.__name__)
+        check_image_files(dataset, columns)
         if args.num_negatives and isinstance(dataset, Dataset):
             short = first_short_row(dataset, "negative_captions", args.num_negatives)
             if short is not None:
@@ -124,6 +127,7 @@ class ObjectiveHooks:
 
         Raises:
             ValueError: for a missing column, naming those that are there.
+            FileNotFoundError: for image files that are missing, with the first and their number.
         """
         if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
             return dataset
@@ -132,12 +136,13 @@ class ObjectiveHooks:
         if not hasattr(dataset, "select_columns"):
             return TrainingRows(dataset, read)
         check_names(dataset)
-        dataset = rename_columns(dataset, args.column_names)
+        dataset = with_image_files(rename_columns(dataset, args.column_names), Folders((Path.cwd(),)))
         required = [name for name in columns if name not in self.optional_columns]
         require_columns(dataset, required, needed_by=type(self).__name__)
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
+        check_image_files(dataset, columns)
         if not isinstance(dataset, IterableDataset):
             return TrainingRows(dataset, read)
         batch = args.per_device_train_batch_size * args.world_size
