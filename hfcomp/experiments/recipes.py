@@ -20,6 +20,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from pydantic import AfterValidator, Field
 
 import hfcomp
+from hfcomp.data.known_names import parse_column_names
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.reading import may_be_hub_id, nearest, parse_json, read_yaml
 from hfcomp.schemas import convert, members, parse
@@ -375,7 +376,9 @@ def _spelled(name: str, words: list[str], hint: Any) -> Any:
     if dict not in kinds or (str in kinds and not words[0].startswith("{")):
         return words[0]
     try:
-        return parse_json(words[0])
+        return parse_column_names(words[0]) if name == "column_names" else parse_json(words[0])
     except ValueError as error:
+        if name == "column_names":
+            raise ValueError(f"command line: {error}") from error
         example = """a JSON object in quotes, as '{"caption": "text"}'"""
         raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error

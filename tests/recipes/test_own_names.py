@@ -1,0 +1,56 @@
+"""A recipe on a table of file names: trained, built and scored under the names that it has."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hfcomp import cli
+from hfcomp.experiments.program import run
+from hfcomp.experiments.recipes import read_recipe
+from tests import tiny
+
+NAMES = ["--column_names", "image=filepath,caption=title"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """As open_clip reads it, with a test split beside it."""
+    rows = tiny.pairs(12)
+    (tmp_path / "photos").mkdir()
+    for row, image in enumerate(rows["image"]):
+        image.save(tmp_path / "photos" / f"{row}.png")
+    lines = [f"photos/{row}.png\t{caption}\n" for row, caption in enumerate(rows["caption"])]
+    for name, part in (("train", lines[:8]), ("test", lines[8:])):
+        (tmp_path / f"{name}.tsv").write_text("filepath\ttitle\n" + "".join(part))
+    return tmp_path / "train.tsv"
+
+
+def test_a_recipe_trains_and_scores_a_table(table, tmp_path):
+    words = ["--dataset", str(table), *NAMES, "--controls", "none", "--max_steps", "1", "--batch_size", "4"]
+    words += ["--num_negatives", "0", "--disable_tqdm", "true", "--output_dir", str(tmp_path / "run")]
+    words += ["--evaluation", "own", "--evaluation_dataset", str(table.with_name("test.tsv"))]
+    words += [
+        "--hard_images",
+        "0",
+        "--num_neighbours",
+        "0",
+        "--draw_negatives",
+        "false",
+        "--evaluation_split",
+        "train",
+    ]
+    folder = run(read_recipe("negclip", words))
+    results = json.loads((folder / "results.json").read_text())
+    assert {line["n"] for line in results["results"] if line["benchmark"] == "own"} == {4}
+    assert results["data"]["training"]["rows"] == 8
+
+
+def test_a_build_reads_a_table(table, tmp_path):
+    words = ["--source", str(table), *NAMES, "--kinds", "keyword", "--output", str(tmp_path / "set")]
+    cli.main(["build", "negatives", *words])
+    from hfcomp.data import load_training_set
+
+    rows = load_training_set(str(tmp_path / "set"))
+    assert rows["caption"][:] == tiny.pairs(8)["caption"][:] and rows[0]["image"].size == (32, 32)
