@@ -199,6 +199,11 @@ class TrainingRows(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    @property
+    def features(self) -> dict[str, Any]:
+        """The type of each column."""
+        return dict(self.dataset.features)
+
     def column(self, name: str) -> list[Any]:
         """A column of all rows.
 

@@ -138,7 +138,9 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
     if config.dataset_filter:
         dataset = rows_where(dataset, config.dataset_filter, log)
     dataset = contract_rows(dataset, config.dataset, column_names, **part)
-    if config.streaming:
+    if config.captions == "drawn":
+        log("several captions per image: one is drawn in each epoch")
+    if config.streaming or config.captions == "drawn":
         return dataset
     return (every_caption if config.captions == "all" else longest_caption)(dataset, log)
 

@@ -51,6 +51,7 @@ LIMITS = {
 # Those that no recipe sets, and what to do instead.
 REFUSED = {
     "hub_token": "would be written into the run's files. Log in with `hf auth login` or set HF_TOKEN.",
+    "draw_captions": "is captions: drawn in a recipe. Set that instead.",
     "per_device_train_batch_size": (
         "is batch_size, the rows of the contrastive batch over all processes, by their number: set batch_size instead."
     ),
@@ -244,6 +245,8 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
             "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
     theirs = {key: value for key, value in given.items() if key not in ours}
+    if experiment.captions == "drawn":
+        theirs["draw_captions"] = True
     return Recipe(experiment, trainer, theirs, given, left_out)
 
 

@@ -303,6 +303,32 @@ def streamed(models: Path, folder: Path) -> Found:
     return train(InfoNCETrainer(models / "clip", settings, train_dataset=dataset))
 
 
+def several_captions(row: dict[str, Any]) -> dict[str, Any]:
+    """Three captions, each with a negative of its own."""
+    captions = [row["caption"], f"seen: {row['caption']}", f"{row['caption']} here"]
+    return {"caption": captions, "negative_captions": [[f"no {caption}"] for caption in captions]}
+
+
+@case
+def drawn_captions(models: Path, folder: Path) -> Found:
+    """Two epochs of one drawn caption; the run that resumes in the midst of the second draws the same ones."""
+    settings = {"num_negatives": 1, "draw_captions": True, "save_strategy": "steps", "save_steps": 3}
+    dataset = data().map(several_captions)
+    runs = [
+        InfoNCETrainer(models / "clip", config(InfoNCETrainer.config_class, folder, **settings), train_dataset=dataset)
+        for _ in range(2)
+    ]
+    tensors, facts = train(runs[0])
+    texts: list[list[int]] = []
+    encode = runs[1].gather_features
+    runs[1].gather_features = lambda model, inputs: (
+        texts.append(gather(inputs["input_ids"].sum(1), sizes=[len(inputs["row"])] * world_size())[0].tolist())
+        or encode(model, inputs)
+    )
+    runs[1].train(resume_from_checkpoint=str(folder / "out" / "checkpoint-3"))
+    return {**tensors, **weights_of(runs[1].model, "resumed")}, {**facts, "texts": texts}
+
+
 @case
 def triplet_clip(models: Path, folder: Path) -> Found:
     return train(trainer_of(TripletClipTrainer, models / "clip", folder))
