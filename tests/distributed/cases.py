@@ -305,28 +305,38 @@ def streamed(models: Path, folder: Path) -> Found:
 
 def several_captions(row: dict[str, Any]) -> dict[str, Any]:
     """Three captions, each with a negative of its own."""
-    captions = [row["caption"], f"seen: {row['caption']}", f"{row['caption']} here"]
+    captions = [row["caption"], f"red {row['caption']}", f"blue {row['caption']}"]
     return {"caption": captions, "negative_captions": [[f"no {caption}"] for caption in captions]}
+
+
+def drawing_run(models: Path, folder: Path, **settings: Any) -> CompositionalTrainer:
+    args = config(InfoNCETrainer.config_class, folder, num_negatives=1, draw_captions=True, **settings)
+    return InfoNCETrainer(models / "clip", args, train_dataset=data().map(several_captions))
 
 
 @case
 def drawn_captions(models: Path, folder: Path) -> Found:
-    """Two epochs of one drawn caption; the run that resumes in the midst of the second draws the same ones."""
-    settings = {"num_negatives": 1, "draw_captions": True, "save_strategy": "steps", "save_steps": 3}
-    dataset = data().map(several_captions)
-    runs = [
-        InfoNCETrainer(models / "clip", config(InfoNCETrainer.config_class, folder, **settings), train_dataset=dataset)
-        for _ in range(2)
-    ]
-    tensors, facts = train(runs[0])
-    texts: list[list[int]] = []
-    encode = runs[1].gather_features
-    runs[1].gather_features = lambda model, inputs: (
-        texts.append(gather(inputs["input_ids"].sum(1), sizes=[len(inputs["row"])] * world_size())[0].tolist())
-        or encode(model, inputs)
-    )
-    runs[1].train(resume_from_checkpoint=str(folder / "out" / "checkpoint-3"))
-    return {**tensors, **weights_of(runs[1].model, "resumed")}, {**facts, "texts": texts}
+    return train(drawing_run(models, folder))
+
+
+@case
+def drawn_captions_resumed(models: Path, folder: Path) -> Found:
+    """From the midst of the second epoch, which has two batches."""
+    settings = {"save_strategy": "steps", "save_steps": 3}
+    whole = drawing_run(models, folder, **settings)
+    whole.train()
+    resumed = drawing_run(models, folder, **settings)
+    starts: list[list[int]] = []
+    encode = resumed.gather_features
+
+    def record(model: Any, inputs: dict[str, Any]) -> Any:
+        own = inputs["input_ids"][:, :4].sum(1)  # of words that only one caption of a row begins with
+        starts.append(gather(own, sizes=[len(own)] * world_size())[0].tolist())
+        return encode(model, inputs)
+
+    resumed.gather_features = record
+    resumed.train(resume_from_checkpoint=str(folder / "out" / "checkpoint-3"))
+    return weights_of(whole.model, "whole") | weights_of(resumed.model, "resumed"), {"starts": starts}
 
 
 @case

@@ -149,10 +149,10 @@ def test_the_log_holds_the_global_batch(two, one, name):
 
 
 def test_a_resumed_run_draws_the_captions_of_the_whole_one(two, one):
-    for result in (*two["drawn_captions"], *one["drawn_captions"]):
-        weights = result.part("weight")
-        assert all(torch.equal(weights[name], weight) for name, weight in result.part("resumed").items())
-        assert result.facts["texts"] == one["drawn_captions"][0].facts["texts"]
+    for result in (*two["drawn_captions_resumed"], *one["drawn_captions_resumed"]):
+        whole, resumed = result.part("whole"), result.part("resumed")
+        assert whole and all(torch.equal(whole[name], resumed[name]) for name in whole)
+        assert result.facts["starts"] == one["drawn_captions_resumed"][0].facts["starts"] != []
 
 
 def test_a_metric_without_items_is_absent_on_all_processes(two, one):

@@ -41,6 +41,23 @@ def test_a_recipe_trains_and_scores_a_table(table, tmp_path):
     assert results["data"]["training"]["rows"] == 8
 
 
+def test_a_recipe_draws_one_of_several_captions(table, tmp_path):
+    captions = [[f"{caption} here", f"{caption} there"] for caption in tiny.pairs(8)["caption"]]
+    rows = [{"file": f"photos/{row}.png", "sentences": texts} for row, texts in enumerate(captions)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = ["--dataset", str(tmp_path / "rows.jsonl"), "--column_names", "image=file,caption=sentences"]
+    words += ["--captions", "drawn", "--controls", "none", "--max_steps", "2", "--batch_size", "4"]
+    words += ["--evaluation", "own", "--evaluation_dataset", str(tmp_path / "rows.jsonl"), "--overlap", "allow"]
+    words += ["--evaluation_split", "train", "--hard_images", "0", "--num_neighbours", "0", "--num_negatives", "0"]
+    words += ["--draw_negatives", "false", "--disable_tqdm", "true", "--output_dir", str(tmp_path / "run")]
+    recipe = read_recipe("negclip", words)
+    assert recipe.trainer_arguments["draw_captions"] and "draw_captions" not in recipe.given
+    folder = run(recipe)
+    assert (folder / "method" / "model.safetensors").is_file()
+    with pytest.raises(ValueError, match="draw_captions is captions: drawn in a recipe"):
+        read_recipe("negclip", ["--draw_captions", "true"])
+
+
 def test_a_build_reads_a_table(table, tmp_path):
     words = ["--source", str(table), *NAMES, "--kinds", "keyword", "--output", str(tmp_path / "set")]
     cli.main(["build", "negatives", *words])
