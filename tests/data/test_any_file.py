@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 
 from hfcomp.data import load_training_set
 from hfcomp.data.images import decode_image
+from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import TrainingRows, contract_rows, load_training_stream
 from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tiny
@@ -127,6 +130,23 @@ def write_shard(folder):
 WRITERS = [value for name, value in list(globals().items()) if name.startswith("write_") and name != "write_images"]
 
 
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTED = {
+    "pairs.csv": write_marked_csv,
+    "pairs.tsv": write_tsv,
+    "pairs.csv.gz": write_csv_gz,
+    "pairs.jsonl": write_jsonl,
+    "pairs.json": write_json,
+    "pairs.parquet": write_bytes_of_pandas,
+    "folder/": write_table_beside_images,
+    "folder/ with metadata": write_metadata_of_datasets,
+    "shards/": write_shards,
+    "set/": write_folder_of_parquet,
+    "saved/": write_saved,
+}
+"""What writes the examples of the table in the documentation."""
+
+
 def shown(rows, row) -> np.ndarray:
     return np.asarray(decode_image(TrainingRows(rows, ["image"])[row]["image"]))
 
@@ -146,6 +166,26 @@ def test_own_names_of_any_format_become_images_and_captions(write, folder):
     assert rows["caption"][:] == CAPTIONS
     for row in range(3):
         assert np.array_equal(shown(rows, row), np.asarray(tiny.image(row)))
+
+
+def test_the_table_of_the_documentation_is_what_is_tested(folder):
+    page = (ROOT / "docs/datasets.md").read_text()
+    table = page.partition("| what you have |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\|(.*)\| `(.+)` \| `(.+)` \|$", table, re.MULTILINE)
+    found = {f"{path} with metadata" if "metadata.jsonl" in what else path: names for what, path, names in rows}
+    assert found.keys() == DOCUMENTED.keys()
+    for name, write in DOCUMENTED.items():
+        assert write in WRITERS and parse_column_names(found[name]) == write(folder)[1], name
+
+
+def test_the_code_of_the_documentation_makes_a_trainer(folder, clip, monkeypatch):
+    write_tsv(folder)
+    monkeypatch.chdir(folder)
+    page = (ROOT / "docs/datasets.md").read_text().partition("\n## Loading\n")[2]
+    code = page.partition("```python\n")[2].partition("```")[0]
+    names: dict = {}
+    exec(code.replace("openai/clip-vit-base-patch32", str(clip)), names)
+    assert len(names["trainer"].train_dataset) == 3 and names["args"].learning_rate == 1e-6
 
 
 @pytest.mark.parametrize("write", [write_folder_of_parquet, write_shards])

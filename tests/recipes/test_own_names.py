@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from hfcomp import cli
 from hfcomp.data import load_training_set
+from hfcomp.experiments.arm import method_arm
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe
 from tests import tiny
@@ -27,6 +31,17 @@ def table(tmp_path):
     for name, part in (("train", lines[:8]), ("test", lines[8:])):
         (tmp_path / f"{name}.tsv").write_text("filepath\ttitle\n" + "".join(part))
     return tmp_path / "train.tsv"
+
+
+def test_the_command_of_the_documentation_can_start():
+    page = (Path(__file__).resolve().parents[2] / "docs/datasets.md").read_text()
+    (line,) = re.findall(r"^hfcomp train (.*)$", page, re.MULTILINE)
+    name, *words = shlex.split(line)
+    recipe = read_recipe(name, [*words, "--use_cpu", "true"])
+    method_arm(recipe, None).check()
+    assert (
+        recipe.column_names == {"image": "filepath", "caption": "title"} and recipe.experiment.dataset == "pairs.tsv"
+    )
 
 
 def test_a_recipe_trains_and_scores_a_table(table, tmp_path):
