@@ -71,8 +71,9 @@ class ExperimentConfig(Strict):
     """Split to train on."""
     dataset_filter: str | None = None
     """column=value; only such rows are used, the others are counted."""
-    captions: Literal["longest", "all"] = "longest"
-    """Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image."""
+    captions: Literal["longest", "all", "drawn"] = "longest"
+    """Of a row with a list of captions: the 'longest', 'all', each a row of its own with the image, or one 'drawn' in
+    each epoch."""
     captions_file: str | None = None
     """JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted and left out."""
     key_column: str | None = None
@@ -168,9 +169,11 @@ class ExperimentConfig(Strict):
         yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
         of_negatives = ("edit_noise", "false_negatives", "negative_kinds")
         yield keywords, of_negatives, "shapes the sandbox's own negatives, which keyword_negatives replaces;"
-        whole = ("dataset_filter", "captions", "hard_images", "keyword_negatives", "keyword_captions_only")
-        whole += ("concreteness_ratings",)
+        whole = ("dataset_filter", "hard_images", "keyword_negatives", "keyword_captions_only")
+        whole += ("concreteness_ratings", *(("captions",) if self.captions == "all" else ()))
         yield self.streaming, whole, "needs all rows before the first step, not with streaming;"
+        of_one = ("captions_file", "keyword_negatives", "concreteness_ratings", "concept_parser")
+        yield self.captions == "drawn", of_one, "is for one caption of each row, not with captions: drawn;"
         sandbox, has = self.dataset == SANDBOX, "is not for the sandbox, whose"
         yield sandbox, ("concept_parser", "captions_file"), f"{has} rows have concepts and captions of their own;"
         yield sandbox, ("streaming", "captions"), f"{has} rows are drawn here with one caption for each image;"

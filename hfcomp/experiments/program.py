@@ -88,7 +88,8 @@ def _training_facts(recipe: Recipe, rows: Any) -> dict[str, Any]:
     config, captions = recipe.experiment, hashlib.sha256()
     if config.streaming:
         return {"dataset": config.dataset, "streaming": True}
-    for caption in rows["caption"]:
-        captions.update(caption.encode() + b"\n")
+    for texts in rows["caption"]:
+        for text in texts if isinstance(texts, list) else [texts]:
+            captions.update((text or "").encode() + b"\n")
     digest = captions.hexdigest()[:16]
     return {"dataset": config.dataset, "rows": len(rows), "captions": f"sha256:{digest}"}
