@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,26 +77,30 @@ def find_file(source: str) -> Path:
     if path.is_file():
         return path
     if path.is_dir():
-        return _file_in(path)
+        return path / _name_among((one.name for one in path.iterdir()), str(path))
     if not may_be_hub_id(source) or source.endswith(ENDINGS):
         raise ValueError(f"{source}: no such file or folder.")
-    from huggingface_hub import snapshot_download
-
-    patterns = [CONFIG_FILE, *(f"*{ending}" for ending in ENDINGS)]
-    return _file_in(Path(snapshot_download(source, allow_patterns=patterns)), shown=source)
+    return _downloaded(source)
 
 
-def _file_in(folder: Path, shown: str | None = None) -> Path:
-    shown = shown or str(folder)
-    for name in WEIGHTS_FILES:
-        if (folder / name).is_file():
-            return folder / name
-    found = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS)
-    if len(found) == 1:
-        return found[0]
+def _downloaded(name: str) -> Path:
+    from huggingface_hub import HfApi, hf_hub_download
+
+    files = HfApi().list_repo_files(name)
+    if CONFIG_FILE in files:
+        hf_hub_download(name, CONFIG_FILE)
+    return Path(hf_hub_download(name, _name_among(files, name)))
+
+
+def _name_among(names: Iterable[str], shown: str) -> str:
+    """The file of weights among the files of a folder."""
+    found = sorted(name for name in names if name.endswith(ENDINGS) and "/" not in name)
+    own = next((name for name in WEIGHTS_FILES if name in found), None)
+    if own is not None or len(found) == 1:
+        return own or found[0]
     if not found:
         raise ValueError(f"{shown}: found no weights, expected a file that ends in {', '.join(ENDINGS)}.")
-    raise ValueError(f"{shown}: found {', '.join(path.name for path in found)}. Name the file to convert.")
+    raise ValueError(f"{shown}: found {', '.join(found)}. Name the file to convert, downloaded if it is on the Hub.")
 
 
 def _read(path: Path) -> Mapping[str, Any]:

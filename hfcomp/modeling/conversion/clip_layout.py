@@ -98,13 +98,13 @@ def refuse_other_towers(names: set[str]) -> None:
         raise ValueError("the image tower has no visual.ln_pre (CLIPA), which `CLIPModel` always has.")
 
 
-def clip_config(
+def clip_sizes(
     tensors: Mapping[str, torch.Tensor],
     config: Mapping[str, Any] | None,
     activation: Activation,
     head_width: int | None,
-) -> CLIPConfig:
-    """The configuration of a `CLIPModel`: sizes as the weights have them.
+) -> dict[str, Any]:
+    """The fields of a `CLIPConfig`, but for tokens: sizes as the weights have them.
 
     Args:
         tensors: of the checkpoint.
@@ -126,9 +126,9 @@ def clip_config(
     embedding = tensors["visual.proj"].shape[1]
     own_width = head_width or vision.get("head_width") or _head_width(width, bool(config))
     shared = {"projection_dim": embedding}
-    return CLIPConfig(
-        projection_dim=embedding,
-        vision_config={
+    return {
+        "projection_dim": embedding,
+        "vision_config": {
             **shared,
             "hidden_size": width,
             "intermediate_size": tensors["visual.transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
@@ -139,7 +139,7 @@ def clip_config(
             "hidden_act": activation.image,
             "layer_norm_eps": norm_epsilon(vision, EPSILON),
         },
-        text_config={
+        "text_config": {
             **shared,
             "vocab_size": vocabulary,
             "hidden_size": words,
@@ -150,7 +150,7 @@ def clip_config(
             "hidden_act": activation.text,
             "layer_norm_eps": norm_epsilon(text, EPSILON),
         },
-    )
+    }
 
 
 def image_size(patches: int, patch: int, vision: Mapping[str, Any]) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import transformers
-from transformers import CLIPModel, CLIPProcessor, SiglipModel, SiglipProcessor
+from transformers import CLIPConfig, CLIPModel, CLIPProcessor, SiglipConfig, SiglipModel, SiglipProcessor
 
 from hfcomp import __version__
 from hfcomp.checksums import file_hash
@@ -128,18 +128,15 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
         names=names,
         patch_size=patch,
     )
-    config = clip_layout.clip_config(tensors, settings, activation, options.head_width)
-    text = config.text_config
+    prepare = preprocessing(checkpoint.config, options.pretrained)
+    sizes = clip_layout.clip_sizes(tensors, settings, activation, options.head_width)
     tokenizer = tokenizers.clip_tokenizer(
         options.processor,
         own_name=((settings or {}).get("text_cfg") or {}).get("hf_tokenizer_name"),
-        vocabulary=text.vocab_size,
-        length=text.max_position_embeddings,
+        vocabulary=sizes["text_config"]["vocab_size"],
+        length=sizes["text_config"]["max_position_embeddings"],
     )
-    # of 2, which transformers' older conversions have, CLIPModel reads a text at its highest token
-    text.bos_token_id, text.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
-    text.pad_token_id = tokenizer.pad_token_id
-    prepare = preprocessing(checkpoint.config, options.pretrained)
+    config = _config(CLIPConfig, sizes, tokenizer)
     model = _filled(CLIPModel, config, to_transformers(table, tensors), checkpoint.path)
     images = image_processor(prepare, config.vision_config.image_size)
     processor = CLIPProcessor(image_processor=images, tokenizer=tokenizer)
@@ -154,14 +151,13 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     table = siglip_layout.siglip_table(image_layers, clip_layout.count_layers(tensors, "text."))
     unused = _check_names(checkpoint, table)
     activation = siglip_activation(given=options.activation, config=settings)
-    config = siglip_layout.siglip_config(tensors, settings, activation)
-    text = config.text_config
-    tokenizer = tokenizers.siglip_tokenizer(
-        options.processor, vocabulary=text.vocab_size, length=text.max_position_embeddings
-    )
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        setattr(text, name, getattr(tokenizer, name))
     prepare = preprocessing(checkpoint.config, options.pretrained)
+    sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
+    text = sizes["text_config"]
+    tokenizer = tokenizers.siglip_tokenizer(
+        options.processor, vocabulary=text["vocab_size"], length=text["max_position_embeddings"]
+    )
+    config = _config(SiglipConfig, sizes, tokenizer)
     model = _filled(SiglipModel, config, to_transformers(table, tensors), checkpoint.path)
     images = image_processor(prepare, config.vision_config.image_size, siglip=True)
     processor = SiglipProcessor(image_processor=images, tokenizer=tokenizer)
@@ -174,6 +170,12 @@ def _check_names(checkpoint: Checkpoint, table: list[Weight]) -> tuple[str, ...]
     missing = set(source_names(table)) - set(checkpoint.tensors)
     refuse(checkpoint.path, missing=missing, unused=towers)
     return (*others, *checkpoint.others)
+
+
+def _config(kind: Any, sizes: dict[str, Any], tokenizer: Any) -> Any:
+    """With an `eos_token_id` of 2, as older conversions have it, CLIPModel would read a text at its highest token."""
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    return kind(**{**sizes, "text_config": {**sizes["text_config"], **ids}})
 
 
 def _filled(kind: Any, config: Any, tensors: Mapping[str, torch.Tensor], path: Path) -> Any:

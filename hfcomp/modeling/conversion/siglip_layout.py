@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import SiglipConfig
 
 from hfcomp.modeling.conversion.activations import Activation
 from hfcomp.modeling.conversion.clip_layout import count_layers, image_size, text_blocks
@@ -76,10 +75,10 @@ def refuse_other_trunks(names: set[str], config: Mapping[str, Any] | None) -> No
         raise ValueError(f"the image tower is timm's {tower}, not SigLIP's: transformers has no CLIP with it.")
 
 
-def siglip_config(
+def siglip_sizes(
     tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], activation: Activation
-) -> SiglipConfig:
-    """The configuration of a `SiglipModel`: sizes as the weights have them.
+) -> dict[str, Any]:
+    """The fields of a `SiglipConfig`, but for tokens: sizes as the weights have them.
 
     Args:
         tensors: of the checkpoint.
@@ -97,8 +96,8 @@ def siglip_config(
     _, patches, width = tensors[f"{TRUNK}pos_embed"].shape
     patch = tensors[f"{TRUNK}patch_embed.proj.weight"].shape[-1]
     layers = {name.split(".")[3] for name in tensors if name.startswith(f"{TRUNK}blocks.")}
-    return SiglipConfig(
-        vision_config={
+    return {
+        "vision_config": {
             "hidden_size": width,
             "intermediate_size": tensors[f"{TRUNK}blocks.0.mlp.fc1.weight"].shape[0],
             "num_hidden_layers": len(layers),
@@ -108,7 +107,7 @@ def siglip_config(
             "hidden_act": activation.image,
             "layer_norm_eps": EPSILON,
         },
-        text_config={
+        "text_config": {
             "vocab_size": vocabulary,
             "hidden_size": words,
             "intermediate_size": tensors["text.transformer.resblocks.0.mlp.c_fc.weight"].shape[0],
@@ -119,4 +118,4 @@ def siglip_config(
             "hidden_act": activation.text,
             "layer_norm_eps": norm_epsilon(text, _EPSILON_OF_TEXT),
         },
-    )
+    }
