@@ -6,7 +6,6 @@ anything is trained, each arm of a study is a run of its own, and pictures and t
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from transformers import TrainerCallback
 from transformers.integrations import TensorBoardCallback
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
+from hfcomp.data.images import decode_image
 from hfcomp.reading import nearest
 
 TENSORBOARD, WANDB, TRACKIO = "tensorboard", "wandb", "trackio"
@@ -37,7 +37,7 @@ class TrackedRun:
 
     Attributes:
         project: of Weights & Biases, unless WANDB_PROJECT is set, and of Trackio.
-        group: of the runs that belong together.
+        group: of the runs that belong together; TensorBoard and Trackio show it as the beginning of a run's name.
         name: of this one, in the group.
         folder: of the files of TensorBoard, whose runs are its folders.
         pictures: makes the PNG files that are sent at the start, by name; called only if a tracker is asked for.
@@ -171,7 +171,7 @@ def _open_sinks(names: Sequence[str], run: TrackedRun) -> Iterator[_Sinks]:
     if TRACKIO in names:
         import trackio
 
-        trackio.init(project=run.project, name=run.full_name, resume="allow", group=run.group)
+        trackio.init(project=run.project, name=run.full_name, resume="allow")
     try:
         yield _Sinks(names, writer)
     finally:
@@ -184,9 +184,7 @@ def _open_sinks(names: Sequence[str], run: TrackedRun) -> Iterator[_Sinks]:
 
 def _send(sinks: _Sinks, name: str, *, picture: bytes = b"", table: Table | None = None) -> None:
     """One picture or table to each tracker in its own form."""
-    from PIL import Image
-
-    image = Image.open(io.BytesIO(picture)).convert("RGB") if picture else None
+    image = decode_image(picture) if picture else None
     header, rows = table or ((), [])
     if sinks.writer is not None and image is not None:
         import numpy as np

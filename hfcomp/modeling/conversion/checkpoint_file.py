@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import torch
@@ -108,7 +108,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         return read_tensors(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except UnpicklingError as error:
         kind = _GLOBAL.search(str(error))
         if kind is None:
             raise ValueError(f"{path}: not a checkpoint of PyTorch, or damaged. {COPY_AGAIN}") from error
