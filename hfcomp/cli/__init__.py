@@ -9,7 +9,7 @@ from types import ModuleType
 
 COMMANDS = (
     *("train", "evaluate", "compare", "attention", "levels", "analyze"),
-    *("build", "annotate", "cache", "doctor", "push-metrics", "push-dataset"),
+    *("build", "annotate", "cache", "doctor", "push-metrics", "push-dataset", "convert"),
 )
 
 

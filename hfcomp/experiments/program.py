@@ -17,9 +17,10 @@ from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.report import publish_run
+from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
+from hfcomp.experiments.tracking import track_results
 from hfcomp.statistics.measures import missing_averages
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
@@ -81,6 +82,7 @@ def _report(study: Study, method: Arm) -> None:
     }
     facts = {**study.facts(), "general_average": general, "data": data}
     publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts)
+    track_results(study.recipe, study.folder, study.folder / FIGURE, lines)
 
 
 def _training_facts(recipe: Recipe, rows: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from transformers import TrainingArguments
 from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
+from hfcomp.trainers.trackers import check_trackers
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 OPTIMISATION = (
@@ -125,6 +126,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             # else accelerate treats each of several processes on a CPU as the only one
             self.use_cpu = True
         super().__post_init__()
+        check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
