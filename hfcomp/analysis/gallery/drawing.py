@@ -11,6 +11,7 @@ from typing import Any
 from datasets import Image as ImageFeature
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
 
+from hfcomp.analysis.gallery.facts import negative_facts
 from hfcomp.data.columns import require_columns
 from hfcomp.data.images import decode_image
 from hfcomp.parsing.word_changes import changed_words
@@ -167,29 +168,13 @@ def _texts(row: Mapping[str, Any], label: str) -> list[_Text]:
     for place, text in negatives[:MOST_NEGATIVES]:
         marked = changed_words(text, captions[0]) if len(captions) == 1 else ()
         texts.append(_Text(f"not: {text}", RED, frozenset(number + 1 for number in marked)))
-        facts = _facts(row, place)
+        facts = negative_facts(row, place)
         texts += [_Text(facts, GRAY)] if facts else []
     if len(negatives) > MOST_NEGATIVES:
         texts.append(_Text(f"and {len(negatives) - MOST_NEGATIVES} more negative captions", GRAY))
     if "negative_captions" in row and not negatives:
         texts.append(_Text("no negative caption", GRAY))
     return texts
-
-
-def _facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, those that are given."""
-    found = []
-    for column, title in (
-        ("negative_kinds", ""),
-        ("negative_categories", ""),
-        ("negative_keywords", "keyword "),
-        ("negative_concreteness", "concreteness "),
-    ):
-        values = row.get(column) or []
-        value = values[place] if place < len(values) else None
-        if value not in (None, ""):
-            found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
-    return ", ".join(found)
 
 
 def _wrap(text: str, width: int, font: Any) -> list[list[tuple[int, str]]]:
