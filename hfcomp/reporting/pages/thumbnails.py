@@ -11,8 +11,8 @@ from PIL import Image, ImageChops, ImageFilter
 QUALITY = 75
 """Of JPEG."""
 TINT = (255, 64, 32)
-TINT_ALPHA = 90
-"""Of a mask's area, through which the picture is seen; 0 to 255."""
+TINT_ALPHA = 38
+"""Of a mask's area, 0 to 255: faint, since an edit may be a change of colour."""
 
 
 class Thumbnail(NamedTuple):

@@ -33,5 +33,5 @@ def test_a_mask_covers_its_area_alone():
     found = opened(mask_overlay(mask, (200, 100))).convert("RGBA")
     alpha = np.asarray(found)[..., 3]
     assert found.size == (200, 100)
-    assert (alpha[30:70, 50:110] == 90).all() and not alpha[:, :30].any()
+    assert (alpha[30:70, 50:110] == 38).all() and not alpha[:, :30].any()
     assert alpha[19, 60] == 255  # the line
