@@ -165,7 +165,7 @@ def score_tables(models: Sequence[ModelScores]) -> list[Table]:
     rows = [[one.name, *(_count(one.rows, place) for place in there.values())] for one in models]
     if len(models) == 2:
         rows.append(["changed between them", *(_changes(models, place) for place in there.values())])
-    return [Table("Rows that are right", ["", *there], rows)] if there else []
+    return [Table("Rows that are right, of those shown", ["", *there], rows)] if there else []
 
 
 def _count(rows: Sequence[Row], place: int) -> str:
