@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
-    *("train", "evaluate", "compare", "attention", "levels", "analyze"),
+    *("train", "evaluate", "compare", "merge", "attention", "levels", "analyze"),
     *("build", "annotate", "cache", "push-metrics", "push-dataset"),
 )
 
