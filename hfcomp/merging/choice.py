@@ -10,7 +10,7 @@ Rule = Literal["tolerance", "mean"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 TOLERANCE = 0.01
 SLACK = 1e-9
-"""What rounding may cost: 0.8 - 0.01 is above 0.79 in floating point."""
+"""What rounding may cost: 1 - 0.7 is above 0.3 in floating point."""
 
 
 class Point(NamedTuple):
@@ -75,10 +75,11 @@ def check_rule(rule: str, tolerance: float) -> None:
 def rule_text(rule: Rule, tolerance: float) -> str:
     """A rule in words."""
     if rule == "mean":
-        return "of the points that no other dominates, the highest mean of both scores"
+        return "the highest mean of both scores among the points that no other dominates"
+    points = f"{100 * tolerance:g} point" + ("" if tolerance == 0.01 else "s")
     return (
-        f"of the points that no other dominates and whose general score is at most {100 * tolerance:g} points below "
-        "the base's, the highest score of composition"
+        "the highest score of composition among the points that no other dominates and whose general score is at "
+        f"most {points} below the base's"
     )
 
 

@@ -190,8 +190,12 @@ def _report(swept: Swept, results: EvaluationResults, folder: Path, *, brief: bo
     report = evaluation_report(results, brief=brief)
     alpha = f"{swept.chosen.alpha:g}"
     title = f"Between base and tuned model: alpha {alpha}"
-    chosen = f"alpha {alpha} is chosen: {swept.rule}."
+    chosen = f"alpha {alpha} is chosen: it has {swept.rule}."
     figure = front_figure(FIGURE, titled(title, report.caveat), {TUNED: swept})
-    sections = [Section("", [figure]), Section("Points", [points_table(TUNED, swept)]), *report.sections[1:]]
+    sections = [
+        Section("", [figure]),
+        Section("Points", [points_table(TUNED, swept, brief=brief)]),
+        *report.sections[1:],
+    ]
     closing = {"model": str(folder / MODEL_FOLDER), "report": str(folder / REPORT_FILE)}
     return replace(report, title=title, verdict=[chosen, HALVES], sections=sections, closing=closing)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hfcomp.evaluation.points import point_name
 from hfcomp.merging.sweep import BASE_POINT, Swept
 from hfcomp.reporting.figures import Figure, Paths, Stop
-from hfcomp.reporting.format import with_interval
+from hfcomp.reporting.format import decimal, with_interval
 from hfcomp.reporting.lines import difference, unit_of_line
 from hfcomp.reporting.report import Table
 
@@ -33,18 +33,23 @@ def front_figure(name: str, title: str, sweeps: Mapping[str, Swept]) -> Figure:
 def _stop(swept: Swept, alpha: float, *, bars: bool = False) -> Stop:
     composition, general = (line["models"][point_name(alpha)] for line in swept.lines)
     is_chosen = alpha == swept.chosen.alpha and not bars
-    return Stop(general, composition, f"{alpha:g}" if is_chosen else "", bars or is_chosen)
+    mark = f"{alpha:g}".removeprefix("0") or "0"  # ".3" has room in a marker
+    return Stop(general, composition, mark if is_chosen else "", bars or is_chosen)
 
 
-def points_table(model: str, swept: Swept) -> Table:
-    """A row for each point: its scores with intervals, what they are above the base, and which is chosen."""
+def points_table(model: str, swept: Swept, *, brief: bool = False) -> Table:
+    """A row for each point: its scores with intervals, what they are above the base, and which is chosen.
+
+    In brief, which fits a terminal, differences alone have intervals.
+    """
     rows = []
     for point in swept.points:
         name, cells = point_name(point.alpha), [f"{point.alpha:g}"]
         for line in swept.lines:
             unit, change = unit_of_line(line), difference(line, name, BASE_POINT)
             minus = "" if name == BASE_POINT else with_interval(change, unit, "+")
-            cells += [with_interval(line["models"][name], unit), minus]
+            own = line["models"][name]
+            cells += [decimal(own["value"], unit) if brief else with_interval(own, unit), minus]
         said = "chosen" if point == swept.chosen else "" if point in swept.front else "dominated"
         rows.append([*cells, said])
     header = ["alpha", "composition", "minus base", "general", "minus base", ""]
