@@ -66,6 +66,14 @@ class Guard:
         """What points are judged by; raises ValueError for what is not scored."""
         return find_proxies(outcomes, self.declared, primary=self.primary)
 
+    def check(self, outcomes: Outcomes) -> None:
+        """Raises ValueError for proxies that are not scored, or images that cannot be halved."""
+        self.proxies(self.choosing(outcomes))
+
+    def choosing(self, outcomes: Outcomes) -> Outcomes:
+        """The outcomes that choose."""
+        return halves(outcomes)[0] if self.halved else outcomes
+
     def reported(self, outcomes: Outcomes) -> Outcomes:
         """The outcomes that did not choose."""
         return halves(outcomes)[1] if self.halved else outcomes
@@ -97,7 +105,7 @@ def prepare_guard(recipe: Recipe, session: Session, evaluate: Evaluator) -> Guar
         guard = Guard(prepare_evaluation(config, **how), OTHER_SCENES, declared, config.primary)
     else:
         guard = Guard(evaluate, HALF, declared, config.primary, halved=True)
-    on_main_process(lambda: guard.evaluator.check_names(guard.proxies))
+    on_main_process(lambda: guard.evaluator.check_names(guard.check))
     session.log(f"forgetting guard: points are chosen on {guard.items}")
     return guard
 
@@ -122,7 +130,7 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
     base, tuned, config = study.models[BASE], study.models[name], study.recipe.experiment
     outcomes = _outcomes(study, guard, name)
-    choosing = halves(outcomes)[0] if guard.halved else _without(outcomes, scored, study.session)
+    choosing = guard.choosing(outcomes) if guard.halved else _without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
     facts = {**swept.facts(), "on": guard.items}

@@ -118,7 +118,8 @@ def merge_by_sweep(
     interpolation = load_interpolation(base, tuned)
     evaluator = _load(options)
     declared = {one.benchmark.title: one.benchmark.averages for one in evaluator.loaded} | MEANS
-    evaluator.check_names(partial(_proxies, options=options, declared=declared))
+    # what cannot be judged or halved costs no encoding
+    evaluator.check_names(lambda outcomes: (_proxies(outcomes, options=options, declared=declared), halves(outcomes)))
     embedder = PointsEmbedder(
         interpolation,
         ALPHAS,

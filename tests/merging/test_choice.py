@@ -53,9 +53,9 @@ def test_the_best_composition_within_the_tolerance_is_chosen():
 
 
 def test_a_loss_of_exactly_the_tolerance_is_allowed_though_floats_round():
-    given = points((0.3, 0.8), (0.4, 0.79))
-    assert 0.8 - 0.01 > 0.79
-    assert choose_point(given, tolerance=0.01) == given[1]
+    given = points((0.3, 1.0), (0.4, 0.3))
+    assert 1.0 - 0.7 > 0.3
+    assert choose_point(given, tolerance=0.7) == given[1]
 
 
 def test_of_equal_points_the_nearest_to_the_base_is_chosen():
