@@ -130,7 +130,7 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
 def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
     base, tuned, config = study.models[BASE], study.models[name], study.recipe.experiment
     outcomes = _outcomes(study, guard, name)
-    choosing = guard.choosing(outcomes) if guard.halved else _without(outcomes, scored, study.session)
+    choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
     facts = {**swept.facts(), "on": guard.items}
@@ -153,8 +153,11 @@ def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
     return Outcomes(table)
 
 
-def _without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
-    """Outcomes of images that the report does not have; the others are counted."""
+def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
+    """Outcomes of images that the report does not have; the others are counted.
+
+    Raises ValueError where there are no others.
+    """
     table, known = outcomes.table, outcomes.table["image_id"].isin(scored)
     count = table["image_id"][known].nunique()
     if not count:

@@ -117,7 +117,7 @@ def run_report(
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
-        _guard_section(facts, swept, title, brief=brief),
+        _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
         Section("Models", [Lines(meanings), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
