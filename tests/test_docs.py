@@ -16,7 +16,7 @@ from hfcomp.cli.annotate import DRAFT, PROGRESS
 from hfcomp.evaluation.benchmarks import benchmarks
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("analyze", "annotate", "build", "compare", "convert", "doctor", "evaluate", "gallery", "levels")
+COMMANDS = ("analyze", "annotate", "build", "compare", "convert", "doctor", "evaluate", "gallery", "levels", "merge")
 PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "hfcomp.evaluation", "hfcomp.data")
 
 

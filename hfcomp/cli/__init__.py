@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
-    *("train", "evaluate", "compare", "attention", "levels", "analyze", "gallery"),
+    *("train", "evaluate", "compare", "attention", "levels", "analyze", "gallery", "merge"),
     *("build", "annotate", "cache", "doctor", "push-metrics", "push-dataset", "convert"),
 )
 

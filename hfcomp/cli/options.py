@@ -104,7 +104,7 @@ def _reading(hint: Any) -> dict[str, Any]:
     return {"type": kind} | ({"metavar": metavar} if metavar else {})
 
 
-def check_free(folder: Path, overwrite: bool) -> None:
-    """Raises ValueError for an output folder that has results which are not to be replaced."""
-    if (folder / "results.json").exists() and not overwrite:
-        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
+def check_free(folder: Path, overwrite: bool, *, file: str = "results.json", what: str = "results") -> None:
+    """Raises ValueError for an output folder that has results, or another file, which are not to be replaced."""
+    if (folder / file).exists() and not overwrite:
+        raise ValueError(f"{folder} holds {what} already. Pass --overwrite, or another --output_dir.")
