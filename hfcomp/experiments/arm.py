@@ -22,6 +22,7 @@ from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.hooks import ObjectiveHooks
 from hfcomp.trainers.progress import Pace
 from hfcomp.trainers.stages import stage_config, train_stage
+from hfcomp.trainers.trackers import TrackedRun
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,13 @@ class Arm:
             )
         return lacking
 
-    def train(self, start: Path | str, folder: Path, pace: Pace | None = None) -> StageSummary:
-        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped."""
+    def train(
+        self, start: Path | str, folder: Path, pace: Pace | None = None, run: TrackedRun | None = None
+    ) -> StageSummary:
+        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped.
+
+        `run` is what it is called in the trackers of `report_to`.
+        """
 
         def build() -> tuple[Any, Any, Any]:
             return str(start), AutoProcessor.from_pretrained(start, trust_remote_code=False), self.rows
@@ -90,7 +96,8 @@ class Arm:
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
         cls, size = self.trainer_class, self.batch_size
-        return train_stage(self.name, cls, build, folder, arguments, batch_size=size, resume=True, pace=pace)
+        how = {"batch_size": size, "resume": True, "pace": pace, "run": run}
+        return train_stage(self.name, cls, build, folder, arguments, **how)
 
 
 def method_arm(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Arm:

@@ -15,6 +15,8 @@ from transformers.utils import logging
 
 from hfcomp._help import OwnHelp
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
+from hfcomp.data.draws.captions import require_lists
+from hfcomp.data.draws.epochs import EpochOrder
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.fields import Features
@@ -24,7 +26,7 @@ from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, S
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
-from hfcomp.trainers._support.own_order import tell_epochs
+from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
@@ -98,10 +100,13 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         frozen = encoder.freeze_unused()
         if frozen:
             logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
+        rows = self.training_rows(train_dataset, args)
+        if args.draw_captions and rows is not None:
+            require_lists(getattr(rows, "dataset", rows).features or {})
         super().__init__(
             model=encoder,
             args=args,
-            train_dataset=self.training_rows(train_dataset, args),
+            train_dataset=rows,
             eval_dataset={name: self.read_rows(part, args) for name, part in eval_dataset.items()}
             if isinstance(eval_dataset, dict)
             else self.read_rows(eval_dataset, args),
@@ -231,6 +236,8 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         order = super()._get_train_sampler(train_dataset)
         chosen = self.row_order(order)
+        if self.args.draw_captions and chosen is not None and not isinstance(chosen, EpochOrder):
+            chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
         self._has_own_order = chosen is not order
         return chosen
 

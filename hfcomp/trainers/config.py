@@ -12,6 +12,7 @@ from transformers import TrainingArguments
 from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
+from hfcomp.trainers.trackers import check_trackers
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 OPTIMISATION = (
@@ -58,6 +59,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
     column_names: dict | str | None = field(
         default=None, metadata={"help": 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'}
     )
+    draw_captions: bool = field(
+        default=False,
+        metadata={
+            "help": "Of a column caption with lists: draw one in each epoch, the same on any number of processes. "
+            "Negatives and concepts then have an entry for each caption."
+        },
+    )
     num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
     max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
     max_image_pixels: int = field(
@@ -102,6 +110,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
     batch_unit = "pairs"
     # Whether the objective reads negative captions, where it is asked to.
     reads_negatives = True
+    # Whether one of several captions of a row can be drawn.
+    draws_captions = True
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
@@ -116,6 +126,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             # else accelerate treats each of several processes on a CPU as the only one
             self.use_cpu = True
         super().__post_init__()
+        check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
@@ -141,6 +152,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
+        if self.draw_captions and self.train_sampling_strategy not in ("random", "sequential"):
+            raise ValueError(
+                f"train_sampling_strategy={str(self.train_sampling_strategy)!r} is not supported with draw_captions. "
+                "Use 'random' or 'sequential'."
+            )
+        if self.draw_captions and not self.draws_captions:
+            raise ValueError("draw_captions=True: the objective reads one caption of each row. Leave it out.")
         if self.num_negatives and not self.reads_negatives:
             raise ValueError(
                 f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."

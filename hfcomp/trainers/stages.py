@@ -16,6 +16,7 @@ from hfcomp.checksums import file_hash, read_checked
 from hfcomp.distributed import fail_together, gather_objects, on_main_process, world_size
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import Pace, show_progress
+from hfcomp.trainers.trackers import TrackedRun, tracked
 from hfcomp.writing import write_json, write_text
 
 SUMMARY_FILE = "stage.json"
@@ -60,6 +61,7 @@ def train_stage(
     batch_size: int,
     resume: bool,
     pace: Pace | None = None,
+    run: TrackedRun | None = None,
 ) -> StageSummary:
     """Trains, saves the plain model to `folder` and returns what it cost.
 
@@ -74,12 +76,14 @@ def train_stage(
         batch_size: rows over all processes.
         resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
         pace: where it stands among the stages of its run, for the bar.
+        run: what it is called in the trackers of `report_to`.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
         return read_summary(folder)
     memory = PeakMemory()
     model, processor, dataset = build()
+    arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
     trainer = trainer_class(model, config, train_dataset=dataset, processing_class=processor)
     show_progress(trainer, name, pace)
@@ -87,7 +91,8 @@ def train_stage(
     trainer.add_callback(CheckpointChecksums())
     # the main process looks, so that all continue the same one
     start = on_main_process(lambda: last_checkpoint(folder, print)) if resume else None
-    trainer.train(resume_from_checkpoint=start)
+    with tracked(trainer, run):
+        trainer.train(resume_from_checkpoint=start)
     with fail_together():
         trainer.save_model()
         result = summarize_stage(name, trainer, memory)

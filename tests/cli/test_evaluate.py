@@ -358,3 +358,24 @@ def test_a_killed_run_goes_on_from_its_cache(models, data, tmp_path):
     main(words(models, data, tmp_path / "killed", "--overwrite"))
     whole, killed = (pd.read_parquet(tmp_path / name / "out" / "items.parquet") for name in ("whole", "killed"))
     pd.testing.assert_frame_equal(whole, killed)
+
+
+def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
+    rows = tiny.pairs(4)
+    for row, image in enumerate(rows["image"]):
+        image.save(tmp_path / f"{row}.png")
+    lines = [f"{row}.png\t{caption}\n" for row, caption in enumerate(rows["caption"])]
+    (tmp_path / "pairs.tsv").write_text("filepath\ttitle\n" + "".join(lines))
+    rows.to_parquet(tmp_path / "pairs.parquet")
+    given = [f"clip={models['clip']}", "--device", "cpu", "--no_cache"]
+    own = [*("--benchmarks", str(tmp_path / "pairs.tsv")), *("--column_names", "image=filepath,caption=title")]
+    main([*given, *own, "--output_dir", str(tmp_path / "tsv")])
+    main([*given, "--benchmarks", str(tmp_path / "pairs.parquet"), "--output_dir", str(tmp_path / "parquet")])
+    items = {name: pd.read_parquet(tmp_path / name / "items.parquet") for name in ("tsv", "parquet")}
+    recall = {name: one[one["metric"].str.contains("recall")] for name, one in items.items()}
+    assert len(recall["tsv"]) == 8
+    assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
+    with pytest.raises(SystemExit, match="column_names names columns of your own files or folders, and no benchmark"):
+        main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
+    with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
+        main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])

@@ -39,6 +39,7 @@ SCALARS = {
     "ce_clip": {"logit_scale"},
     "triplet_clip": {"logit_scale"},
     "streamed": {"logit_scale"},
+    "drawn_captions": {"logit_scale"},
     "ahnpl": {"logit_scale", MARGIN},
     "ahnpl_live": {"logit_scale", MARGIN},
     "c2lip": {"logit_scale", "logit_bias"},
@@ -57,6 +58,7 @@ LOGGED = {
     "ce_clip": {"hard_negative_accuracy", "loss_negative_margin", "loss_intra_modal", "threshold_swap_att"},
     "triplet_clip": {"hard_negative_accuracy", "loss_negative_image_to_text"},
     "streamed": {"accuracy_image_to_text"},
+    "drawn_captions": {"accuracy_image_to_text", "hard_negative_accuracy"},
     "ahnpl": AHNPL,
     "ahnpl_live": AHNPL,
     "c2lip": C2LIP | {"concept_positive_accuracy", "cross_attended_positive_accuracy"},
@@ -144,6 +146,13 @@ def test_the_log_holds_the_global_batch(two, one, name):
             assert line["same_image_pairs"] == other["same_image_pairs"] > 0
     # the loss is that of one contrast among 8 rows, not the mean of two among 4
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=0, abs=tolerances.loss())
+
+
+def test_a_resumed_run_draws_the_captions_of_the_whole_one(two, one):
+    for result in (*two["drawn_captions_resumed"], *one["drawn_captions_resumed"]):
+        whole, resumed = result.part("whole"), result.part("resumed")
+        assert whole and all(torch.equal(whole[name], resumed[name]) for name in whole)
+        assert result.facts["starts"] == one["drawn_captions_resumed"][0].facts["starts"] != []
 
 
 def test_a_metric_without_items_is_absent_on_all_processes(two, one):
