@@ -210,11 +210,7 @@ def load_merged(adapter: str | Path) -> PreTrainedModel:
     backbone = load_backbone(adapter, dtype=torch.float32)
     if not is_peft(backbone):
         raise ValueError(f"{adapter} is a plain model, not an adapter: it has no adapter_config.json to merge.")
-    name = backbone.get_base_model().name_or_path
-    merged = backbone.merge_and_unload(safe_merge=True)
-    merged.requires_grad_(True)
-    merged.name_or_path = name
-    return merged
+    return backbone.merge_and_unload(safe_merge=True).requires_grad_(True)
 
 
 def _write(merged: PreTrainedModel, adapter: str | Path, folder: Path) -> None:

@@ -12,6 +12,7 @@ from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, OBJECTIVE_STATE_FILE, unfrozen_names
 from hfcomp.modeling.weight_checks import COPY_AGAIN, check_same, damage_named, no_report, read_tensors, refuse
+from hfcomp.reading import may_be_hub_id
 
 logger = logging.get_logger(__name__)
 
@@ -148,13 +149,13 @@ def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Modu
     """
     place = adapter.base_model_name_or_path
     try:
-        if not place:
-            raise OSError("base_model_name_or_path is empty")
+        if not place or not (Path(place).is_dir() or may_be_hub_id(place)):
+            raise OSError("no such folder")  # and no id that the Hub could be asked for
         return _whole_model(place, **{**kwargs, "revision": adapter.revision or "main"})
     except OSError as error:
         raise OSError(
-            f"{model}: the base of this adapter cannot be loaded: {error} Correct base_model_name_or_path in its "
-            "adapter_config.json: a Hub id, or a folder as seen from the current one."
+            f"{model}: the base of this adapter, {place!r}, cannot be loaded: {' '.join(str(error).split())}. Correct "
+            "base_model_name_or_path in its adapter_config.json: a Hub id, or a folder as seen from the current one."
         ) from error
 
 
