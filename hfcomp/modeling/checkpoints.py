@@ -48,7 +48,11 @@ def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, to
 def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **kwargs: Any) -> None:
     """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
     kwargs.pop("state_dict", None)
+    card = Path(folder) / "README.md"
+    keep_card = card.exists() or not is_peft(backbone)
     backbone.save_pretrained(folder, **kwargs)
+    if not keep_card:  # PEFT's template, every entry of which is "[More Information Needed]"
+        card.unlink(missing_ok=True)
     state = extra_state(backbone, objective_state)
     if state and kwargs.get("is_main_process", True):
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
