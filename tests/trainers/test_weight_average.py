@@ -1,4 +1,4 @@
-"""The average of weights: against a plain loop, resumed, with adapters and learned state, and what is refused. 20 s."""
+"""The average of weights: against a plain loop, resumed, with adapters and learned state, what is refused. 20 s."""
 
 from __future__ import annotations
 
