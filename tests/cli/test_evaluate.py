@@ -131,7 +131,9 @@ def test_an_adapter_is_scored_as_its_merged_model_and_cached_by_content_and_base
     assert (adapter == merged).all() and (adapter != plain).any()
 
     def is_cached() -> bool:
-        return re.search(r"(\d+) images and (\d+) texts, \d+ of them cached", encoded("adapter")) is not None
+        counts = re.search(r"(\d+) images and (\d+) texts, (\d+) of them cached", encoded("adapter"))
+        images, texts, cached = map(int, counts.groups())
+        return cached == images + texts
 
     assert is_cached()
     for folder, file in (("adapter", "adapter_model.safetensors"), ("base", "model.safetensors")):
