@@ -30,6 +30,7 @@ from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.hooks import COUNTED_FEATURES, ObjectiveHooks
+from hfcomp.trainers.progress import show_in_notebook
 from hfcomp.trainers.weight_average import WeightAverage
 from hfcomp.writing import write_text
 
@@ -128,6 +129,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         self.add_callback(SizeAtStart())
         if args.weight_average_decay is not None:
             self.add_callback(WeightAverage(args.weight_average_decay, args.weight_average_start))
+        show_in_notebook(self)
         maximum = args.max_logit_scale
         if maximum is None:
             maximum = math.inf if backbone.config.model_type == "siglip" else 100.0

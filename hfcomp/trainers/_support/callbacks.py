@@ -10,6 +10,9 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
+# A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
+LOW_FOR_ADAPTERS = 1e-5
+
 
 class LogitScaleClamp(TrainerCallback):
     """Keeps the multiplier of the logits within [1, `maximum`] after each step, as CLIP's authors do with 100.
@@ -43,6 +46,17 @@ class SizeAtStart(TrainerCallback):
             tqdm.write(size_line(args, state.train_batch_size, train_dataloader))  # above the progress bar
             if getattr(model, "is_peft", False):
                 tqdm.write(adapter_line(model))
+                if args.learning_rate < LOW_FOR_ADAPTERS:
+                    tqdm.write(
+                        f"learning_rate={args.learning_rate:g} is one for whole models: an adapter, which begins at "
+                        "zero, hardly moves with it. Set more, such as 1e-4."
+                    )
+            warmup = args.get_warmup_steps(state.max_steps)
+            if warmup >= state.max_steps:
+                tqdm.write(
+                    f"warmup_steps={args.warmup_steps}, but training has {state.max_steps:,} steps: the learning rate "
+                    f"ends at {state.max_steps / warmup:.0%} of {args.learning_rate:g}. Set fewer, or a share below 1."
+                )
 
 
 def size_line(args: Any, batch_size: int, loader: Any) -> str:
