@@ -12,7 +12,9 @@ from transformers import TrainingArguments
 from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
+from hfcomp.trainers._support.adapters import check_adapter_fields
 from hfcomp.trainers.trackers import check_trackers
+from hfcomp.trainers.weight_average import WeightAverage
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 OPTIMISATION = (
@@ -97,6 +99,34 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             "each process holds as many. 1 keeps the order."
         },
     )
+    peft: str | None = field(
+        default=None,
+        metadata={
+            "help": "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
+            "logit_bias and the objective's own state are trained with it, where the objective uses them."
+        },
+    )
+    lora_rank: int = field(default=16, metadata={"help": "Of peft: rank of an update."})
+    lora_alpha: float | None = field(
+        default=None,
+        metadata={"help": "Of peft: an update counts lora_alpha / lora_rank times. Unset: twice the rank."},
+    )
+    lora_dropout: float = field(default=0.0, metadata={"help": "Of peft: dropout of the inputs of an update."})
+    lora_targets: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Of peft: what is adapted, by default attention mlp (the encoders' layers). Also head (the "
+            "projections), pooling (of SigLIP), ends of modules' names, or regular expressions."
+        },
+    )
+    weight_average_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "Exponential moving average of the trained weights, such as 0.999: the final model is the "
+            "average. Checkpoints hold the last weights and the average."
+        },
+    )
+    weight_average_start: int = field(default=0, metadata={"help": "Of weight_average_decay: step that it begins at."})
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
@@ -162,6 +192,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
         if self.num_negatives and not self.reads_negatives:
             raise ValueError(
                 f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."
+            )
+        check_adapter_fields(self)
+        if self.weight_average_decay is not None:
+            WeightAverage(self.weight_average_decay, self.weight_average_start)  # raises
+        elif self.weight_average_start:
+            raise ValueError(
+                f"weight_average_start={self.weight_average_start}: no weights are averaged. Set weight_average_decay."
             )
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
         if unknown:
