@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
 
 import torch
 from transformers import TrainingArguments
@@ -143,3 +144,14 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")
+
+
+def objective_fields(config_class: type) -> list[Field[Any]]:
+    """The fields that an objective's config adds to those that all have."""
+    common = {one.name for one in fields(CompositionalConfig)}
+    return [one for one in fields(config_class) if one.init and one.name not in common]
+
+
+def field_default(member: Field[Any]) -> Any:
+    """The default of a dataclass's field."""
+    return member.default if member.default_factory is MISSING else member.default_factory()
