@@ -29,14 +29,14 @@ from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
 
-def run(recipe: Recipe) -> Path:
+def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     """Runs an experiment and returns its folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
     model card `README.md`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
-    and the numbers are the same.
+    and the numbers are the same. As a `kind` of study, `DryRun` leaves nothing.
     """
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
@@ -49,11 +49,11 @@ def run(recipe: Recipe) -> Path:
     check_rows([method], session)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    with Study.open(recipe, session, evaluate) as study:
-        if has_primary:  # what cannot be scored costs no training
-            on_main_process(lambda: check(study.outcomes([BASE])))
+    with kind.open(recipe, session, evaluate) as study:
+        if has_primary:
+            study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
-        on_main_process(lambda: _report(study, method, evaluate))
+        study.write_report(lambda: _report(study, method, evaluate))
     return study.folder
 
 
