@@ -34,7 +34,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
-    model card `README.md`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
+    model card `README.md` with `.eval_results/`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. As a `kind` of study, `DryRun` leaves nothing.
     """

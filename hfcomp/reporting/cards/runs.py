@@ -80,8 +80,9 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         place: the model's id on the Hub, where it is known.
         figure: whether the run's figure is beside the card.
     """
-    own = _own_set(results["config"])
-    on_hub = is_on_hub(results["config"].get("model"))
+    asked = results["config"]  # before places are cut: what is left of one has the form of an id
+    own, on_hub = _own_set(asked), is_on_hub(asked.get("model"))
+    data_on_hub = is_on_hub(asked.get("dataset"))
     results = without_local_paths(dict(results), known=_local_places(results))
     config, lines, name = results["config"], results["results"], results["method"]
     benchmarks, version = results.get("benchmarks", {}), results["hfcomp_version"]
@@ -90,8 +91,8 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
     return Card(
         metadata=card_metadata(
             name,
-            base=config.get("model"),
-            datasets=[config.get("dataset")],
+            base=base if on_hub else None,
+            datasets=[config["dataset"]] if data_on_hub else [],
             results=eval_results(lines, own=own, benchmarks=benchmarks),
         ),
         title=name,
