@@ -34,7 +34,8 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
-    model card `README.md` with `.eval_results/`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
+    model card `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that
+    are both trained on and scored) and `finished`, written last.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. As a `kind` of study, `DryRun` leaves nothing.
     """
@@ -106,7 +107,8 @@ def _training_facts(recipe: Recipe, rows: Any) -> dict[str, Any]:
     """What was trained on, with a hash of the captions unless it is streamed."""
     config, captions = recipe.experiment, hashlib.sha256()
     place = {"dataset": config.dataset, "config": config.dataset_config, "commit": read_commit(rows)}
-    place |= {} if config.dataset == SANDBOX else {"split": config.dataset_split}
+    place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
+    place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
         return {**place, "streaming": True}
     for caption in rows["caption"]:
