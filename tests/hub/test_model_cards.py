@@ -45,10 +45,7 @@ BROKEN = [
     ("license: mine", "license"),
     ("tags: [1]", "tags"),
     ("datasets: [a b]", "datasets"),
-    (
-        "model-index:\n- name: x\n  results:\n  - task: {type: y}\n    dataset: {type: z}\n    metrics: []",
-        "dataset.name",
-    ),
+    ("model-index: [{name: x, results: [{task: {type: y}, dataset: {type: z}, metrics: []}]}]", "dataset.name"),
     ("a: [", "not YAML"),
 ]
 
@@ -71,11 +68,8 @@ def test_a_push_of_a_trainer_brings_its_own_card(hub, clip, tmp_path):
 
 def test_results_of_a_run_go_to_the_hub_in_its_own_format(hub, tmp_path):
     (tmp_path / "method").mkdir()
-    card(
-        tmp_path,
-        lines=[line("swap_att", "group", GROUP["swap_att"], benchmark="SugarCrepe")],
-        benchmarks=benchmark_facts(),
-    )
+    lines = [line("swap_att", "group", GROUP["swap_att"], benchmark="SugarCrepe")]
+    card(tmp_path, lines=lines, benchmarks=benchmark_facts())
     (path,) = (tmp_path / ".eval_results").glob("*.yaml")
     (entry,) = parse_eval_result_entries(yaml.safe_load(path.read_text()))
     assert entry.dataset_id == "somebody/crepe"
