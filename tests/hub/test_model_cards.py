@@ -61,7 +61,7 @@ def test_a_push_of_a_trainer_brings_its_own_card(hub, clip, tmp_path):
     text = files["README.md"].content.decode()
     data = ModelCard(text).data
     assert (data.license, data.language) == ("apache-2.0", "en") and "mine" in data.tags and "slipform" in data.tags
-    assert 'AutoModel.from_pretrained("me/tuned")' in text and "'Slipform=me/tuned'" in text
+    assert 'AutoModel.from_pretrained("me/tuned")' in text and '"Slipform=me/tuned"' in text
     assert "Trainer had access to" not in text and str(tmp_path) not in text and str(clip.parent) not in text
     assert card_errors(text) == []
 

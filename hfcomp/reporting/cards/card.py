@@ -95,7 +95,7 @@ class Card:
 
 def evaluate_command(name: str, place: str, base: str | None) -> str:
     """The command that scores a model, beside its base where that is on the Hub."""
-    return " ".join(["hfcomp evaluate", *([f"base={base}"] if base else []), f"'{name}={place}'", HOW_TO_SCORE])
+    return " ".join(["hfcomp evaluate", *([f"base={base}"] if base else []), f'"{name}={place}"', HOW_TO_SCORE])
 
 
 def render_card(card: Card) -> str:
