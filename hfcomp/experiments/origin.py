@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.reporting.cards.values import ON_COMMAND_LINE
-from hfcomp.trainers.config import field_default, objective_fields
+from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
 _FIELD = re.compile(r"^(\w+):[^#\n]*(?:# ?(.*))?$", re.MULTILINE)
 
@@ -59,6 +59,7 @@ def on_processes(command: str, number: int) -> str:
     return f"torchrun --nproc_per_node {number} -m hfcomp.cli {command.removeprefix('hfcomp ')}"
 
 
-def default_values(config_class: type, given: Collection[str]) -> dict[str, Any]:
-    """Fields that an objective adds to the common ones, with their defaults, where nobody set them."""
-    return {one.name: field_default(one) for one in objective_fields(config_class) if one.name not in given}
+def default_facts(config_class: type, given: Collection[str]) -> dict[str, dict[str, Any]]:
+    """The `defaults` of an objective that nobody set, and their `default_sources`, as `results.json` has them."""
+    kept = [one for one in objective_fields(config_class) if one.name not in given]
+    return {"defaults": {one.name: field_default(one) for one in kept}, "default_sources": default_sources(kept)}

@@ -17,7 +17,7 @@ from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
-from hfcomp.experiments.origin import default_values, on_processes
+from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
@@ -96,7 +96,7 @@ def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:
         "command": on_processes(recipe.origin.command, processes),
         "processes": processes,
         "sources": {name: recipe.origin.sources.get(name, "") for name in recipe.given},
-        "defaults": default_values(recipe.trainer_class.config_class, recipe.given),
+        **default_facts(recipe.trainer_class.config_class, recipe.given),
         "trainer_classes": class_names(recipe.trainer_class),
         "benchmarks": {one.benchmark.name: one.facts() for one in evaluator.loaded},
         "skipped": evaluator.skipped,

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.experiments.origin import on_processes, value_sources
+from hfcomp.experiments.origin import default_facts, on_processes, value_sources
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.trainers import CementConfig
-from hfcomp.trainers.config import objective_fields
 
 
 def test_a_value_has_its_comment_in_the_file_or_is_of_the_command_line():
@@ -46,6 +45,9 @@ def test_a_run_on_several_processes_has_their_command(number, command):
     assert on_processes("hfcomp train slipform", number) == command
 
 
-def test_the_fields_of_an_objective_are_those_that_no_other_has():
-    names = {one.name for one in objective_fields(CementConfig)}
-    assert "margin" in names and "learning_rate" not in names and "mini_batch_size" not in names
+def test_defaults_are_listed_for_what_the_objective_adds_and_for_what_has_a_source():
+    facts = default_facts(CementConfig, ["learning_rate"])
+    assert facts["defaults"]["margin_threshold"] == 4.0 and "mini_batch_size" not in facts["defaults"]
+    assert "learning_rate" not in facts["defaults"]  # it was set
+    assert facts["default_sources"]["margin_threshold"] == "the paper, section 3"
+    assert "NegCLIP" in facts["default_sources"]["warmup_steps"]

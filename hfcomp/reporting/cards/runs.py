@@ -108,7 +108,12 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         overlap=[found["note"].removeprefix(OVERLAP) for found in results.get("overlap", ())],
         provenance=_provenance(results, base),
         command=(results["command"], "bash") if results.get("command") else None,
-        values=values_table(given, sources=results.get("sources", {}), defaults=results.get("defaults")),
+        values=values_table(
+            given,
+            sources=results.get("sources", {}),
+            defaults=results.get("defaults"),
+            default_sources=results.get("default_sources"),
+        ),
         recipe=yaml.safe_dump(given, sort_keys=True, allow_unicode=True).strip(),
         costs=tables.costs(results.get("stages", ())),
         environment=results.get("versions", {}),

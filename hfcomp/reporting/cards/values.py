@@ -30,16 +30,22 @@ _LONGEST = 120
 
 
 def values_table(
-    values: Mapping[str, Any], *, sources: Mapping[str, str], defaults: Mapping[str, Any] | None = None
+    values: Mapping[str, Any],
+    *,
+    sources: Mapping[str, str],
+    defaults: Mapping[str, Any] | None = None,
+    default_sources: Mapping[str, str] | None = None,
 ) -> Table:
     """A row for each value: name, value, whose it is, and what is said of it.
 
     Args:
         values: what the recipe and the command line set.
         sources: by field what its comment in the recipe says, `paper, section 3`, or `ON_COMMAND_LINE`.
-        defaults: fields of the objective that nobody set.
+        defaults: fields that nobody set.
+        default_sources: by such a field where its default is from.
     """
-    stated = {**dict.fromkeys(defaults or {}, DEFAULT), **sources}
+    notes = default_sources or {}
+    stated = {name: f"{DEFAULT}, {notes.get(name, '')}" for name in defaults or {}} | dict(sources)
     rows = [
         [name, *_cells(value, stated.get(name, ""))]
         for name, value in sorted({**(defaults or {}), **values}.items())

@@ -16,7 +16,7 @@ from hfcomp.reporting.cards.methods import class_names, find_method
 from hfcomp.reporting.cards.values import SET, is_secret, values_table
 from hfcomp.reporting.report import Section, Table
 from hfcomp.statistics.results import versions
-from hfcomp.trainers.config import field_default, objective_fields
+from hfcomp.trainers.config import default_sources, field_default, objective_fields
 
 # How arguments begin that say where a run writes, what it logs, saves and pushes, and when it evaluates.
 PLUMBING = (
@@ -65,7 +65,7 @@ def trainer_card(
     place = next((one for one in (trainer.hub_model_id, trainer.args.hub_model_id) if is_on_hub(one)), PLACE)
     adapter, base_id = trainer.model.is_peft, source.place if is_on_hub(source.place) else None
     values = changed_values(trainer.args)
-    kept = {one.name: field_default(one) for one in objective_fields(type(trainer.args)) if one.name not in values}
+    kept = [one for one in objective_fields(type(trainer.args)) if one.name not in values]
     data = ", ".join(source.data) or "local data"
     metadata = card_metadata(name, base=source.place, datasets=source.data, tags=tags, adapter=adapter, **extra)
     return Card(
@@ -78,7 +78,12 @@ def trainer_card(
         evaluate=evaluate_command(name, place, base_id),
         provenance=_provenance(trainer, source),
         command=(_snippet(trainer, source, values), "python"),
-        values=values_table(values, sources=dict.fromkeys(values, SET), defaults=kept),
+        values=values_table(
+            values,
+            sources=dict.fromkeys(values, SET),
+            defaults={one.name: field_default(one) for one in kept},
+            default_sources=default_sources(kept),
+        ),
         costs=_costs(trainer),
         environment=versions(),
         limits=[NOT_SCORED, TERMS],

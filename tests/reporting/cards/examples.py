@@ -1,7 +1,7 @@
 """The cards of `model_cards/`: what they are rendered from, kept small, in `examples/` beside this file.
 
-`HFCOMP_WRITE_CARDS=runs make test ARGS=tests/reporting/cards` writes both anew, of the folders of runs whose names are
-those of the recipes: `hfcomp train slipform --output_dir runs/slipform`.
+`HFCOMP_WRITE_CARDS=1 make test ARGS=tests/reporting/cards` renders them anew; with a folder in place of 1, of the runs
+in it, whose names are those of the recipes: `hfcomp train slipform --output_dir runs/slipform`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def rendered(name: str) -> str:
     return render_card(run_card(json.loads((FACTS / f"{name}.json").read_text(encoding="utf-8"))))
 
 
-def write(name: str, run: Path) -> None:
-    """Writes an example anew, of the folder of a run."""
-    results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-    text = json.dumps(pinned(results), ensure_ascii=False, separators=(",", ":"))
-    (FACTS / f"{name}.json").write_text(text.replace('{"benchmark"', '\n{"benchmark"') + "\n", encoding="utf-8")
+def write(name: str, run: Path | None) -> None:
+    """Writes an example anew, of the folder of a run where there is one."""
+    if run is not None:
+        results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        text = json.dumps(pinned(results), ensure_ascii=False, separators=(",", ":"))
+        (FACTS / f"{name}.json").write_text(text.replace('{"benchmark"', '\n{"benchmark"') + "\n", encoding="utf-8")
     (CARDS / f"{name}.md").write_text(rendered(name), encoding="utf-8")
 
 
