@@ -10,7 +10,7 @@ import yaml
 from huggingface_hub import ModelCardData
 
 from hfcomp.checksums import read_checked
-from hfcomp.data.publishing import is_absolute, without_local_paths
+from hfcomp.data.publishing import is_absolute, is_on_hub, without_local_paths
 from hfcomp.reporting import tables
 from hfcomp.reporting.cards.card import (
     BASE_PLACE,
@@ -81,8 +81,9 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         place: the model's id on the Hub, where it is known.
         figure: whether the run's figure is beside the card.
     """
-    metadata = _metadata(results)  # before places are cut: what is left of one has the form of an id
-    base_id = metadata.base_model
+    model = results["config"].get("model")
+    # before places are cut: what is left of one has the form of an id
+    metadata, base_id = _metadata(results), model if is_on_hub(model) else None
     results = without_local_paths(dict(results), known=_local_places(results))
     config, lines, name = results["config"], results["results"], results["method"]
     base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
