@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hfcomp.data.formats.listed_texts import with_lists
 from hfcomp.data.sources import listing_folders, load_source
 
 Rows = Dataset | IterableDataset
+_HUB_FILE = re.compile(r"datasets/([^@\s]+)@([0-9a-f]{40})")
 
 
 def load_training_set(
@@ -58,6 +60,19 @@ def load_training_set(
     """
     rows = load_source(name, split=split, config=config, **kwargs)
     return contract_rows(rows, name, column_names, split=split, config=config, **kwargs)
+
+
+def read_commit(rows: Dataset | IterableDataset) -> str | None:
+    """The commit that rows of the Hub were read at; `None` where that is not known, as of rows of files."""
+    origin = read_from_hub(rows)
+    return origin[1] if origin else None
+
+
+def read_from_hub(rows: Dataset | IterableDataset) -> tuple[str, str] | None:
+    """The id and the commit of the data set on the Hub that rows were read from, where that is known."""
+    files = rows.info.download_checksums if rows.info else None
+    found = _HUB_FILE.search(" ".join(map(str, files or ())))
+    return (found[1], found[2]) if found else None
 
 
 def contract_rows(

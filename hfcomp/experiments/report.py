@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.experiments.experiment_config import SAME_BATCH
-from hfcomp.hub.cards import write_model_card
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
+from hfcomp.reporting.cards.runs import FIGURE, METHOD_FOLDER, write_run_cards
 from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
     Line,
@@ -30,7 +30,7 @@ from hfcomp.reporting.lines import (
     subsets_of,
 )
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.saving import REPORT_FILE, publish, render_markdown
+from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE
 from hfcomp.statistics.summary import BASE
@@ -44,14 +44,8 @@ MEANINGS = {
     "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
-METHOD_FOLDER = "method"
-FIGURE = "figure.png"
 FRONT = "guard.png"
 GUARDED = " guarded"
-ADJUSTED = (
-    "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
-    "all others as q (Benjamini and Hochberg)."
-)
 
 
 def publish_run(
@@ -70,11 +64,14 @@ def publish_run(
     guard, by model.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
-    contents = {**facts, "stages": [asdict(stage) for stage in stages], "results": lines}
+    said = {
+        "verdict": judgement(lines, general_of(lines, facts.get("general_average"))),
+        "meanings": meanings(models_of(lines), facts["method"]),
+        "stages": [asdict(stage) for stage in stages],
+    }
+    contents = {**facts, **said, "results": lines}
     publish(partial(run_report, lines, stages, facts, folder=folder, swept=swept), contents, folder / RESULTS_FILE)
-    without_recipe = {**facts, "config": {}}  # the card has it
-    card = render_markdown(run_report(lines, stages, without_recipe, brief=False, swept=swept))
-    write_model_card(folder, report=card, facts=facts, lines=lines, method_folder=METHOD_FOLDER)
+    write_run_cards(folder)
 
 
 def run_report(
@@ -109,8 +106,8 @@ def run_report(
     def pairs(line: Line) -> list[tuple[str, str]]:
         return of_general if line["aspect"] == "general" else [*against, *guarded]
 
-    meanings = [f"{name}: {MEANINGS[name].format(method=method)}" for name in models[:-1] if name in MEANINGS]
-    meanings += [
+    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method).items()]
+    known += [
         f"{name}{GUARDED}: between base and {name}, at alpha {one.chosen.alpha:g}"
         for name, one in (swept or {}).items()
     ]
@@ -119,10 +116,11 @@ def run_report(
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
         _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
-        Section("Models", [Lines(meanings), *([] if brief else [tables.facts_table(facts["models"])])]),
+        Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
-    how, closing = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)], _closing(folder, facts) if folder else {}
+    how = [tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS, brief=brief)]
+    closing = _closing(folder, facts) if folder else {}
     verdict = [*judgement(lines, general), *_guarded(lines, general, swept or {}, method)]
     return Report(method, caveat, verdict, sections, how, () if brief else facts["notes"], closing)
 
@@ -150,6 +148,11 @@ def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Sw
     gain, change = (points_of(difference(line, name, BASE), line) for line in (primary, general))
     alpha = f"{swept[method].chosen.alpha:g}"
     return [f"Guarded (alpha {alpha}): {gain} against {BASE} on {primary['primary']}, general abilities {change}."]
+
+
+def meanings(models: Sequence[str], method: str) -> dict[str, str]:
+    """What the base and the controls among the models are, by name."""
+    return {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
 
 
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ from transformers import TrainingArguments
 from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
+from hfcomp.trainers._support.adapters import check_adapter_fields
 from hfcomp.trainers.trackers import check_trackers
+from hfcomp.trainers.weight_average import WeightAverage
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 OPTIMISATION = (
@@ -20,12 +22,14 @@ OPTIMISATION = (
     *("decoupled_weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
 )
 """Fields whose defaults each objective's config may set; controls take the values of the method."""
+SOURCE = "source"
+"""In a field's metadata: where its default is from."""
 NEGCLIP = "NegCLIP's released code (Yuksekgonul et al. 2023)"
 
 
 def setting(value: Any, source: str) -> Any:
     """A field of transformers with another default, whose help says where the value is from."""
-    return field(default=value, metadata={"help": f"Default {value}: {source}."})
+    return field(default=value, metadata={"help": f"Default {value}: {source}.", SOURCE: source})
 
 
 @dataclass
@@ -97,6 +101,34 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             "each process holds as many. 1 keeps the order."
         },
     )
+    peft: str | None = field(
+        default=None,
+        metadata={
+            "help": "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
+            "logit_bias and the objective's own state are trained with it, where the objective uses them."
+        },
+    )
+    lora_rank: int = field(default=16, metadata={"help": "Of peft: rank of an update."})
+    lora_alpha: float | None = field(
+        default=None,
+        metadata={"help": "Of peft: an update counts lora_alpha / lora_rank times. Unset: twice the rank."},
+    )
+    lora_dropout: float = field(default=0.0, metadata={"help": "Of peft: dropout of the inputs of an update."})
+    lora_targets: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Of peft: what is adapted, by default attention mlp (the encoders' layers). Also head (the "
+            "projections), pooling (of SigLIP), ends of modules' names, or regular expressions."
+        },
+    )
+    weight_average_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "Exponential moving average of the trained weights, such as 0.999: the final model is the "
+            "average. Checkpoints hold the last weights and the average."
+        },
+    )
+    weight_average_start: int = field(default=0, metadata={"help": "Of weight_average_decay: step that it begins at."})
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
@@ -163,6 +195,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             raise ValueError(
                 f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."
             )
+        check_adapter_fields(self)
+        if self.weight_average_decay is not None:
+            WeightAverage(self.weight_average_decay, self.weight_average_start)  # raises
+        elif self.weight_average_start:
+            raise ValueError(
+                f"weight_average_start={self.weight_average_start}: no weights are averaged. Set weight_average_decay."
+            )
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
         if unknown:
             raise ValueError(f"freeze_towers names {unknown}; the towers are 'image' and 'text'.")
@@ -184,3 +223,19 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")
+
+
+def objective_fields(config_class: type) -> list[Field[Any]]:
+    """The fields that an objective's config adds to those that all have, and those whose default has a source."""
+    common = {one.name for one in fields(CompositionalConfig)}
+    return [one for one in fields(config_class) if one.init and (one.name not in common or SOURCE in one.metadata)]
+
+
+def default_sources(members: list[Field[Any]]) -> dict[str, str]:
+    """Where the defaults of fields are from, as far as that is stated."""
+    return {one.name: one.metadata[SOURCE] for one in members if SOURCE in one.metadata}
+
+
+def field_default(member: Field[Any]) -> Any:
+    """The default of a dataclass's field."""
+    return member.default if member.default_factory is MISSING else member.default_factory()

@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
 from hfcomp.distributed import fail_together, gather_objects, on_main_process, world_size
+from hfcomp.modeling.adapters import write_merged
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import Pace, show_progress
 from hfcomp.trainers.trackers import TrackedRun, tracked
@@ -22,6 +23,7 @@ from hfcomp.writing import write_json, write_text
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
 HASHES = "files"
+ADAPTER_FOLDER = "adapter"
 TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")
@@ -46,9 +48,10 @@ def write_checksums(folder: Path) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """Of the files in a folder, but for those that are written later or again."""
-    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in WITHOUT_HASH]
-    return {path.name: file_hash(path) for path in paths}
+    """Of the files in a folder and of its adapter's, but for those that are written later or again."""
+    paths = [*sorted(folder.iterdir()), *sorted(folder.glob(f"{ADAPTER_FOLDER}/*"))]
+    kept = [path for path in paths if path.is_file() and path.name not in WITHOUT_HASH]
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in kept}
 
 
 def train_stage(
@@ -66,6 +69,7 @@ def train_stage(
     """Trains, saves the plain model to `folder` and returns what it cost.
 
     The folder receives checkpoints, the model, every line of the log in `history.json` and, last of all, `stage.json`.
+    Where an adapter is trained, the model is the merged one, and the adapter is in `adapter/`.
 
     Args:
         name: of the stage.
@@ -94,12 +98,22 @@ def train_stage(
     with tracked(trainer, run):
         trainer.train(resume_from_checkpoint=start)
     with fail_together():
-        trainer.save_model()
+        _save_plain(trainer, folder)
         result = summarize_stage(name, trainer, memory)
         if trainer.is_world_process_zero():
             write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
             write_json(summary, {**asdict(result), HASHES: _hashes(folder)})
     return result
+
+
+def _save_plain(trainer: Any, folder: Path) -> None:
+    """The plain model; of an adapter the merged one, with the adapter in a folder of its own."""
+    if not trainer.model.is_peft:
+        trainer.save_model()
+        return
+    trainer.save_model(str(folder / ADAPTER_FOLDER))
+    if trainer.is_world_process_zero():
+        write_merged(folder / ADAPTER_FOLDER, folder)
 
 
 def read_summary(folder: Path) -> StageSummary:

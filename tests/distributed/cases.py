@@ -488,6 +488,21 @@ def frozen_by_hand(models: Path, folder: Path) -> Found:
 
 
 @case
+def adapted(models: Path, folder: Path) -> Found:
+    settings = {"peft": "dora", "lora_rank": 2, "mini_batch_size": 3, "weight_average_decay": 0.5}
+    trainer = trainer_of(CementTrainer, models / "clip", folder, **settings)
+    found = train(trainer)
+    trainer.save_model(str(folder / "saved"))
+    return found
+
+
+@case
+def adapted_pooling(models: Path, folder: Path) -> Found:
+    settings = {"peft": "lora", "lora_targets": ["attention", "pooling"], "freeze_towers": ["text"]}
+    return train(trainer_of(InfoNCETrainer, models / "siglip", folder, **settings))
+
+
+@case
 def own_objective(models: Path, folder: Path) -> Found:
     trainer = trainer_of(OwnTrainer, models / "clip", folder, num_negatives=2)
     found = train(trainer)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from hfcomp.modeling import OBJECTIVE_STATE_FILE
+from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_backbone
 from hfcomp.trainers._support.reference_text import FOLDER
 from tests import tolerances
 from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
@@ -196,6 +196,22 @@ def test_ragged_rows_are_spread_unevenly(one, two):
 
 def test_mini_batches_change_nothing(two, one):
     assert_same_training(two["mini_batches"], one["cement"])
+
+
+@pytest.mark.parametrize("name", ["adapted", "adapted_pooling"])
+def test_adapters_and_averages_of_weights_are_those_of_one_process(two, one, name):
+    assert_same_training(two[name], one[name])
+    trained = {parameter for parameter in one[name][0].facts["trainable"] if ".lora_" in parameter}
+    assert trained == {parameter for parameter in moved(one[name][0]) if ".lora_" in parameter}
+    scalars = SCALARS["cement" if name == "adapted" else "info_nce_siglip"]
+    assert len(moved(one[name][0])) == len(trained) + len(scalars)
+
+
+def test_an_adapter_that_two_processes_trained_is_whole(two):
+    first, second = two["adapted"]
+    saved = dict(load_backbone(first.folder / "saved").named_parameters())
+    for name, value in second.part("weight").items():
+        assert torch.equal(saved[name.removeprefix("backbone.")], value)
 
 
 def test_an_evaluation_before_training_changes_nothing(two, one):
