@@ -19,6 +19,8 @@ from hfcomp.experiments.recipes import read_recipe, split_options
 from hfcomp.generation.build import KINDS
 from tests.docs.snippets import ROOT, blocks
 
+OTHERS = {"tensorboard", "wandb", "trackio", "hf"}
+"""Programs of others, whose options are not looked at."""
 LAUNCHERS = {"accelerate", "torchrun", "python"}
 SCRIPT = re.compile(r"(recipes|dataset_builders)/(\w+)(?:/(\w+))?\.py")
 
@@ -39,7 +41,7 @@ def check_command(words: Sequence[str]) -> None:
         _check_extras(" ".join(rest))
     elif first in LAUNCHERS:
         _check_launched(first, rest)
-    else:
+    elif first not in OTHERS:
         raise ValueError(f"unknown program {first!r}: mark the block with <!-- needs ... -->")
 
 

@@ -12,6 +12,7 @@ import datasets
 import pytest
 import torch
 from PIL import Image
+from transformers import CLIPModel
 
 import hfcomp
 from hfcomp import CompositionalConfig, CompositionalTrainer, cement_loss, info_nce_loss
@@ -21,6 +22,7 @@ from tests.analysis.pairs import models
 from tests.docs.snippets import ROOT, blocks
 from tests.evaluation import small_sugarcrepe
 from tests.generation.magic import sets
+from tests.modeling.conversion import worlds
 
 BASE = "openai/clip-vit-base-patch32"
 RATINGS = "Word\tBigram\tConc.M\tConc.SD\tUnknown\tTotal\tPercent_known\tSUBTLEX\tDom_Pos\n"
@@ -57,14 +59,14 @@ def test_parsing():
 
 
 def test_swaps_and_hard_positives(capsys):
-    run("docs/datasets.md", 1)
+    run("docs/datasets.md", 2)
     assert "sofa" in capsys.readouterr().out
 
 
 def test_overlap(tmp_path, capsys):
     small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     rows = datasets.Dataset.from_list([{"image": tiny.image(row), "caption": "a cube"} for row in (0, 100)])
-    found = run("docs/datasets.md", 0, names={"rows": rows})
+    found = run("docs/datasets.md", 1, names={"rows": rows})
     assert found["found"].total == 2 and len(found["kept"]) < 2
     assert "1 of 2 training rows" in capsys.readouterr().out
 
@@ -86,6 +88,36 @@ def test_statistics_of_stored_items(clip, tmp_path, capsys):
     hfcomp.evaluate(compared, benchmarks=["sugarcrepe"], data=data).save("runs/evaluation")
     run("docs/statistics.md", 1)
     assert "macro" in capsys.readouterr().out
+
+
+def test_files_of_your_own(clip):
+    rows = ["filepath\ttitle"]
+    for number in range(8):
+        tiny.image(number).save(f"{number}.png")
+        rows.append(f"{number}.png\t{tiny.captions()[number]}")
+    Path("pairs.tsv").write_text("\n".join(rows))
+    found = run(
+        "docs/datasets.md", 0, {BASE: str(clip), "num_train_epochs=1": "per_device_train_batch_size=4, max_steps=1"}
+    )
+    assert found["trainer"].train().training_loss > 0
+
+
+def test_adapters(clip, tmp_path):
+    changes = {BASE: str(clip), "num_train_epochs=5": "per_device_train_batch_size=4, max_steps=1, warmup_steps=0"}
+    run("docs/adapters.md", 0, changes, {"rows": tiny.pairs(8)})
+    run("docs/adapters.md", 1)
+    assert CLIPModel.from_pretrained("runs/cement-merged")
+
+
+def test_conversion(old_clip, capsys):
+    network = worlds.model(worlds.Shape(head_width=64, text_heads=1), worlds.vocabulary(old_clip), act="quick_gelu")
+    torch.save(worlds.state(network), "negclip.pth")
+    run("docs/conversion.md", changes={'pretrained="openai"': f'pretrained="openai", processor="{old_clip}"'})
+    assert "quick_gelu" in capsys.readouterr().out
+
+
+def test_trackers():
+    assert run("docs/trackers.md")["args"].report_to == ["trackio"]
 
 
 def test_analysis_of_pairs(clip, tmp_path):
