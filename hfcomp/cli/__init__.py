@@ -9,7 +9,7 @@ from types import ModuleType
 
 COMMANDS = (
     *("train", "evaluate", "compare", "attention", "levels", "analyze"),
-    *("build", "annotate", "cache", "push-metrics", "push-dataset"),
+    *("build", "annotate", "cache", "push", "push-metrics", "push-dataset"),
 )
 
 

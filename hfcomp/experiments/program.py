@@ -16,6 +16,7 @@ from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arm
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
+from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
 from hfcomp.experiments.session import open_session
@@ -32,12 +33,16 @@ def run(recipe: Recipe) -> Path:
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
     model card `README.md`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
-    and the numbers are the same.
+    and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
+    checked before anything is trained.
     """
+    push = RunPush.of(recipe)
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
     check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
+    if push is not None:
+        on_main_process(push.check)
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))
@@ -45,11 +50,14 @@ def run(recipe: Recipe) -> Path:
     check_rows([method], session)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    with Study.open(recipe, session, evaluate) as study:
+    wants_more = (lambda folder: False) if push is None else push.is_missing
+    with Study.open(recipe, session, evaluate, wants_more=wants_more) as study:
         if has_primary:  # what cannot be scored costs no training
             on_main_process(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
         on_main_process(lambda: _report(study, method))
+    if push is not None and session.state.is_main_process:
+        push.push(study.folder, print)
     return study.folder
 
 

@@ -59,9 +59,9 @@ CAVEATS = {
 # evaluation that they are of.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
-    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout"),
+    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "push_to_hub"),
 }
-FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "hub_")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 

@@ -14,12 +14,15 @@ from huggingface_hub import EvalResult, ModelCardData
 from hfcomp.data.publishing import fenced, is_absolute, is_on_hub, without_local_paths
 from hfcomp.writing import write_bytes, write_text
 
-USE = """```python
+PLACE = "<this model's id or folder>"
+"""In a card, what a push replaces by the id of the repository."""
+USE = f"""```python
 from transformers import AutoModel, AutoProcessor
 
-model = AutoModel.from_pretrained("<this model's id or folder>")
-processor = AutoProcessor.from_pretrained("<this model's id or folder>")
+model = AutoModel.from_pretrained("{PLACE}")
+processor = AutoProcessor.from_pretrained("{PLACE}")
 ```"""
+PIPELINE_TAG = "zero-shot-image-classification"
 FIGURE = "figure.png"
 FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
 # Benchmarks whose name begins so are synthetic.
@@ -57,6 +60,21 @@ def write_model_card(
         write_text(place / "README.md", "\n\n".join(parts) + "\n")
 
 
+def plain_card(folder: Path, *, run: Path | None = None) -> str:
+    """The card of a model that has none of its own, such as a control.
+
+    Args:
+        folder: of the model.
+        run: the folder of the run that it is of.
+    """
+    data = ModelCardData(library_name="transformers", pipeline_tag=PIPELINE_TAG, tags=["hfcomp", "compositionality"])
+    name = folder.name if run is None else folder.relative_to(run).as_posix()
+    text = (
+        "Trained with hfcomp." if run is None else f"`{name}` of a run of hfcomp; its `results.json` has the numbers."
+    )
+    return "\n\n".join([f"---\n{data.to_yaml()}\n---", f"# {name}", text, "## Use", USE]) + "\n"
+
+
 def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCardData:
     """The metadata of a card: what the Hub searches by, and the method's results.
 
@@ -69,7 +87,7 @@ def card_data(facts: dict[str, Any], lines: Sequence[dict[str, Any]]) -> ModelCa
     results = [_eval_result(line, config) for line in lines]
     return ModelCardData(
         library_name="transformers",
-        pipeline_tag="zero-shot-image-classification",
+        pipeline_tag=PIPELINE_TAG,
         tags=["hfcomp", "compositionality", _slug(facts["method"])],
         base_model=model if is_on_hub(model) else None,
         datasets=[dataset] if is_on_hub(dataset) else None,

@@ -44,10 +44,12 @@ class State:
     Attributes:
         head: the last commit of the branch.
         files: their paths there.
+        is_as_main: whether it is another branch than main and holds nothing of its own.
     """
 
     head: str
     files: Collection[str]
+    is_as_main: bool = False
 
 
 @dataclass
@@ -118,8 +120,12 @@ class Repository:
 
     def state(self) -> State:
         """What is on the branch now."""
-        head = self.api.repo_info(self.name, repo_type=self.kind, revision=self.branch).sha
-        return State(head, self.api.list_repo_files(self.name, repo_type=self.kind, revision=head))
+        head, main = (
+            self.api.repo_info(self.name, repo_type=self.kind, revision=revision).sha
+            for revision in (self.branch, MAIN)
+        )
+        files = self.api.list_repo_files(self.name, repo_type=self.kind, revision=head)
+        return State(head, files, self.branch != MAIN and head == main)
 
     def commit(self, files: Mapping[str, Path | bytes], removed: Iterable[str], message: str, onto: State) -> str:
         """Uploads files, the largest first, and makes all of them visible in one commit.

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
+from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
 from hfcomp.writing import replacing
 
@@ -47,8 +48,12 @@ def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **
     """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
     kwargs.pop("state_dict", None)
     backbone.save_pretrained(folder, **kwargs)
+    if not kwargs.get("is_main_process", True):
+        return
+    if not is_peft(backbone):
+        write_sentence_transformers_files(folder, backbone.config)
     state = extra_state(backbone, objective_state)
-    if state and kwargs.get("is_main_process", True):
+    if state:
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
         _record_unfrozen(backbone, Path(folder), sorted(name for name in state if name.startswith("backbone.")))

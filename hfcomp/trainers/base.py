@@ -23,6 +23,7 @@ from hfcomp.reading import nearest
 from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
+from hfcomp.trainers._support.hub_pushes import HubPushes
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_order import tell_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
@@ -34,7 +35,7 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
+class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`

@@ -46,7 +46,7 @@ def run(hub, *words: object, builder: Path = BUILDER, fails: bool = False) -> st
 def test_both_configurations_are_built_and_pushed(hub, coco, tmp_path):
     model = language_models.roberta(tmp_path / "fill", {"Ġhorse": 0.0, "Ġgreen": -1.0, "Ġold": -2.0})
     words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--fill_model", model]
-    said = run(hub, *words, "--repo", "me/negatives")
+    said = run(hub, *words, "--push_to_hub", "me/negatives")
     assert f"pushed to {hub.address}/datasets/me/negatives" in said
     pushed = hub.repository("datasets", "me/negatives").files
     card = DatasetCard(pushed["README.md"].content.decode())
@@ -80,7 +80,7 @@ def test_concretebatch_is_built_pushed_and_loaded_back(hub, coco, clip, tmp_path
     (tmp_path / "ratings.txt").write_text("\n".join(ratings))
     words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--writer", "substitute"]
     words += ["--concreteness_ratings", tmp_path / "ratings.txt", "--image_pipeline", pipeline, "--image_size", "32"]
-    said = run(hub, *words, "--repo", "me/pairs", builder=BUILDERS / "concretebatch")
+    said = run(hub, *words, "--push_to_hub", "me/pairs", builder=BUILDERS / "concretebatch")
     assert f"pushed to {hub.address}/datasets/me/pairs" in said
     pushed = hub.repository("datasets", "me/pairs").files
     card = DatasetCard(pushed["README.md"].content.decode())
@@ -107,9 +107,9 @@ def test_a_builders_card_attributes_the_captions_and_cites_the_paper(builder):
 def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
     place = source(tmp_path / "source", license={0: "Attribution-NoDerivs License"})
     words = ["--source", place, "--output", tmp_path / "out", "--writer", "taxonomy", "--encoder", "captions"]
-    words += ["--taxonomy", tmp_path / "taxonomy.yaml", "--repo", "me/magic"]
+    words += ["--taxonomy", tmp_path / "taxonomy.yaml", "--push_to_hub", "me/magic"]
     said = run(hub, *words, "--until", "captions", builder=BUILDERS / "magic", fails=True)
-    assert "error: --repo pushes a finished set: leave out --until captions" in said
+    assert "error: --push_to_hub pushes a finished set: leave out --until captions" in said
     said = run(hub, *words, builder=BUILDERS / "magic")
     assert f"pushed to {hub.address}/datasets/me/magic" in said
     card = DatasetCard(hub.repository("datasets", "me/magic").files["README.md"].content.decode())
@@ -125,7 +125,7 @@ def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
 
 def test_inpaintcoco_of_a_project_is_built_pushed_and_loaded_back(hub, tmp_path):
     project = sets.project(tmp_path / "project", 4)
-    words = ["--source", project, "--output", tmp_path / "out", "--repo", "me/pairs"]
+    words = ["--source", project, "--output", tmp_path / "out", "--push_to_hub", "me/pairs"]
     said = run(hub, *words, builder=BUILDERS / "inpaintcoco")
     assert f"pushed to {hub.address}/datasets/me/pairs" in said
     pushed = hub.repository("datasets", "me/pairs").files
@@ -151,7 +151,7 @@ def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hu
         HfApi().upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=sys.argv[1])
     """
     run_in_hub(hub, upload, source)
-    words = ["--source", "me/InpaintCOCO", "--output", tmp_path / "out", "--repo", "me/flagged"]
+    words = ["--source", "me/InpaintCOCO", "--output", tmp_path / "out", "--push_to_hub", "me/flagged"]
     run(hub, *words, builder=BUILDERS / "inpaintcoco")
     card = DatasetCard(hub.repository("datasets", "me/flagged").files["README.md"].content.decode())
     assert card.data.source_datasets == ["me/InpaintCOCO"] and "| empty caption | 1 |" in card.text
