@@ -101,13 +101,15 @@ class Repository:
 
             self.api = HfApi()
         with one_line_refusals(self.what):
-            made = self.api.create_repo(self.name, repo_type=self.kind, private=self.private or None, exist_ok=True)
-            self.address, name = str(made), self.name if "/" in self.name else made.repo_id
-        self.name = name
-        with one_line_refusals(self.what):
-            # an existing one is found without any right to write to it
+            # with exist_ok alone, one that may not be written to would be found too
+            if "/" not in self.name or not self.api.repo_exists(self.name, repo_type=self.kind):
+                made = self.api.create_repo(
+                    self.name, repo_type=self.kind, private=self.private or None, exist_ok=True
+                )
+                self.name = made.repo_id
             self.api.auth_check(self.name, repo_type=self.kind, write=True)
             is_private = self.api.repo_info(self.name, repo_type=self.kind).private
+        self.address = f"{self.api.endpoint}/{'datasets/' * (self.kind == 'dataset')}{self.name}"
         if self.private and not is_private:
             raise ValueError(
                 f"{self.what} exists and is public, and a private one was asked for. Make it private in its settings, "
