@@ -322,6 +322,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         if not self.args.should_save:
             return
         folder.mkdir(parents=True, exist_ok=True)
+        self._finish_current_push()  # it still reads these files
         self.model.save_pretrained(folder)
         self.processing_class.save_pretrained(folder)
 

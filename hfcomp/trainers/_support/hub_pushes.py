@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import upload_folder
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, SaveStrategy
-from transformers.utils import PushInProgress
+from transformers.utils import PushInProgress, hf_api
 
 # Not of the model: underscored files are caches, and pickles run code where they are read.
 LEFT_OUT = ["_*", f"{PREFIX_CHECKPOINT_DIR}-*", "training_args.bin"]
@@ -22,10 +21,9 @@ class HubPushes:
         args = self.args
         if not self.is_world_process_zero() or args.hub_strategy == HubStrategy.END:
             return
-        if self.push_in_progress is not None and not self.push_in_progress.is_done():
-            if not args.hub_always_push:
-                return
-            self._finish_current_push()  # it still reads the files that are written below
+        is_pushing = self.push_in_progress is not None and not self.push_in_progress.is_done()
+        if is_pushing and not args.hub_always_push:
+            return
         self.callback_handler.on_push_begin(args, self.state, self.control)
         self.save_model(_internal_call=True)
         by_steps = args.save_strategy == SaveStrategy.STEPS
@@ -40,7 +38,7 @@ class HubPushes:
 
     def _start_upload(self, folder: str, message: str, **how: Any) -> Any:
         """An upload in a thread of its own."""
-        return upload_folder(
+        return hf_api().upload_folder(
             repo_id=self.hub_model_id,
             folder_path=folder,
             commit_message=message,
