@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import DatasetCard
 
+from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
@@ -16,6 +17,7 @@ from hfcomp.reading import read_yaml
 from tests.generation.builds import png
 from tests.generation.inpaintcoco import sets
 from tests.generation.magic.sets import source
+from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN
 from tests.hub.running import ROOT, run_command, run_in_hub
 from tests.negatives import language_models
 
@@ -161,3 +163,46 @@ def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hu
         assert rows["flags"][:] == [[], ["empty caption"], [], []] and {*rows["source"]} == {"me/InpaintCOCO"}
     """
     run_in_hub(hub, code)
+
+
+@pytest.fixture
+def build(coco, connect, monkeypatch, tmp_path):
+    """Runs `hfcomp build negatives` with a token; returns the folder of the set."""
+
+    def build(*words: str, token: str | bool = WRITE_TOKEN) -> Path:
+        monkeypatch.setattr("huggingface_hub.HfApi", lambda: connect(token))
+        given = ["--source", str(coco), "--output", str(tmp_path / "set"), "--split", "train2017"]
+        cli.main(["build", "negatives", *given, "--kinds", "swap", "--parser", "rules", *words])
+        return tmp_path / "set"
+
+    return build
+
+
+def test_a_set_is_built_and_pushed_by_one_command(hub, build):
+    folder = build("--push_to_hub", "me/negatives", "--private", "--revision", "first", "--only_adaptable")
+    pushed = hub.repository("datasets", "me/negatives")
+    shard = "data/train-00000-of-00001.parquet"
+    assert pushed.private and list(pushed.files) == [".gitattributes"]
+    assert pushed.branches["first"][-1].files[shard].content == (folder / shard).read_bytes()
+    assert "push_to_hub" not in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("token", [WRONG_TOKEN, READ_TOKEN, False])
+def test_without_the_right_to_write_nothing_is_built(hub, build, tmp_path, token):
+    with pytest.raises(SystemExit, match="^error: data set me/negatives was not pushed: .*hf auth login") as stopped:
+        build("--push_to_hub", "me/negatives", token=token)
+    assert str(token) not in str(stopped.value) and not (tmp_path / "set").exists()
+
+
+def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path):
+    with pytest.raises(
+        SystemExit, match="^error: the set is built, but .* a licence that forbids adaptation"
+    ) as stopped:
+        build("--push_to_hub", "me/negatives", "--private")
+    assert f"`hfcomp push-dataset {tmp_path / 'set'} --repo me/negatives --private`" in str(stopped.value)
+    assert (tmp_path / "set" / "manifest.json").is_file()
+
+
+def test_options_of_a_push_need_one(build):
+    with pytest.raises(SystemExit, match="--private needs --push_to_hub"):
+        build("--private")
