@@ -5,6 +5,7 @@ ARGS ?=
 
 VENV := .venv
 LOWEST := .venv-lowest
+NEWEST := .venv-newest
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 INSTALLED := $(VENV)/.installed
@@ -13,7 +14,7 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .DEFAULT_GOAL := help
 NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
 
-.PHONY: help slipform real factory hierarchy challenge browser test test-all test-numerics test-lowest check format docs clean
+.PHONY: help slipform real factory hierarchy challenge browser test test-all test-numerics compat test-lowest test-newest check format docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,7 +68,9 @@ test-all: $(INSTALLED)  ## all tests, then test-numerics
 test-numerics: $(INSTALLED)  ## the numeric tests under every capability of the CPU
 	@$(NUMERICS) $(ARGS)
 
-# in an environment of its own; torch goes first, as above
+# in environments of their own; torch goes first, as above
+compat: test-lowest test-newest  ## the tests, without the slow ones, on the lowest and the newest versions that are allowed
+
 test-lowest:  ## the tests, without the slow ones, on the lowest versions that pyproject.toml allows
 	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
@@ -76,6 +79,12 @@ test-lowest:  ## the tests, without the slow ones, on the lowest versions that p
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet "$$(grep '^torch==' $(LOWEST)/lowest.txt)"
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet -c $(LOWEST)/lowest.txt -e '.[dev]'
 	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-newest:  ## the same on the newest versions that the package index has
+	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	@$(NEWEST)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade torch
+	@$(NEWEST)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade --upgrade-strategy eager -e '.[dev]'
+	@OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(INSTALLED)  ## lint, format, import layers, types; the tests run these lines too
 	$(PY) -m ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.statistics.summary import BASE
+from hfcomp.trainers.config import OPTIMISATION
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.hooks import ObjectiveHooks
 from hfcomp.trainers.progress import Pace
@@ -94,8 +95,10 @@ class Arm:
 
 def method_arm(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Arm:
     """The method's own arm, without rows only to be checked; its name is the method's unless another is given."""
-    arguments = recipe.trainer_arguments
-    own = {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
+    config, arguments = recipe.trainer_class.config_class, recipe.trainer_arguments
+    # of the method's objective: a control of another class has other defaults, and would be trained otherwise
+    chosen = {one.name: one.default for one in fields(config) if one.name in OPTIMISATION}
+    own = chosen | {key: value for key, value in arguments.items() if key not in ("output_dir", "column_names")}
     return Arm(name or recipe.experiment.method, recipe.trainer_class, own, rows, recipe.experiment.batch_size)
 
 

@@ -14,11 +14,13 @@ from pydantic_core import PydanticUndefined
 from transformers import TrainingArguments
 
 from hfcomp.errors import FLAG, one_line_errors
+from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_file, read_recipe, split_options
 from hfcomp.experiments.search import run_search
+from hfcomp.experiments.study import Study
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.tradeoff import run_tradeoff
 from hfcomp.trainers.config import CompositionalConfig
@@ -28,6 +30,7 @@ INTRODUCTION = """Every field is an override: --field value. Options beside the 
   --report NAME_OR_PATH    a sweep over settings, variants and seeds (slipform's margins), or a study of concepts
                            (hard_negatives' tradeoff)
   --search [NAME_OR_PATH]  a search for values by a benchmark, with Optuna (pip install 'hfcomp[search]')
+  --dry_run                check data and models, time a few steps of each run, print hours, memory and disk
   --help-all               every field of hfcomp, with its help
   --traceback              the whole traceback of an error, as HFCOMP_TRACEBACK=1
 A run that was killed resumes when the same command is given again."""
@@ -55,11 +58,12 @@ def main(name: str, arguments: Sequence[str] | None = None) -> None:
         if options.help or options.help_all:
             print(recipe_help(name, words, everything=options.help_all))
             return
+        kind = DryRun if options.dry_run else Study
         if options.report is None and options.search is None:
-            run(read_recipe(name, words))
+            run(read_recipe(name, words), kind)
             return
         plan = read_plan(name, words)
-        {Sweep: run_sweep, Tradeoff: run_tradeoff, Search: run_search}[type(plan)](plan)
+        {Sweep: run_sweep, Tradeoff: run_tradeoff, Search: run_search}[type(plan)](plan, kind)
 
 
 def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = False) -> str:

@@ -26,7 +26,7 @@ from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
 
 
-def run(recipe: Recipe) -> Path:
+def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     """Runs an experiment and returns its folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
@@ -34,9 +34,9 @@ def run(recipe: Recipe) -> Path:
     model card `README.md`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
-    checked before anything is trained.
+    checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
     """
-    push = RunPush.of(recipe)
+    push = RunPush.of(recipe) if kind is Study else None
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
@@ -51,11 +51,11 @@ def run(recipe: Recipe) -> Path:
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
     wants_more = (lambda folder: False) if push is None else push.is_missing
-    with Study.open(recipe, session, evaluate, wants_more=wants_more) as study:
-        if has_primary:  # what cannot be scored costs no training
-            on_main_process(lambda: check(study.outcomes([BASE])))
+    with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
+        if has_primary:
+            study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
-        on_main_process(lambda: _report(study, method))
+        study.write_report(lambda: _report(study, method))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)
     return study.folder

@@ -16,6 +16,7 @@ from hfcomp import __version__
 from hfcomp.distributed import fail_together, on_main_process
 from hfcomp.experiments.arm import check_rows, method_arm
 from hfcomp.experiments.data import load_rows, num_negatives
+from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.plan_files import Search, shown
 from hfcomp.experiments.plans import Range
 from hfcomp.experiments.prepare import prepare
@@ -42,14 +43,15 @@ SEED_OF_ITEMS = 1
 MOST_FAILURES = 3
 
 
-def run_search(search: Search) -> Path:
+def run_search(search: Search, kind: type[Study] = Study) -> Path:
     """Trains and scores every trial, and returns the folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `search.db` (Optuna's), `trials/<number>/`, of
     which the best keeps its model, `evaluation/` with the outcomes of each, after every trial `best.yaml` (a recipe),
     `trials.csv`, `search.json` and `report.md`, and `finished`, written last. Started again with the same values it
     resumes where it was killed: trials that have ended are kept, the unfinished one resumes from its last checkpoint.
-    A finished search runs the rest when more trials are asked for.
+    A finished search runs the rest when more trials are asked for. As a `kind` of study, `DryRun` leaves nothing: it
+    times the first of the ends of the ranges.
 
     Raises:
         ValueError: for a measure that the evaluation does not give, or when the first trials all fail.
@@ -67,9 +69,13 @@ def run_search(search: Search) -> Path:
     def wants_more(folder: Path) -> bool:
         return len(read_trials(folder)) < plan.trials
 
-    with Study.open(recipe, session, evaluate, wants_more=wants_more) as study:
-        base = on_main_process(lambda: _score(search, study, BASE))  # what is not scored costs no training
-        _try_all(search, study, rows, base)
+    with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
+        base = study.check_base(lambda: _score(search, study, BASE))
+        if issubclass(kind, DryRun):
+            part = next(iter(ends.values()))
+            study.run([method_arm(part, rows, name=f"trial {number}") for number in range(plan.trials)], plan.trials)
+        else:
+            _try_all(search, study, rows, base)
     return study.folder
 
 

@@ -4,9 +4,9 @@ Everything that trains is one: a method with its controls, a sweep, the study of
 defines its arms, its evaluation and its report:
 
     with Study.open(recipe, session, evaluate) as study:
-        on_main_process(lambda: check(study.outcomes([BASE])))  # what is not evaluated costs no training
+        study.check_base(lambda: check(study.outcomes([BASE])))  # what is not evaluated costs no training
         study.run(arms, number)
-        on_main_process(lambda: write_report(study.outcomes()))
+        study.write_report(lambda: write(study.outcomes()))
 
 Arms may come from a generator. It continues once an arm is trained, and may look at what the arms before cost and
 scored (`costs`, `outcomes`) to make the next one.
@@ -14,8 +14,8 @@ scored (`costs`, `outcomes`) to make the next one.
 A killed study resumes when it is opened again with the same values: finished arms are kept, an unfinished one
 continues from its last whole checkpoint, stored outcomes are used while weights and evaluation are the same.
 
-All processes open it, run it and train; the main one alone scores and writes, inside `on_main_process`: there the
-others wait for it, and fail with it.
+All processes open it, run it and train; the main one alone scores and writes, in `check_base` and `write_report`:
+there the others wait for it, and fail with it. A `DryRun` is a study that times its arms and scores nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 from tqdm import tqdm
@@ -49,6 +49,7 @@ from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.progress import Pace
 from hfcomp.trainers.stages import SUMMARY_FILE, read_summary
 
+T = TypeVar("T")
 FOLDER = "evaluation"
 CAVEATS = {
     SANDBOX: "Synthetic: a drawn world and a tiny model. It shows the mechanism, not what a real CLIP would score.",
@@ -102,6 +103,14 @@ class Study:
             yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
             on_main_process(lambda: finish(folder))
         session.close()
+
+    def check_base(self, check: Callable[[], T]) -> T:
+        """Runs a check of what the base scores, so that what is not scored costs no training."""
+        return on_main_process(check)
+
+    def write_report(self, write: Callable[[], Any]) -> None:
+        """Runs what reads the outcomes and writes the results."""
+        on_main_process(write)
 
     def run(self, arms: Iterable[Arm], number: int) -> None:
         """Trains arms, one after the other; `number` is for the bars, and a generator may yield fewer."""

@@ -30,12 +30,12 @@ from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.cost import StageSummary
 
 
-def run_sweep(sweep: Sweep) -> Path:
+def run_sweep(sweep: Sweep, kind: type[Study] = Study) -> Path:
     """Trains and evaluates every part, and returns the folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `<setting>/<seed>/<variant>/`, `evaluation/` with
     the outcomes of each, `sweep.json`, `report.md` and `finished`, and with `embeddings` what `report_paths` writes.
-    Started again with the same values it resumes where it was killed.
+    Started again with the same values it resumes where it was killed. As a `kind` of study, `DryRun` leaves nothing.
     """
     plan, recipe = sweep.plan, sweep.recipe
     session = open_session(recipe.trainer_arguments)
@@ -49,10 +49,10 @@ def run_sweep(sweep: Sweep) -> Path:
         session.log(note)
     held_out = _held_out(sweep, session)
     first = first_rows(sweep, session, evaluate.images)
-    with Study.open(recipe, session, evaluate) as study:
-        on_main_process(lambda: _check_base(sweep, study, held_out))
+    with kind.open(recipe, session, evaluate) as study:
+        study.check_base(lambda: _check_base(sweep, study, held_out))
         study.run(sweep_arms(sweep, study, first, evaluate.images, held_out), number=len(sweep.parts))
-        on_main_process(lambda: _report(sweep, study, held_out))
+        study.write_report(lambda: _report(sweep, study, held_out))
     return study.folder
 
 

@@ -21,7 +21,6 @@ from hfcomp.analysis.keyword_report import (
     summarize_study,
     verdict_lines,
 )
-from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.controls import plain
@@ -48,7 +47,7 @@ ADJUSTED = (
 )
 
 
-def run_tradeoff(tradeoff: Tradeoff) -> Path:
+def run_tradeoff(tradeoff: Tradeoff, kind: type[Study] = Study) -> Path:
     """Trains every concept's runs, evaluates all their checkpoints, and returns the folder.
 
     Accuracy and retrieval are scored at every checkpoint, the other lines at the ends of epochs.
@@ -57,6 +56,7 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     `evaluation/<concept>/` with the outcomes of the base and of each checkpoint, `tradeoff.json`, `report.md`,
     `figure.png` and `finished`. A checkpoint is removed once it is scored. Started again with the same values it goes
     on where it was killed: a run that was being trained begins anew, a checkpoint that is scored is not scored again.
+    As a `kind` of study, `DryRun` leaves nothing.
     """
     plan, recipe = tradeoff.plan, tradeoff.recipe
     session = open_session(recipe.trainer_arguments)
@@ -67,10 +67,10 @@ def run_tradeoff(tradeoff: Tradeoff) -> Path:
     check_rows((method_arm(part, None) for part in tradeoff.parts.values()), session)
     arms = [arm for concept in plan.concepts for arm in _arms(tradeoff, concept, session, evaluate)]
     check_rows(arms, session)
-    with Study.open(recipe, session) as study:
-        on_main_process(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan.lines()))
+    with kind.open(recipe, session) as study:
+        study.check_base(lambda: check_lines(_of_base(tradeoff, study, evaluate), plan.lines()))
         study.run(arms, number=count)
-        on_main_process(lambda: _report(tradeoff, study, evaluate, arms))
+        study.write_report(lambda: _report(tradeoff, study, evaluate, arms))
     return study.folder
 
 

@@ -17,7 +17,7 @@ from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_i
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.frozen_text import FrozenText
 from hfcomp.trainers._support.reference_text import ReferenceText, WithReferenceText
-from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.config import CompositionalConfig, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 logger = logging.get_logger(__name__)
@@ -26,11 +26,16 @@ SHIFT_SOURCES = ("frozen", "live")
 REFERENCE_FIELDS = ("reference_text_embeds", "reference_negative_text_embeds")
 WEIGHTS = ("multimodal_weight", "positive_margin_weight", "negative_margin_weight")
 
+PAPER = "Huang et al. 2025, section 4.1"
+
 
 @dataclass
 class AHNPLConfig(CompositionalConfig):
     """Arguments of [`AHNPLTrainer`]. Weights, the margin's start and its floor are the paper's (section 3.3)."""
 
+    num_train_epochs: float = setting(10.0, PAPER)
+    learning_rate: float = setting(2.0e-5, PAPER)
+    weight_decay: float = setting(0.1, PAPER)
     num_negatives: int = field(default=2, metadata={"help": "Negative captions read per row."})
     shift_source: str = field(
         default="frozen",

@@ -17,7 +17,8 @@ from hfcomp.losses import (
     info_nce_loss,
     sigmoid_loss,
 )
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, setting
 from hfcomp.trainers.info_nce import has_sigmoid_loss
 
 CONCEPT_SOURCES = ("phrase", "tokens")
@@ -25,6 +26,8 @@ WEIGHTS = ("concept_weight", "cross_attended_weight")
 # of captions, of concepts, of concepts by which the image is seen
 SIGMOID_LOSSES = (sigmoid_loss, concept_loss, cross_attended_concept_loss)
 INFO_NCE_LOSSES = (info_nce_loss, concept_info_nce_loss, cross_attended_info_nce_loss)
+
+PAPER = "Pham et al. 2026, section 4.1"
 
 
 @dataclass
@@ -35,6 +38,9 @@ class C2LIPConfig(CompositionalConfig):
     becomes 0, as concepts are not read.
     """
 
+    num_train_epochs: float = setting(5.0, PAPER)
+    learning_rate: float = setting(1.0e-5, PAPER)
+    weight_decay: float = setting(0.1, "the released code's")
     max_concepts: int = field(default=8, metadata={"help": "Concepts read per image; further ones are counted."})
     concept_weight: float = field(default=1.0, metadata={"help": "Of the concept loss (lambda_npc), in nats."})
     cross_attended_weight: float = field(

@@ -9,14 +9,19 @@ from torch import nn
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold, ce_clip_loss
-from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.config import CompositionalConfig, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
+
+SCRIPT = "the released script"
 
 
 @dataclass
 class CEClipConfig(CompositionalConfig):
     """Arguments of [`CEClipTrainer`]. Weights and bound are those of the released run, in the units of our losses."""
 
+    num_train_epochs: float = setting(10.0, SCRIPT)
+    learning_rate: float = setting(5.0e-6, SCRIPT)
+    weight_decay: float = setting(0.1, SCRIPT)
     num_negatives: int = field(default=4, metadata={"help": "Negative captions read per row."})
     rank_weight: float = field(default=5.0, metadata={"help": "Of the rank loss, which is in cosine."})
     intra_modal_weight: float = field(default=0.3, metadata={"help": "Of the intra-modal contrast, in nats."})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from transformers import TrainingArguments
@@ -13,17 +14,39 @@ from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
+OPTIMISATION = (
+    *("num_train_epochs", "learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay"),
+    *("decoupled_weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
+)
+"""Fields whose defaults each objective's config may set; controls take the values of the method."""
+NEGCLIP = "NegCLIP's released code (Yuksekgonul et al. 2023)"
+
+
+def setting(value: Any, source: str) -> Any:
+    """A field of transformers with another default, whose help says where the value is from."""
+    return field(default=value, metadata={"help": f"Default {value}: {source}."})
 
 
 @dataclass
 class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
     """Arguments of every trainer of hfcomp: transformers' `TrainingArguments` and what a contrastive batch needs.
 
-    Defaults that differ from transformers': `dataloader_drop_last=True` (a smaller last batch has other negatives),
-    `remove_unused_columns=False`, `logging_steps=10`, `logging_nan_inf_filter=False` (a NaN stops the run instead of
-    being hidden), `ddp_find_unused_parameters=False` (parameters that the objective does not use are frozen).
+    The optimiser's defaults are for fine-tuning a pretrained CLIP with hard negatives: NegCLIP's, where no paper of
+    the objective gives others; the help of each field says where its value is from. transformers' own, 5e-5 without
+    warm-up, make a CLIP forget. Further defaults that differ from transformers': `dataloader_drop_last=True` (a
+    smaller last batch has other negatives), `remove_unused_columns=False`, `logging_steps=10`,
+    `logging_nan_inf_filter=False` (a NaN stops the run instead of being hidden), `ddp_find_unused_parameters=False`
+    (parameters that the objective does not use are frozen).
     """
 
+    num_train_epochs: float = setting(5.0, NEGCLIP)
+    learning_rate: float = setting(1.0e-6, NEGCLIP)
+    lr_scheduler_type: str = setting("cosine", NEGCLIP)
+    warmup_steps: float = setting(50, NEGCLIP)
+    weight_decay: float = setting(0.1, "ours; NegCLIP's code has 0.2")
+    adam_beta2: float = setting(0.98, NEGCLIP)
+    adam_epsilon: float = setting(1.0e-6, NEGCLIP)
+    max_grad_norm: float = setting(0.0, f"no clipping, as {NEGCLIP}")
     mini_batch_size: int | None = field(
         default=None,
         metadata={
@@ -114,7 +137,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             raise ValueError(
                 f"decoupled_weight_decay=False turns AdamW into Adam, but optim is {str(self.optim.value)!r}. Set "
                 "optim "
-                f"to {' or '.join(TORCH_ADAMW)}, or leave decoupled_weight_decay out."
+                f"to {' or '.join(TORCH_ADAMW)}, or decoupled_weight_decay to true."
             )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")

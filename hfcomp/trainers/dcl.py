@@ -8,12 +8,15 @@ from typing import Any
 from torch import nn
 
 from hfcomp.losses import dcl_loss
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import NEGCLIP, CompositionalConfig, setting
 
 
 @dataclass
 class DCLConfig(CompositionalConfig):
     """Arguments of [`DCLTrainer`]. With `num_negatives` the negative captions join the image-to-text rows."""
+
+    weight_decay: float = setting(0.2, NEGCLIP)
 
 
 class DCLTrainer(CompositionalTrainer):

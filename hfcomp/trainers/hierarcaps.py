@@ -23,7 +23,8 @@ from hfcomp.losses.entailment import angles
 from hfcomp.modeling import Features, encode_texts
 from hfcomp.trainers._support.frozen_text import FrozenText
 from hfcomp.trainers._support.own_order import seed_of_order
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, setting
 
 logger = logging.get_logger(__name__)
 
@@ -31,11 +32,20 @@ WEIGHTS = ("entailment_weight", "hardest_weight", "pullback_weight")
 NEGATIVES = "negative_captions"
 SOURCES = ("siblings", NEGATIVES)
 
+CODE = "HierarCaps' released code"
+
 
 @dataclass
 class HierarCapsConfig(CompositionalConfig):
     """Arguments of [`HierarCapsTrainer`]. The weights are those of HierarCaps' released code."""
 
+    num_train_epochs: float = setting(1.0, CODE)
+    learning_rate: float = setting(1.0e-7, CODE)
+    lr_scheduler_type: str = setting("constant", CODE)
+    warmup_steps: float = setting(0, CODE)
+    weight_decay: float = setting(0.01, f"AdamW's own, {CODE}")
+    adam_beta2: float = setting(0.999, f"AdamW's own, {CODE}")
+    adam_epsilon: float = setting(1.0e-8, f"AdamW's own, {CODE}")
     freeze_towers: list[str] | None = field(
         default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
     )

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from hfcomp.losses import info_nce_loss, sigmoid_loss
+from hfcomp.trainers.config import NEGCLIP, setting
 from hfcomp.trainers.drawn_batch import DrawnBatchConfig, DrawnBatchTrainer
 
 
@@ -18,6 +19,7 @@ class InfoNCEConfig(DrawnBatchConfig):
     NegCLIP (Yuksekgonul et al. 2022) is `num_negatives=1, draw_negatives=True, num_neighbours=1`.
     """
 
+    weight_decay: float = setting(0.2, NEGCLIP)
     sigmoid: bool | None = field(
         default=None,
         metadata={"help": "The sigmoid loss instead of InfoNCE. Unset: the loss that the model was pretrained with."},

@@ -11,15 +11,27 @@ from torch import nn
 from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.slots import BatchInStep, draw_slots, to_device
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, setting
 
 TRAINING, EVALUATION = 0, 1
+
+PAPER = "Rösch et al. 2024, section 3.2"
 
 
 @dataclass
 class ReplacedNegativesConfig(CompositionalConfig):
     """Arguments of [`ReplacedNegativesTrainer`]. The paper's Adam is `decoupled_weight_decay=False`."""
 
+    num_train_epochs: float = setting(3.0, PAPER)
+    learning_rate: float = setting(5.0e-6, PAPER)
+    lr_scheduler_type: str = setting("constant", PAPER)
+    warmup_steps: float = setting(0, f"no schedule, {PAPER}")
+    weight_decay: float = setting(0.1, PAPER)
+    decoupled_weight_decay: bool = setting(False, f"Adam, {PAPER}")
+    adam_beta2: float = setting(0.999, "Adam's own; the paper gives none")
+    adam_epsilon: float = setting(1.0e-8, "Adam's own; the paper gives none")
+    max_grad_norm: float = setting(1.0, "ours, as transformers'; the paper gives none")
     num_negatives: int = field(
         default=1, metadata={"help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3."}
     )

@@ -23,7 +23,8 @@ from hfcomp.data.row_values import row_fields
 from hfcomp.losses import concept_info_nce_loss
 from hfcomp.metrics.retrieval import recall_at_k
 from hfcomp.modeling import Features
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import CompositionalConfig, setting
 
 logger = logging.get_logger(__name__)
 
@@ -37,11 +38,18 @@ METRICS = {
     "same_image_concepts": "same_image_pairs",
 }
 
+CODE = "the released code of CLEAR GLASS"
+
 
 @dataclass
 class TextAlignmentConfig(CompositionalConfig):
     """Arguments of [`TextAlignmentTrainer`]."""
 
+    num_train_epochs: float = setting(7.0, CODE)
+    learning_rate: float = setting(1.8748186634898305e-05, CODE)
+    warmup_steps: float = setting(1430, CODE)
+    weight_decay: float = setting(4.5269353639276774e-05, CODE)
+    max_grad_norm: float = setting(1.0, CODE)
     freeze_towers: list[str] | None = field(
         default_factory=lambda: ["image"], metadata={"help": "The image tower is frozen; texts alone are read."}
     )

@@ -8,13 +8,15 @@ from typing import Any
 from torch import nn
 
 from hfcomp.losses import triplet_clip_loss
-from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.base import CompositionalTrainer
+from hfcomp.trainers.config import NEGCLIP, CompositionalConfig, setting
 
 
 @dataclass
 class TripletClipConfig(CompositionalConfig):
     """Arguments of [`TripletClipTrainer`]."""
 
+    weight_decay: float = setting(0.2, NEGCLIP)
     num_negatives: int = field(default=1, metadata={"help": "Must be 1: each row has one negative pair."})
 
     def __post_init__(self) -> None:

@@ -115,6 +115,8 @@ def config(config_class: type, folder: Path, **settings: Any) -> Any:
         # a larger epsilon: Adam turns gradients that are nothing but rounding into steps of full length
         "adam_epsilon": 1e-2,
         "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "weight_decay": 0.0,
         # so high that nothing is clipped, which would hide a wrong factor; the norm is logged
         "max_grad_norm": 1e9,
         "logging_steps": 2,

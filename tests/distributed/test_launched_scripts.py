@@ -25,7 +25,8 @@ from tests import tiny
 model, folder, batch_size = sys.argv[1:]
 config = InfoNCEConfig(
     folder, per_device_train_batch_size=int(batch_size), max_steps=3, logging_steps=1, learning_rate=0.1,
-    lr_scheduler_type="constant", optim="sgd", disable_tqdm=True,  # Adam makes a step of a gradient that is rounding
+    lr_scheduler_type="constant", warmup_steps=0, weight_decay=0, max_grad_norm=1,
+    optim="sgd", disable_tqdm=True,  # Adam makes a step of a gradient that is rounding
 )
 trainer = InfoNCETrainer(model, config, train_dataset=tiny.pairs(20))
 trainer.train()

@@ -36,6 +36,12 @@ class SizeAtStart(TrainerCallback):
         """Prints the line, on the main process."""
         if state.is_world_process_zero:
             tqdm.write(size_line(args, state.train_batch_size, train_dataloader))  # above the progress bar
+            warmup = args.get_warmup_steps(state.max_steps)
+            if warmup >= state.max_steps:
+                tqdm.write(
+                    f"warmup_steps={args.warmup_steps}, but training has {state.max_steps:,} steps: the learning rate "
+                    f"ends at {state.max_steps / warmup:.0%} of {args.learning_rate:g}. Set fewer, or a share below 1."
+                )
 
 
 def size_line(args: Any, batch_size: int, loader: Any) -> str:

@@ -13,14 +13,19 @@ from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold
 from hfcomp.losses.ahnpl_released import ahnpl_released_loss, logit_threshold
 from hfcomp.modeling import Features
-from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.config import CompositionalConfig, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
+
+SCRIPT = "the released script"
 
 
 @dataclass
 class AHNPLReleasedConfig(CompositionalConfig):
     """Arguments of [`AHNPLReleasedTrainer`]; the defaults are those of the released script."""
 
+    num_train_epochs: float = setting(10.0, SCRIPT)
+    learning_rate: float = setting(2.0e-5, SCRIPT)
+    weight_decay: float = setting(0.1, SCRIPT)
     num_negatives: int = field(default=5, metadata={"help": "Negative captions read per row."})
     multimodal_weight: float = field(
         default=0.2, metadata={"help": "Of the textual and of the visual contrast with negatives, in nats."}
