@@ -88,8 +88,11 @@ def _card(model: ModelFolder, name: str) -> str:
 
 
 def _stale_files(there: Collection[str], files: Collection[str]) -> list[str]:
-    """Files of an earlier model, which would be read beside the new ones."""
-    return sorted(name for name in set(there) - set(files) if is_model_file(name) or name in RUN_FILES)
+    """Files of an earlier model, which would be read beside the new ones; a licence is nobody's but its author's."""
+    others = set(there) - set(files)
+    return sorted(
+        name for name in others if (is_model_file(name) or name in RUN_FILES) and not name.startswith("LICENSE")
+    )
 
 
 def _record(place: Path, repository: Repository, commit: str, log: Log) -> None:
