@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+import hfcomp
+
 FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
 MAX_YAML_BYTES = 1024**2
 """Of a recipe, sweep, search or table of keywords; PyYAML reads 100 kB a second."""
@@ -37,6 +39,23 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})", re.ASCII)
 _SECRET = re.compile(
     "SECRET|PASSWORD|PASSWD|CREDENTIAL|(?<![A-Z])(API|ACCESS|AUTH|PRIVATE)?(TOKEN|KEY)S?(?![A-Z])", re.IGNORECASE
 )
+
+
+def shipped_folder(name: str, pattern: str) -> Path:
+    """A folder of files that come with hfcomp: inside the installed package, or beside it in a clone.
+
+    Args:
+        name: of the folder.
+        pattern: of a file that it has.
+
+    Raises:
+        FileNotFoundError: where the installation lacks it.
+    """
+    package = Path(hfcomp.__file__).parent
+    for folder in (package / name, package.parent / name):
+        if any(folder.glob(pattern)):
+            return folder
+    raise FileNotFoundError(f"there is no {name}/{pattern} in or beside {package}. Reinstall hfcomp.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -43,7 +43,11 @@ def test_the_site_builds_without_a_broken_link(tmp_path):
 def commands() -> list[tuple[str, list[str]]]:
     """Each `hfcomp` command in a shell block of README, docs, recipes and cards, with its page."""
     found = []
-    for page in (path for folder in (".", "docs", "recipes", "dataset_builders") for path in _pages(ROOT / folder)):
+    for page in (
+        path
+        for folder in (".", "docs", "recipes", "dataset_builders", "model_cards")
+        for path in _pages(ROOT / folder)
+    ):
         for block in re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
             lines = (shlex.split(line, comments=True) for line in block.replace("\\\n", " ").splitlines())
             found += [(str(page.relative_to(ROOT)), words[1:]) for words in lines if words[:1] == ["hfcomp"]]

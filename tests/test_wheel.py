@@ -32,6 +32,10 @@ def test_wheel_ships_the_recipes(wheel):
     assert on_disk <= shipped
 
 
+def test_wheel_ships_the_template_of_model_cards_and_none_of_the_examples(wheel):
+    assert [name for name in wheel.namelist() if "model_cards" in name] == ["hfcomp/model_cards/template.md"]
+
+
 def test_wheel_ships_every_module_and_nothing_beside_the_package(wheel):
     # modules, types, pages of the evaluate modules, lists of names, prompts and words
     kinds = {".py", ".pyi", ".typed", ".md", ".txt", ".yaml"}

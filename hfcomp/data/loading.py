@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from hfcomp.reading import may_be_hub_id
 
 BUILDERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
 """What `datasets` reads a file with, by its suffix."""
+_HUB_FILE = re.compile(r"datasets/([^@\s]+)@([0-9a-f]{40})")
 
 
 def load_training_set(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
@@ -89,6 +91,19 @@ def load_training_set(name: str, *, split: str = "train", config: str | None = N
         return _load_split(name, split, config, kwargs) if captioned is None else captioned
     loaded = _part(name, loaded, split)
     return _with_image_files(loaded, path.parent) if path.is_file() else loaded
+
+
+def read_commit(rows: Dataset | IterableDataset) -> str | None:
+    """The commit that rows of the Hub were read at; `None` where that is not known, as of rows of files."""
+    origin = read_from_hub(rows)
+    return origin[1] if origin else None
+
+
+def read_from_hub(rows: Dataset | IterableDataset) -> tuple[str, str] | None:
+    """The id and the commit of the data set on the Hub that rows were read from, where that is known."""
+    files = rows.info.download_checksums if rows.info else None
+    found = _HUB_FILE.search(" ".join(map(str, files or ())))
+    return (found[1], found[2]) if found else None
 
 
 def _load_view(name: str, views: Mapping[str, View], split: str, config: str | None, kwargs: dict[str, Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,12 +12,11 @@ from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-from hfcomp.data.loading import undecoded
+from hfcomp.data.loading import read_commit, undecoded
 from hfcomp.evaluation.spec import Origin, Unavailable
 from hfcomp.writing import replacing
 
 LONGEST_REASON = 120
-_COMMIT = re.compile(r"@([0-9a-f]{40})")
 
 
 def downloaded(web: str, names: Sequence[str]) -> Path:
@@ -56,7 +54,7 @@ def hub_rows(repo: str, options: Mapping[str, Any], revision: str | None) -> tup
         if "scripts are no longer supported" in str(error):
             raise Unavailable(f"{repo} is a loading script, which `datasets` does not run.", "") from error
         raise Unavailable(_unreachable(repo, error), "") from error
-    return undecoded(rows), Origin(repo, commit or _read_commit(rows))
+    return undecoded(rows), Origin(repo, commit or read_commit(rows))
 
 
 def _newest(repo: str) -> str | None:
@@ -67,11 +65,6 @@ def _newest(repo: str) -> str | None:
         raise Unavailable(_gate_reason(repo), "") from error
     except Exception:  # any failed request: load_dataset then reports it or reads its cache
         return None
-
-
-def _read_commit(rows: Dataset) -> str | None:
-    found = _COMMIT.search(" ".join(map(str, rows.info.download_checksums or {})))
-    return found[1] if found else None
 
 
 def _unreachable(place: str, error: Exception) -> str:

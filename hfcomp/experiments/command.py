@@ -23,7 +23,7 @@ from hfcomp.experiments.search import run_search
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.sweep import run_sweep
 from hfcomp.experiments.tradeoff import run_tradeoff
-from hfcomp.trainers.config import CompositionalConfig
+from hfcomp.trainers.config import CompositionalConfig, field_default
 
 INTRODUCTION = """Every field is an override: --field value. Options beside the fields:
   --config NAME_OR_PATH    another recipe
@@ -75,7 +75,7 @@ def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = 
     config = trainer_class.config_class
     of_all, theirs = ({f.name for f in fields(kind)} for kind in (CompositionalConfig, TrainingArguments))
     ours = {key: (f.default, f.description) for key, f in ExperimentConfig.model_fields.items()}
-    trainers = {f.name: (_default(f), f.metadata.get("help", "")) for f in fields(config) if f.init}
+    trainers = {f.name: (field_default(f), f.metadata.get("help", "")) for f in fields(config) if f.init}
     objective = [key for key in trainers if key not in of_all]
     common = [key for key in trainers if key in of_all - theirs]
     sections = {"Changed most often": USUAL, f"Of the objective ({config.__name__})": objective}
@@ -91,10 +91,6 @@ def recipe_help(name: str, arguments: Sequence[str] = (), *, everything: bool = 
     for title, text in {"Also set by this recipe": "  ".join(rest), "Further fields": " ".join(others)}.items():
         parts += ["\n".join([title, *textwrap.wrap(text, WIDTH, break_on_hyphens=False)])] if text else []
     return "\n\n".join([*parts, LAST])
-
-
-def _default(member: Any) -> Any:
-    return member.default if member.default_factory is MISSING else member.default_factory()
 
 
 def _lines(name: str, default: Any, text: str, values: dict[str, Any], whole: bool) -> list[str]:

@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp import __version__
+from hfcomp.data.loading import read_commit
 from hfcomp.distributed import on_main_process
+from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
-from hfcomp.experiments.experiment_config import SAME_BATCH
+from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
+from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import publish_run
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
+from hfcomp.reporting.cards.methods import class_names
 from hfcomp.statistics.measures import missing_averages
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
@@ -31,7 +35,8 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
-    model card `README.md`, `overlap.json` (images that are both trained on and scored) and `finished`, written last.
+    model card `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that
+    are both trained on and scored) and `finished`, written last.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
     checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
@@ -55,7 +60,7 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
-        study.write_report(lambda: _report(study, method))
+        study.write_report(lambda: _report(study, method, evaluate))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)
     return study.folder
@@ -74,7 +79,7 @@ def _arms(study: Study, method: Arm, controls: Sequence[Arm]) -> Iterator[Arm]:
             yield replace(arm, folder=f"controls/{arm.name}")
 
 
-def _report(study: Study, method: Arm) -> None:
+def _report(study: Study, method: Arm, evaluator: Evaluator) -> None:
     experiment, names = study.recipe.experiment, [name for name in study.models if name != method.name]
     names.append(method.name)
     outcomes, costs = study.outcomes(names), [study.costs[name] for name in names if name in study.costs]
@@ -87,16 +92,34 @@ def _report(study: Study, method: Arm) -> None:
         "evaluation": {"name": experiment.evaluation, "dataset": experiment.evaluation_dataset},
         "items": outcomes.digest,
     }
-    facts = {**study.facts(), "general_average": general, "data": data}
+    facts = {**study.facts(), **_card_facts(study, evaluator), "general_average": general, "data": data}
     publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts)
+
+
+def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:
+    """What the card says beside the report: where each value comes from, and what data was scored."""
+    recipe, processes = study.recipe, study.session.state.num_processes
+    return {
+        "recipe": recipe.origin.recipe,
+        "command": on_processes(recipe.origin.command, processes),
+        "processes": processes,
+        "sources": {name: recipe.origin.sources.get(name, "") for name in recipe.given},
+        **default_facts(recipe.trainer_class.config_class, recipe.given),
+        "trainer_classes": class_names(recipe.trainer_class),
+        "benchmarks": {one.benchmark.name: one.facts() for one in evaluator.loaded},
+        "skipped": evaluator.skipped,
+    }
 
 
 def _training_facts(recipe: Recipe, rows: Any) -> dict[str, Any]:
     """What was trained on, with a hash of the captions unless it is streamed."""
     config, captions = recipe.experiment, hashlib.sha256()
+    place = {"dataset": config.dataset, "config": config.dataset_config, "commit": read_commit(rows)}
+    place |= {"split": None if config.dataset == SANDBOX else config.dataset_split}
+    place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
-        return {"dataset": config.dataset, "streaming": True}
+        return {**place, "streaming": True}
     for caption in rows["caption"]:
         captions.update(caption.encode() + b"\n")
     digest = captions.hexdigest()[:16]
-    return {"dataset": config.dataset, "rows": len(rows), "captions": f"sha256:{digest}"}
+    return {**place, "rows": len(rows), "captions": f"sha256:{digest}"}

@@ -19,9 +19,9 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import AfterValidator, Field
 
-import hfcomp
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.reading import may_be_hub_id, nearest, parse_json, read_yaml
+from hfcomp.experiments.origin import Origin, read_origin, train_command
+from hfcomp.reading import may_be_hub_id, nearest, parse_json, read_yaml, shipped_folder
 from hfcomp.schemas import convert, members, parse
 
 SWEEP, STUDY, SEARCH = "sweep", "study", "search"
@@ -61,11 +61,7 @@ REFUSED = {
 
 def recipes_folder() -> Path:
     """The folder of the recipes, inside the installed package or beside it in a clone."""
-    package = Path(hfcomp.__file__).parent
-    for folder in (package / "recipes", package.parent / "recipes"):
-        if any(folder.glob("*/*.yaml")):
-            return folder
-    raise FileNotFoundError(f"no recipes beside {package}; reinstall hfcomp, or pass --config <file>.")
+    return shipped_folder("recipes", "*/*.yaml")
 
 
 def recipe_files(folder: Path) -> list[Path]:
@@ -129,7 +125,7 @@ class Recipe:
 
     `given` are all fields that the file, the command line or a plan sets, for `config.yaml`; `experiment` and
     `trainer_arguments` are those of our config and of the trainer's. `left_out` are fields that were given and that
-    another objective than the file's does not have.
+    another objective than the file's does not have. `origin` says where the values come from, for cards.
     """
 
     experiment: ExperimentConfig
@@ -137,6 +133,7 @@ class Recipe:
     trainer_arguments: dict[str, Any]
     given: dict[str, Any]
     left_out: tuple[str, ...] = ()
+    origin: Origin = Origin()
 
     @property
     def folder(self) -> Path:
@@ -167,6 +164,7 @@ class RecipeFile:
     trainer_class: type
     values: dict[str, Any]
     overridden: dict[str, Any]
+    command: str = ""
 
     @classmethod
     def read(cls, name: str, arguments: Sequence[str] = ()) -> RecipeFile:
@@ -174,7 +172,8 @@ class RecipeFile:
         options, words = split_options(arguments)
         path, values, trainer = read_file(name, options)
         hints = field_hints(trainer.config_class)
-        return cls(path, trainer, convert_fields(values, hints, str(path)), _overrides(words, hints))
+        values, overridden = convert_fields(values, hints, str(path)), _overrides(words, hints)
+        return cls(path, trainer, values, overridden, train_command(name, arguments))
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -204,7 +203,7 @@ class RecipeFile:
         if objective is not None:
             kept = {name: value for name, value in given.items() if name in hints}
             given = convert_fields({**kept, "objective": objective}, hints, where)
-        return _build(trainer, given, where, left_out)
+        return _build(trainer, given, where, left_out, read_origin(self.path, self.command, self.overridden))
 
     def refuse_overridden(self, names: Iterable[str], where: str) -> None:
         """Refuses fields that a plan sets and the command line too."""
@@ -234,7 +233,7 @@ def read_recipe(name: str, arguments: Sequence[str] = ()) -> Recipe:
     return RecipeFile.read(name, arguments).recipe()
 
 
-def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str, ...]) -> Recipe:
+def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str, ...], origin: Origin) -> Recipe:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if given.get("batch_size", 0) % processes:
         raise ValueError(f"{where}: batch_size={given['batch_size']} does not divide by {processes} processes.")
@@ -246,7 +245,7 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
             "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
     theirs = {key: value for key, value in given.items() if key not in ours}
-    return Recipe(experiment, trainer, theirs, given, left_out)
+    return Recipe(experiment, trainer, theirs, given, left_out, origin)
 
 
 def _for_other_models(recipe: Path) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.experiments.experiment_config import SAME_BATCH
-from hfcomp.hub.cards import write_model_card
 from hfcomp.reporting import tables
+from hfcomp.reporting.cards.runs import FIGURE, METHOD_FOLDER, write_run_cards
 from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
     Line,
@@ -28,7 +28,7 @@ from hfcomp.reporting.lines import (
     subsets_of,
 )
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.saving import REPORT_FILE, publish, render_markdown
+from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE
 from hfcomp.statistics.summary import BASE
@@ -42,12 +42,6 @@ MEANINGS = {
     "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
-METHOD_FOLDER = "method"
-FIGURE = "figure.png"
-ADJUSTED = (
-    "adj. p is adjusted for the number of differences: the method minus same-batch on the primary endpoint by Holm, "
-    "all others as q (Benjamini and Hochberg)."
-)
 
 
 def publish_run(
@@ -64,10 +58,14 @@ def publish_run(
     `run_report` and `hfcomp_version`; all of them go into `results.json`.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
-    contents = {**facts, "stages": [asdict(stage) for stage in stages], "results": lines}
+    said = {
+        "verdict": judgement(lines, general_of(lines, facts.get("general_average"))),
+        "meanings": meanings(models_of(lines), facts["method"]),
+        "stages": [asdict(stage) for stage in stages],
+    }
+    contents = {**facts, **said, "results": lines}
     publish(partial(run_report, lines, stages, facts, folder=folder), contents, folder / RESULTS_FILE)
-    card = render_markdown(run_report(lines, stages, {**facts, "config": {}}, brief=False))  # the card has the recipe
-    write_model_card(folder, report=card, facts=facts, lines=lines, method_folder=METHOD_FOLDER)
+    write_run_cards(folder)
 
 
 def run_report(
@@ -99,16 +97,22 @@ def run_report(
     def pairs(line: Line) -> list[tuple[str, str]]:
         return of_general if line["aspect"] == "general" else against
 
-    meanings = [f"{name}: {MEANINGS[name].format(method=method)}" for name in models[:-1] if name in MEANINGS]
+    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method).items()]
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
-        Section("Models", [Lines(meanings), *([] if brief else [tables.facts_table(facts["models"])])]),
+        Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
-    how, closing = [tables.legend(lines, adjusted=ADJUSTED, brief=brief)], _closing(folder, facts) if folder else {}
+    how = [tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS, brief=brief)]
+    closing = _closing(folder, facts) if folder else {}
     return Report(method, caveat, judgement(lines, general), sections, how, () if brief else facts["notes"], closing)
+
+
+def meanings(models: Sequence[str], method: str) -> dict[str, str]:
+    """What the base and the controls among the models are, by name."""
+    return {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
 
 
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:

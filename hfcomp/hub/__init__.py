@@ -1,1 +1,1 @@
-"""What goes to the Hub: cards of models, built data sets, and the metrics as Spaces."""
+"""What goes to the Hub: built data sets, and the metrics as Spaces."""

@@ -11,14 +11,19 @@ from transformers import AutoConfig
 
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.cache_files import size_text
-from hfcomp.hub.cards import PLACE, plain_card
 from hfcomp.hub.model_files import CARD, METHOD, RUN_FILES, ModelFolder, check_model, is_model_file, model_files
 from hfcomp.hub.pushed import ADVICE, check_replaceable, record_push
 from hfcomp.hub.repositories import Repository, RepositoryOptions
+from hfcomp.reporting.cards.card import PLACE
+from hfcomp.reporting.cards.metadata import card_metadata
 
 KIND = "model"
 # To which transformers' zero-shot pipeline pads the texts of every SigLIP.
 PIPELINE_LENGTH = 64
+LOADING = f"""from transformers import AutoModel, AutoProcessor
+
+model = AutoModel.from_pretrained("{PLACE}")
+processor = AutoProcessor.from_pretrained("{PLACE}")"""
 Log = Callable[[str], None]
 
 
@@ -83,8 +88,15 @@ def _card(model: ModelFolder, name: str) -> str:
     """The card of a model: of a run's method that of the run."""
     is_method = model.run is not None and model.folder == model.run / METHOD
     path = (model.run if is_method else model.folder) / CARD
-    text = path.read_text(encoding="utf-8") if path.is_file() else plain_card(model.folder, run=model.run)
+    text = path.read_text(encoding="utf-8") if path.is_file() else _plain_card(model)
     return without_local_paths(text.replace(PLACE, name))
+
+
+def _plain_card(model: ModelFolder) -> str:
+    """The card of a model without one, of which nothing is known."""
+    data = card_metadata(None, base=None, adapter=model.is_adapter).to_yaml()
+    load = "" if model.is_adapter else f"```python\n{LOADING}\n```\n"
+    return f"---\n{data}\n---\n\n# {model.folder.name}\n\nPushed by hfcomp.\n\n{load}"
 
 
 def _stale_files(there: Collection[str], files: Collection[str]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.reporting.figures import Figure, draw
-from hfcomp.reporting.report import Part, Picture, Report, Table
+from hfcomp.reporting.report import Part, Picture, Report, Section, Table
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics.results import write_results
 from hfcomp.writing import write_bytes, write_text
@@ -54,19 +54,23 @@ def render_markdown(report: Report, images: Collection[str] = ()) -> str:
     parts += [f"**{escaped(sentence)}**" for sentence in report.verdict]
     parts += map(escaped, report.legend)
     for section in report.shown():
-        found = [text for part in section.shown() for text in _part(part, images)]
-        if found:
-            parts += [f"## {escaped(section.title)}" if section.title else "", *found]
+        parts += section_blocks(section, images)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _part(part: Part, images: Collection[str]) -> Iterator[str]:
+def section_blocks(section: Section, images: Collection[str] = (), *, level: int = 2) -> list[str]:
+    """The title of a section, as a heading of that level, and its parts as blocks of Markdown; none if it is empty."""
+    found = [text for part in section.shown() for text in _part(part, images, level + 1)]
+    return [*([f"{'#' * level} {escaped(section.title)}"] if section.title else []), *found] if found else []
+
+
+def _part(part: Part, images: Collection[str], level: int) -> Iterator[str]:
     if isinstance(part, Figure | Picture):
         if part.name in images:
             yield f"![{escaped(part.title)}]({part.name})"
         return
     if part.title:
-        yield f"### {escaped(part.title)}"
+        yield f"{'#' * level} {escaped(part.title)}"
     yield "\n".join(markdown_table(part) if isinstance(part, Table) else [f"- {escaped(text)}" for text in part.texts])
 
 
@@ -78,5 +82,6 @@ def markdown_table(table: Table) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """A text for Markdown. Names come from data sets: they may neither end a cell or a line nor be read as HTML."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", " ".join(text.split()).replace("|", "&#124;"))
+    """A text for Markdown. Names come from data sets: they may neither end a cell or a line, be HTML, nor link."""
+    line = " ".join(text.split()).replace("|", "&#124;").replace("](", "&#93;(")
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)

@@ -22,6 +22,11 @@
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 
+A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to what it is),
+`command`, `processes` and `recipe`, `sources` (field to what the recipe's comment says of its value), `defaults`
+(fields of the objective that were not set) with `default_sources`, and `trainer_classes` (names, the trainer's own
+first).
+
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
 

@@ -17,7 +17,7 @@ from hfcomp.losses import LearnedMargin, RunningThreshold, ahnpl_loss, perturb_i
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.frozen_text import FrozenText
 from hfcomp.trainers._support.reference_text import ReferenceText, WithReferenceText
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 logger = logging.get_logger(__name__)
@@ -36,7 +36,9 @@ class AHNPLConfig(CompositionalConfig):
     num_train_epochs: float = setting(10.0, PAPER)
     learning_rate: float = setting(2.0e-5, PAPER)
     weight_decay: float = setting(0.1, PAPER)
-    num_negatives: int = field(default=2, metadata={"help": "Negative captions read per row."})
+    num_negatives: int = field(
+        default=2, metadata={"help": "Negative captions read per row.", SOURCE: "the paper, section 3.1"}
+    )
     shift_source: str = field(
         default="frozen",
         metadata={
@@ -47,9 +49,15 @@ class AHNPLConfig(CompositionalConfig):
     shift_gradient: bool = field(
         default=False, metadata={"help": "Whether the shift of a live source has a gradient; released code has none."}
     )
-    multimodal_weight: float = field(default=1.0, metadata={"help": "Of the multimodal hard negative loss."})
-    positive_margin_weight: float = field(default=1.0, metadata={"help": "Of the positive margin loss, in cosine."})
-    negative_margin_weight: float = field(default=1.0, metadata={"help": "Of the negative margin loss, in cosine."})
+    multimodal_weight: float = field(
+        default=1.0, metadata={"help": "Of the multimodal hard negative loss.", SOURCE: "the paper, Eqs. 4 to 12"}
+    )
+    positive_margin_weight: float = field(
+        default=1.0, metadata={"help": "Of the positive margin loss, in cosine.", SOURCE: "the paper, Eqs. 4 to 12"}
+    )
+    negative_margin_weight: float = field(
+        default=1.0, metadata={"help": "Of the negative margin loss, in cosine.", SOURCE: "the paper, Eqs. 4 to 12"}
+    )
     margin_start: float | None = field(
         default=None,
         metadata={"help": "First value of the learned margin, in cosine; unset: drawn from a standard normal."},
@@ -57,7 +65,9 @@ class AHNPLConfig(CompositionalConfig):
     margin_seed: int | None = field(
         default=None, metadata={"help": "Of that draw; unset: seed. With a margin_start nothing is drawn."}
     )
-    margin_minimum: float = field(default=0.2, metadata={"help": "Floor of the learned margin, in cosine."})
+    margin_minimum: float = field(
+        default=0.2, metadata={"help": "Floor of the learned margin, in cosine.", SOURCE: "the paper, section 3.3"}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

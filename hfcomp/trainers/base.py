@@ -20,10 +20,12 @@ from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
+from hfcomp.reporting.cards.card import write_card
 from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.hub_pushes import HubPushes
+from hfcomp.trainers._support.model_card import as_list, trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_order import tell_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
@@ -325,6 +327,49 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         self._finish_current_push()  # it still reads these files
         self.model.save_pretrained(folder)
         self.processing_class.save_pretrained(folder)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves the model, its processor and the objective's state, and beside them a model card, as `README.md`."""
+        super().save_model(output_dir, _internal_call)
+        if self.args.should_save and not _internal_call:  # checkpoints come here too, and need none
+            write_card(Path(output_dir or self.args.output_dir), trainer_card(self))
+
+    def create_model_card(
+        self,
+        language: str | None = None,
+        license: str | None = None,
+        tags: str | list[str] | None = None,
+        model_name: str | None = None,
+        finetuned_from: str | None = None,
+        tasks: str | list[str] | None = None,
+        dataset_tags: str | list[str] | None = None,
+        dataset: str | list[str] | None = None,
+        dataset_args: str | list[str] | None = None,
+    ) -> None:
+        """Writes the model card in `output_dir`, as `push_to_hub` does; one that was changed by hand stays.
+
+        Args:
+            language: of the texts, as `en`.
+            license: of the model, as `apache-2.0`.
+            tags: further ones.
+            model_name: not used: the card is named after the method.
+            finetuned_from: the base, where the model does not say it.
+            tasks: further tags.
+            dataset_tags: ids of the training data on the Hub, where the rows do not say it.
+            dataset: likewise.
+            dataset_args: not used.
+        """
+        if not self.is_world_process_zero():
+            return
+        card = trainer_card(
+            self,
+            base=finetuned_from,
+            datasets=[*as_list(dataset_tags), *as_list(dataset)],
+            tags=[*as_list(tags), *as_list(tasks)],
+            language=language,
+            license=license,
+        )
+        write_card(Path(self.args.output_dir), card)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.model.load_pretrained(resume_from_checkpoint)

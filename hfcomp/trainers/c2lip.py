@@ -18,7 +18,7 @@ from hfcomp.losses import (
     sigmoid_loss,
 )
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 from hfcomp.trainers.info_nce import has_sigmoid_loss
 
 CONCEPT_SOURCES = ("phrase", "tokens")
@@ -42,9 +42,16 @@ class C2LIPConfig(CompositionalConfig):
     learning_rate: float = setting(1.0e-5, PAPER)
     weight_decay: float = setting(0.1, "the released code's")
     max_concepts: int = field(default=8, metadata={"help": "Concepts read per image; further ones are counted."})
-    concept_weight: float = field(default=1.0, metadata={"help": "Of the concept loss (lambda_npc), in nats."})
+    concept_weight: float = field(
+        default=1.0,
+        metadata={"help": "Of the concept loss (lambda_npc), in nats.", SOURCE: "the paper, section 4.1 and Table A2"},
+    )
     cross_attended_weight: float = field(
-        default=0.01, metadata={"help": "Of the cross-attended concept loss (lambda_xac), in nats."}
+        default=0.01,
+        metadata={
+            "help": "Of the cross-attended concept loss (lambda_xac), in nats.",
+            SOURCE: "the paper, section 4.1 and Table A2",
+        },
     )
     attention_temperature: float = field(
         default=1.0, metadata={"help": "Of a concept's attention to the image's tokens, in cosine."}

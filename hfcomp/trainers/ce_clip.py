@@ -9,7 +9,7 @@ from torch import nn
 
 from hfcomp.data.columns import NEGATIVE_KINDS
 from hfcomp.losses import RunningThreshold, ce_clip_loss
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 from hfcomp.trainers.thresholds import ThresholdTrainer
 
 SCRIPT = "the released script"
@@ -23,8 +23,10 @@ class CEClipConfig(CompositionalConfig):
     learning_rate: float = setting(5.0e-6, SCRIPT)
     weight_decay: float = setting(0.1, SCRIPT)
     num_negatives: int = field(default=4, metadata={"help": "Negative captions read per row."})
-    rank_weight: float = field(default=5.0, metadata={"help": "Of the rank loss, which is in cosine."})
-    intra_modal_weight: float = field(default=0.3, metadata={"help": "Of the intra-modal contrast, in nats."})
+    rank_weight: float = field(default=5.0, metadata={"help": "Of the rank loss, which is in cosine.", SOURCE: SCRIPT})
+    intra_modal_weight: float = field(
+        default=0.3, metadata={"help": "Of the intra-modal contrast, in nats.", SOURCE: SCRIPT}
+    )
     threshold_maximum: float = field(
         default=0.1,
         metadata={"help": "Upper bound of the rank loss's thresholds, in cosine; 0.1 is 10 logits at 100."},

@@ -12,6 +12,7 @@ from torch import nn
 
 from hfcomp.losses import cement_loss, fermi_dirac_margin, inverse_margin, static_margin
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.config import SOURCE
 
 MARGINS = ("adaptive", "static", "inverse", "none")
 
@@ -23,13 +24,27 @@ class CementConfig(CompositionalConfig):
     num_negatives: int = field(default=1, metadata={"help": "Must be 1: one negative pair doubles each row."})
     margin: str = field(
         default="adaptive",
-        metadata={"help": "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE, doubled)."},
+        metadata={
+            "help": "adaptive (Eq. 4), static, inverse (the paper's ablation) or none (InfoNCE, doubled).",
+            SOURCE: "the paper, Eq. 4",
+        },
     )
-    margin_minimum: float = field(default=-2.0, metadata={"help": "Of adaptive and inverse, in logits."})
-    margin_maximum: float = field(default=2.0, metadata={"help": "Of adaptive and inverse, in logits."})
-    margin_threshold: float = field(default=4.0, metadata={"help": "Concreteness at which the margin is in between."})
-    margin_temperature: float = field(default=0.15, metadata={"help": "Steepness, in units of concreteness."})
-    static_margin: float = field(default=1.0, metadata={"help": "The static margin, in logits."})
+    margin_minimum: float = field(
+        default=-2.0, metadata={"help": "Of adaptive and inverse, in logits.", SOURCE: "the paper, section 3"}
+    )
+    margin_maximum: float = field(
+        default=2.0, metadata={"help": "Of adaptive and inverse, in logits.", SOURCE: "the paper, section 3"}
+    )
+    margin_threshold: float = field(
+        default=4.0,
+        metadata={"help": "Concreteness at which the margin is in between.", SOURCE: "the paper, section 3"},
+    )
+    margin_temperature: float = field(
+        default=0.15, metadata={"help": "Steepness, in units of concreteness.", SOURCE: "the paper, section 3"}
+    )
+    static_margin: float = field(
+        default=1.0, metadata={"help": "The static margin, in logits.", SOURCE: "the paper, section 3.3"}
+    )
     allow_missing_negative_images: bool = field(
         default=False,
         metadata={

@@ -11,7 +11,7 @@ from torch import nn
 
 from hfcomp.losses import centroid_group_loss, info_nce_loss, pairwise_group_loss
 from hfcomp.modeling import Features
-from hfcomp.trainers.config import setting
+from hfcomp.trainers.config import SOURCE, setting
 from hfcomp.trainers.grouped import GroupedConfig, GroupedTrainer
 
 GROUPINGS = ("pairwise", "centroid", "none")
@@ -38,10 +38,22 @@ class ClearGlassConfig(GroupedConfig):
         default="pairwise",
         metadata={"help": "pairwise (Eqs. 1 to 4), centroid (Eqs. 5 to 8) or none (InfoNCE of the pairs)."},
     )
-    temperature: float = field(default=0.1, metadata={"help": "Of the loss between groups, in cosine."})
-    inner_temperature: float = field(default=0.07, metadata={"help": "Of the loss within groups, in cosine."})
+    temperature: float = field(
+        default=0.1, metadata={"help": "Of the loss between groups, in cosine.", SOURCE: "the paper, Table 2"}
+    )
+    inner_temperature: float = field(
+        default=0.07,
+        metadata={
+            "help": "Of the loss within groups, in cosine.",
+            SOURCE: "the released code's; the paper gives none",
+        },
+    )
     alpha: float = field(
-        default=0.7, metadata={"help": "Weight of the loss within groups, 0 to 1; 1 - alpha between."}
+        default=0.7,
+        metadata={
+            "help": "Weight of the loss within groups, 0 to 1; 1 - alpha between.",
+            SOURCE: "the paper, Table 2",
+        },
     )
 
     reads_negatives = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -19,12 +19,14 @@ OPTIMISATION = (
     *("decoupled_weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
 )
 """Fields whose defaults each objective's config may set; controls take the values of the method."""
+SOURCE = "source"
+"""In a field's metadata: where its default is from."""
 NEGCLIP = "NegCLIP's released code (Yuksekgonul et al. 2023)"
 
 
 def setting(value: Any, source: str) -> Any:
     """A field of transformers with another default, whose help says where the value is from."""
-    return field(default=value, metadata={"help": f"Default {value}: {source}."})
+    return field(default=value, metadata={"help": f"Default {value}: {source}.", SOURCE: source})
 
 
 @dataclass
@@ -166,3 +168,19 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             value = getattr(self, name)
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name}={value}: expected at least 0 and finite; 0 switches the term off.")
+
+
+def objective_fields(config_class: type) -> list[Field[Any]]:
+    """The fields that an objective's config adds to those that all have, and those whose default has a source."""
+    common = {one.name for one in fields(CompositionalConfig)}
+    return [one for one in fields(config_class) if one.init and (one.name not in common or SOURCE in one.metadata)]
+
+
+def default_sources(members: list[Field[Any]]) -> dict[str, str]:
+    """Where the defaults of fields are from, as far as that is stated."""
+    return {one.name: one.metadata[SOURCE] for one in members if SOURCE in one.metadata}
+
+
+def field_default(member: Field[Any]) -> Any:
+    """The default of a dataclass's field."""
+    return member.default if member.default_factory is MISSING else member.default_factory()

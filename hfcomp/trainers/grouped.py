@@ -18,6 +18,7 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.distributed import gather, world_size
 from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
+from hfcomp.trainers.config import SOURCE
 
 logger = logging.get_logger(__name__)
 
@@ -27,9 +28,13 @@ class GroupedConfig(CompositionalConfig):
     """Arguments of every trainer whose batches are groups. The two sizes are those of CLEAR GLASS (Table 2)."""
 
     groups_per_batch: int = field(
-        default=2, metadata={"help": "Groups of a global batch: one and its hard negatives. At least 2."}
+        default=2,
+        metadata={
+            "help": "Groups of a global batch: one and its hard negatives. At least 2.",
+            SOURCE: "the paper, Table 2",
+        },
     )
-    pairs_per_group: int = field(default=10, metadata={"help": "Pairs of each group."})
+    pairs_per_group: int = field(default=10, metadata={"help": "Pairs of each group.", SOURCE: "the paper, Table 2"})
     minimum_group_size: int = field(
         default=2, metadata={"help": "Rows that a group needs to take part; smaller ones are counted and left out."}
     )

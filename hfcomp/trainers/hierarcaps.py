@@ -24,7 +24,7 @@ from hfcomp.modeling import Features, encode_texts
 from hfcomp.trainers._support.frozen_text import FrozenText
 from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 
 logger = logging.get_logger(__name__)
 
@@ -60,10 +60,12 @@ class HierarCapsConfig(CompositionalConfig):
             "negative_captions (the row's own, one for each column of the chain)."
         },
     )
-    entailment_weight: float = field(default=1.0, metadata={"help": "Of the mean of all triplets."})
-    hardest_weight: float = field(default=1.0, metadata={"help": "Of the hardest triplets of the batch."})
+    entailment_weight: float = field(default=1.0, metadata={"help": "Of the mean of all triplets.", SOURCE: CODE})
+    hardest_weight: float = field(
+        default=1.0, metadata={"help": "Of the hardest triplets of the batch.", SOURCE: CODE}
+    )
     pullback_weight: float = field(
-        default=10.0, metadata={"help": "Of the distance to the embeddings before training."}
+        default=10.0, metadata={"help": "Of the distance to the embeddings before training.", SOURCE: CODE}
     )
 
     batch_unit = "chains"

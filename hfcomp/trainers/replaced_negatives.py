@@ -12,7 +12,7 @@ from hfcomp.losses import replaced_negative_loss
 from hfcomp.modeling import Features
 from hfcomp.trainers._support.slots import BatchInStep, draw_slots, to_device
 from hfcomp.trainers.base import CompositionalTrainer
-from hfcomp.trainers.config import CompositionalConfig, setting
+from hfcomp.trainers.config import SOURCE, CompositionalConfig, setting
 
 TRAINING, EVALUATION = 0, 1
 
@@ -33,7 +33,11 @@ class ReplacedNegativesConfig(CompositionalConfig):
     adam_epsilon: float = setting(1.0e-8, "Adam's own; the paper gives none")
     max_grad_norm: float = setting(1.0, "ours, as transformers'; the paper gives none")
     num_negatives: int = field(
-        default=1, metadata={"help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3."}
+        default=1,
+        metadata={
+            "help": "Texts of an image's row replaced by its own negatives: 1 to 3 are HN1 to HN3.",
+            SOURCE: PAPER,
+        },
     )
 
 

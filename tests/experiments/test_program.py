@@ -154,7 +154,7 @@ def test_the_report_shows_forgetting_and_cost_beside_the_gain(finished):
 def test_the_cards_recipe_is_the_one_that_ran(finished):
     """As YAML: a list, a text with a colon or a mapping of names can be read back."""
     text = (finished / "README.md").read_text()
-    values = yaml.safe_load(text[text.rindex("```yaml\n") + len("```yaml\n") : text.rindex("```")])
+    values = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
     ran = yaml.safe_load((finished / "config.yaml").read_text())
     assert values == ran | {"output_dir": values["output_dir"]}  # whose folders are nobody else's business
 
@@ -165,6 +165,9 @@ def test_the_card_has_valid_metadata_and_the_recipe(finished, place):
     assert card.data.to_dict()["library_name"] == "transformers" and "slipform" in card.data.tags
     assert card.data.base_model is None  # made on the spot
     assert "batch_size: 16" in card.text and "Synthetic" in card.text
+    assert "| batch_size | 16 | user's | on the command line |" in card.text
+    assert "| margin_threshold | 4.0 | default |" in card.text
+    assert "hfcomp train slipform --dataset_rows 96" in card.text and str(finished.parent) not in card.text
 
 
 def test_the_same_command_after_a_finished_run_takes_a_folder_of_its_own(finished):

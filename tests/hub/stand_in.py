@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.hub.card_rules import card_errors
 from tests.hub.repositories import MAIN, USERS, Refused, Repository, User, upload_mode
 
 KINDS = {"model": "models", "dataset": "datasets", "space": "spaces"}
@@ -184,8 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_json({})
 
     def validate_yaml(self) -> None:
-        self.body()
-        self.send_json({"errors": [], "warnings": []})
+        errors = card_errors(json.loads(self.body())["content"])
+        self.send_json({"errors": errors, "warnings": []}, 400 if errors else 200)
 
     def readable(self, kind: str | None, name: str, *, content: bool = False) -> Repository:
         user = self.user()

@@ -123,7 +123,7 @@ def test_a_control_is_pushed_by_its_name_with_a_card(hub, connect, run):
     files = hub.repository(None, "me/mine").files
     assert OBJECTIVE_STATE_FILE not in files and "results.json" in files
     card = files["README.md"].content.decode()
-    assert "# controls/plain" in card and 'AutoModel.from_pretrained("me/mine")' in card
+    assert "# plain" in card and 'AutoModel.from_pretrained("me/mine")' in card
 
 
 def test_a_model_alone_is_pushed_and_its_folder_may_not_be_written_to(hub, connect, clip, tmp_path, monkeypatch):

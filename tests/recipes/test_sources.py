@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from hfcomp.experiments.origin import value_sources
 from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
+from hfcomp.reporting.cards.values import PLUMBING, whose
 
 RECIPES = recipe_files(recipes_folder())
-# what a run is called, logs and keeps; nothing that it learns
-PLUMBING = {
-    *("method", "objective", "output_dir", "logging_steps", "dataloader_num_workers"),
-    *("save_strategy", "save_steps", "save_total_limit"),
-}
+SOURCES = {"paper's", "code's", "ours"}
 OPTIMISER = {
     *("learning_rate", "lr_scheduler_type", "warmup_steps", "weight_decay"),
     *("adam_beta2", "adam_epsilon", "max_grad_norm"),
 }
-SOURCE = re.compile(r"^(paper|code|ours)\b")
 # repositories whose training scripts and their defaults clip no gradient, and recipes that follow one of them
 CLIP_NOTHING = {
     *("ahnpl/vit_b32_coco", "ahnpl/released_vit_b32_coco", "c2lip/siglip_cc3m", "ceclip/vit_b32_coco"),
@@ -33,17 +29,11 @@ def named(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def values(path: Path) -> dict[str, str]:
-    """The comment behind each field of a recipe."""
-    lines = re.findall(r"^(\w+):[^#\n]*(?:# ?(.*))?$", path.read_text(), re.MULTILINE)
-    return dict(lines)
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=named)
 def test_every_value_says_paper_code_or_ours(path):
-    comments = values(path)
+    comments = value_sources(path)
     assert set(comments) == set(yaml.safe_load(path.read_text()))
-    unsaid = [name for name, said in comments.items() if name not in PLUMBING and not SOURCE.match(said)]
+    unsaid = [name for name, said in comments.items() if name not in PLUMBING and whose(said)[0] not in SOURCES]
     assert unsaid == []
 
 

@@ -1,0 +1,1 @@
+"""Model cards, from one template, of runs of recipes and of models that a Trainer saves."""

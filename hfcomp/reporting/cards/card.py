@@ -1,0 +1,152 @@
+"""A model card as data, and its text from the template `model_cards/template.md`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+from huggingface_hub import EvalResultEntry, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub.constants import EVAL_RESULTS_FOLDER
+
+from hfcomp.data.publishing import fenced
+from hfcomp.reading import read_yaml, shipped_folder
+from hfcomp.reporting.cards.metadata import SCORED_WITH
+from hfcomp.reporting.cards.methods import Method
+from hfcomp.reporting.cards.values import MEANINGS
+from hfcomp.reporting.report import Section, Table
+from hfcomp.reporting.saving import escaped, markdown_table, section_blocks
+from hfcomp.writing import write_text
+
+logger = logging.getLogger(__name__)
+
+CARD = "README.md"
+TEMPLATE = "template.md"
+OWN_MARK = "<!-- written by hfcomp, and again when the model is saved or pushed: remove this line to keep changes -->"
+# What cards say that peft and transformers write by themselves, with nothing of a user's in them.
+AUTOMATIC = ("[More Information Needed]", "generated automatically according to the information the Trainer")
+PLACE, BASE_PLACE = "<this model's id or folder>", "<its base's id or folder>"
+
+HOW_TO_SCORE = "--suite compositional"
+FORGETTING = "Only the abilities in the tables were scored. Others may have been lost; fine-tuning forgets."
+TERMS = "Licences, terms and biases of the base and of the data apply to this model; hfcomp does not check them."
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card says. Texts are plain: they are escaped when the card is rendered.
+
+    Attributes:
+        metadata: what programs read.
+        title: of the card.
+        summary: what the model is, in a sentence.
+        objective: the class that it was trained with.
+        method: its idea and papers; `None` for an objective of the user's own.
+        caveat: what limits all that the card says.
+        verdict: sentences that a reader must not miss.
+        figure: the name of a picture beside the card, and what it shows.
+        results: sections of tables; empty for a model that was not evaluated.
+        legend: how the numbers are read.
+        evaluate: the command that evaluates the model.
+        overlap: what the check of training and evaluation images found, a line each; empty where none was made.
+        provenance: what was trained from what, as names and values.
+        command: shell or Python that trains the model again, with the language of its block.
+        values: table of the values of the training.
+        recipe: all fields of the recipe, as YAML.
+        costs: of the training.
+        environment: names and versions.
+        limits: what the model or its numbers do not say.
+        notes: further facts, a line each.
+        place: the model's id on the Hub, for the code that loads it.
+        adapter: whether it is a PEFT adapter.
+        base_place: the base's id on the Hub, for the code that loads an adapter.
+        eval_files: entries of `.eval_results` by file name.
+    """
+
+    metadata: ModelCardData
+    title: str
+    summary: str
+    objective: str
+    provenance: Mapping[str, str]
+    values: Table
+    environment: Mapping[str, Any]
+    method: Method | None = None
+    caveat: str = ""
+    verdict: Sequence[str] = ()
+    figure: tuple[str, str] | None = None
+    results: Sequence[Section] = ()
+    legend: str = ""
+    evaluate: str = ""
+    overlap: Sequence[str] = ()
+    command: tuple[str, str] | None = None
+    recipe: str = ""
+    costs: Table | None = None
+    limits: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    place: str = PLACE
+    adapter: bool = False
+    base_place: str = BASE_PLACE
+    eval_files: Mapping[str, Sequence[EvalResultEntry]] = field(default_factory=dict)
+
+
+def evaluate_command(name: str, place: str, base: str | None) -> str:
+    """The command that scores a model, beside its base where that is on the Hub."""
+    return " ".join(["hfcomp evaluate", *([f"base={base}"] if base else []), f'"{name}={place}"', HOW_TO_SCORE])
+
+
+def render_card(card: Card) -> str:
+    """The text of a card."""
+    template = (shipped_folder("model_cards", TEMPLATE) / TEMPLATE).read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"plain": escaped, "fenced": fenced, "table": _table, "pairs": _pairs, "section": _section}
+    known = {one.name: getattr(card, one.name) for one in fields(card)}
+    text = {"metadata": card.metadata.to_yaml(), "mark": OWN_MARK, "meanings": MEANINGS}
+    return environment.from_string(template).render(**known | text)
+
+
+def write_card(folder: Path, card: Card) -> bool:
+    """Writes `README.md` and `.eval_results/*.yaml` into a folder, and says whether it did.
+
+    A card that somebody wrote or changed stays: of those that are there only hfcomp's own, which still have their
+    mark, and the empty forms of peft and transformers are replaced.
+    """
+    path = folder / CARD
+    if path.is_file() and not _is_replaceable(path.read_text(encoding="utf-8", errors="replace")):
+        logger.warning(f"{path} was changed by hand and stays as it is. Remove it for a card of hfcomp.")
+        return False
+    write_text(path, render_card(card))
+    _write_eval_files(folder / EVAL_RESULTS_FOLDER, card.eval_files)
+    return True
+
+
+def _write_eval_files(folder: Path, files: Mapping[str, Sequence[EvalResultEntry]]) -> None:
+    """Writes them, and removes those of an evaluation before; files of others stay."""
+    for path in folder.glob("*.yaml"):
+        entries = read_yaml(path)
+        if path.name not in files and all(SCORED_WITH in str(entry.get("notes")) for entry in entries):
+            path.unlink()
+    for name, entries in files.items():
+        text = yaml.safe_dump(eval_result_entries_to_yaml(list(entries)), sort_keys=False, allow_unicode=True)
+        write_text(folder / name, text)
+
+
+def _is_replaceable(text: str) -> bool:
+    return OWN_MARK in text or any(words in text for words in AUTOMATIC)
+
+
+def _table(table: Table) -> str:
+    return "\n".join(markdown_table(table))
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return _table(Table("", ["what", "value"], [[name, str(value)] for name, value in values.items()], labels=2))
+
+
+def _section(section: Section) -> str:
+    return "\n\n".join(section_blocks(section, level=3))

@@ -1,0 +1,151 @@
+"""What programs read of a card: its metadata with `model-index`, and the files of `.eval_results`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCardData
+
+from hfcomp.data.publishing import is_on_hub, without_local_paths
+from hfcomp.reporting.lines import Line, models_of
+
+LIBRARY, PEFT = "transformers", "peft"
+PIPELINE = "zero-shot-image-classification"
+TAGS = ("hfcomp", "compositionality")
+# Benchmarks whose name begins so are synthetic.
+SYNTHETIC = "sandbox"
+# What a set of the user's own is called in results.
+OWN = "own"
+DIGITS = 4
+SCORED_WITH = "scored with hfcomp"
+
+
+def card_metadata(
+    name: str | None,
+    *,
+    base: str | None,
+    datasets: Sequence[str | None] = (),
+    results: Sequence[EvalResult] = (),
+    tags: Sequence[str] = (),
+    adapter: bool = False,
+    **extra: Any,
+) -> ModelCardData:
+    """What the Hub searches models by.
+
+    Args:
+        name: of the method, a tag and the model's name in `model-index`.
+        base: the model that was fine-tuned; left out unless it is an id of the Hub.
+        datasets: of the training, likewise.
+        results: as `eval_results` makes them.
+        tags: further ones.
+        adapter: whether the repository holds a PEFT adapter.
+        extra: further entries, such as `license` and `language`.
+    """
+    on_hub = is_on_hub(base)
+    known = [one for one in datasets if is_on_hub(one)]
+    relation = {"base_model_relation": "adapter" if adapter else "finetune"} if on_hub else {}
+    return ModelCardData(
+        library_name=PEFT if adapter else LIBRARY,
+        pipeline_tag=PIPELINE,
+        tags=[*TAGS, *([slug(name)] if name else []), *tags],
+        base_model=base if on_hub else None,
+        datasets=known or None,
+        model_name=name if results else None,
+        eval_results=list(results) or None,
+        **relation,
+        **{key: value for key, value in extra.items() if value is not None},
+    )
+
+
+def slug(text: str) -> str:
+    """Small letters and digits, with `-` for all else."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def eval_results(
+    lines: Sequence[Line], *, own: str | None, benchmarks: Mapping[str, Mapping[str, Any]]
+) -> list[EvalResult]:
+    """The values of the last model on all lines, from 0 to 1, for `model-index`.
+
+    Args:
+        lines: as `hfcomp.statistics.results` makes them.
+        own: the data set of the user's own that was scored.
+        benchmarks: as `results.json` has them; what was read from the Hub is named by its id and commit.
+    """
+    places = _hub_data(benchmarks)
+    return [_eval_result(line, own, places.get(line["benchmark"])) for line in lines if _value(line) is not None]
+
+
+def eval_files(
+    lines: Sequence[Line], *, benchmarks: Mapping[str, Mapping[str, Any]], version: str
+) -> dict[str, list[EvalResultEntry]]:
+    """The entries of `.eval_results/*.yaml` by file name: of benchmarks that were read from the Hub, and no others.
+
+    The Hub files a result under a data set's id and a task of it. Scenes of the sandbox and folders have no id.
+
+    Args:
+        lines: as `hfcomp.statistics.results` makes them; the last model's values are taken.
+        benchmarks: as `results.json` has them.
+        version: of hfcomp.
+    """
+    places, files = _hub_data(benchmarks), {}
+    for line in lines:
+        if line["benchmark"] not in places or _value(line) is None:
+            continue
+        place, commit = places[line["benchmark"]]
+        entry = EvalResultEntry(
+            dataset_id=place,
+            task_id=slug(f"{line['subset']} {line['metric']}"),
+            value=_value(line),
+            dataset_revision=commit,
+            notes=f"{line['metric']} on {line['subset']}, {line['items']} items, {SCORED_WITH} {version}",
+        )
+        files.setdefault(f"{slug(place)}.yaml", []).append(entry)
+    return files
+
+
+def _hub_data(benchmarks: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, str | None]]:
+    """Id and commit of the data of benchmarks that were read from the Hub, by their title."""
+    return dict(_read_from_hub(benchmarks))
+
+
+def _read_from_hub(benchmarks: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    for facts in benchmarks.values():
+        data = facts.get("data") or {}
+        if data.get("commit") and is_on_hub(data["place"]):
+            yield facts["title"], (data["place"], data["commit"])
+
+
+def _eval_result(line: Line, own: str | None, data: tuple[str, str | None] | None) -> EvalResult:
+    benchmark, metric = line["benchmark"], line["metric"]
+    kind, name, revision = slug(benchmark), benchmark, None
+    if benchmark.split()[0].lower() == SYNTHETIC:
+        kind, name = f"hfcomp-{kind}", f"{benchmark} (synthetic)"
+    elif benchmark == OWN:
+        source = own or OWN
+        kind, name = source if is_on_hub(source) else OWN, f"{OWN}: {without_local_paths(source)}"
+    elif data is not None:
+        kind, revision = data
+    return EvalResult(
+        task_type=_task(line),
+        dataset_type=kind,
+        dataset_name=name,
+        dataset_config=line["subset"],
+        dataset_revision=revision,
+        metric_type=slug(metric),
+        metric_name=metric,
+        metric_value=_value(line),
+    )
+
+
+def _value(line: Line) -> float | None:
+    value = line["models"][models_of([line])[-1]]["value"]
+    return None if value is None else round(float(value), DIGITS)
+
+
+def _task(line: Line) -> str:
+    if line["aspect"] == "composition":
+        return "image-text-matching"
+    return "image-text-retrieval" if "recall" in line["metric"] else PIPELINE

@@ -1,0 +1,231 @@
+"""The card of a run of a recipe, from what its folder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hfcomp.checksums import read_checked
+from hfcomp.data.publishing import is_absolute, is_on_hub, without_local_paths
+from hfcomp.reporting import tables
+from hfcomp.reporting.cards.card import (
+    BASE_PLACE,
+    FORGETTING,
+    PLACE,
+    TERMS,
+    Card,
+    evaluate_command,
+    write_card,
+)
+from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_results
+from hfcomp.reporting.cards.methods import find_method
+from hfcomp.reporting.cards.values import values_table, without_secrets
+from hfcomp.reporting.lines import Line, general_of, models_of, of_aspect, standing
+from hfcomp.reporting.report import Lines, Section
+from hfcomp.statistics.results import RESULTS_FILE
+from hfcomp.statistics.summary import BASE
+from hfcomp.writing import write_bytes
+
+METHOD_FOLDER = "method"
+FIGURE = "figure.png"
+FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
+LOST = "Rerun the recipe: its finished stages are kept."
+OVERLAP = "overlap: "
+BASES = {
+    "sandbox": "hfcomp's sandbox CLIP",
+    "sandbox-siglip": "hfcomp's sandbox SigLIP",
+    "vit_b32": "a CLIP ViT-B/32 with random weights",
+    "vit_tiny": "a tiny CLIP with random weights",
+}
+SANDBOX, SANDBOX_DATA = "sandbox", "the sandbox's drawn scenes"
+SEED = 42
+"""Of transformers' `TrainingArguments`."""
+
+
+def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
+    """Writes the cards of a run: for its folder and for that of its method, so that pushing either brings one.
+
+    They are made of `results.json` alone, so that a run may get new ones at any time.
+
+    Args:
+        folder: of the run.
+        place: the id on the Hub that the model will have, for the code that loads it.
+
+    Returns:
+        The folders whose card was written; one whose card was changed by hand keeps it.
+
+    Raises:
+        ValueError: for a damaged `results.json`.
+        FileNotFoundError: where the run has none, as it is not finished.
+    """
+    results = read_checked(folder / RESULTS_FILE, LOST)
+    written = []
+    for own in (folder, folder / METHOD_FOLDER):
+        drawn = _copy_figure(folder / FIGURE, own)
+        if write_card(own, run_card(results, place=place, figure=drawn)):
+            written.append(own)
+    return written
+
+
+def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = False) -> Card:
+    """The card of a run.
+
+    Places on this machine are cut to their last part and tokens taken out: a card is read by others.
+
+    Args:
+        results: the content of its `results.json`.
+        place: the model's id on the Hub, where it is known.
+        figure: whether the run's figure is beside the card.
+    """
+    asked = results["config"]  # before places are cut: what is left of one has the form of an id
+    own, on_hub = _own_set(asked), is_on_hub(asked.get("model"))
+    data_on_hub = is_on_hub(asked.get("dataset"))
+    results = without_local_paths(dict(results), known=_local_places(results))
+    config, lines, name = results["config"], results["results"], results["method"]
+    benchmarks, version = results.get("benchmarks", {}), results["hfcomp_version"]
+    base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
+    given = without_secrets(config)
+    return Card(
+        metadata=card_metadata(
+            name,
+            base=base if on_hub else None,
+            datasets=[config["dataset"]] if data_on_hub else [],
+            results=eval_results(lines, own=own, benchmarks=benchmarks),
+        ),
+        title=name,
+        summary=f"A dual encoder of images and texts: {base}, fine-tuned with {name} on {_data(config)}.",
+        objective=config.get("objective", ""),
+        method=find_method(name, results.get("trainer_classes", ())),
+        caveat=results["caveat"],
+        verdict=results.get("verdict", ()),
+        figure=(FIGURE, FIGURE_TEXT) if figure else None,
+        results=[*_sections(lines, results.get("general_average")), *_models(results.get("meanings", {}))],
+        legend=tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS),
+        evaluate=evaluate_command(name, place, base if on_hub else None),
+        overlap=[found["note"].removeprefix(OVERLAP) for found in results.get("overlap", ())],
+        provenance=_provenance(results, base),
+        command=(results["command"], "bash") if results.get("command") else None,
+        values=values_table(
+            given,
+            sources=results.get("sources", {}),
+            defaults=results.get("defaults"),
+            default_sources=results.get("default_sources"),
+        ),
+        recipe=yaml.safe_dump(given, sort_keys=True, allow_unicode=True).strip(),
+        costs=tables.costs(results.get("stages", ())),
+        environment=results.get("versions", {}),
+        limits=list(_limits(results)),
+        notes=[note for note in results["notes"] if not note.startswith(OVERLAP)],
+        place=place,
+        base_place=base if on_hub else BASE_PLACE,
+        eval_files=eval_files(lines, benchmarks=benchmarks, version=version),
+    )
+
+
+def _sections(lines: Sequence[Line], average: Line | None) -> list[Section]:
+    """Values of every model; differences of the method, on the lines that stand for others."""
+    models = models_of(lines)
+    reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
+    compared = [*standing(of_aspect(lines, "composition")), *standing(of_aspect(lines, "general"))]
+
+    def pairs(line: Line) -> list[tuple[str, str]]:
+        if line not in compared:
+            return []
+        others = models[:-1] if line["aspect"] == "composition" else [one for one in models[:1] if reference]
+        return [(models[-1], other) for other in others]
+
+    general = general_of(lines, average)
+    return [
+        section
+        for section in tables.sections_of_lines(lines, pairs, reference=reference, general=general)
+        if section.shown()
+    ]
+
+
+def _models(meanings: Mapping[str, str]) -> list[Section]:
+    lines = [f"{name}: {meaning}" for name, meaning in meanings.items()]
+    return [Section("Models", [Lines(lines)])] if lines else []
+
+
+def _provenance(results: Mapping[str, Any], base: str) -> dict[str, str]:
+    """What was trained from what."""
+    config, data = results["config"], results.get("data", {}).get("training", {})
+    stages = {stage["name"]: stage for stage in results.get("stages", ())}
+    steps, processes = stages.get(results["method"], {}).get("steps"), results.get("processes")
+    parts = [f"{config['batch_size']} rows" if "batch_size" in config else ""]
+    parts += [f"{steps:,} steps" if steps else ""]
+    parts += [f"{processes} process{'es' * (processes > 1)}" if processes else ""]
+    found = {
+        "base": base,
+        "weights of the base": results.get("models", {}).get(BASE, {}).get("weights"),
+        "training data": ", ".join(_training(data, config)),
+        "batch": ", ".join(part for part in parts if part),
+        "seed": config.get("seed", SEED),
+        "recipe": results.get("recipe"),
+        "evaluation": "; ".join(_evaluation(results)),
+        "weights of this model": results.get("models", {}).get(results["method"], {}).get("weights"),
+    }
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _training(data: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    yield _data(config)
+    yield from (f"{key} {data[key]}" for key in ("config", "split", "commit") if data.get(key))
+    if "rows" in data:
+        yield f"{data['rows']:,} rows"
+    yield from (f"{key} {data[key]}" for key in ("captions",) if data.get(key))
+
+
+def _evaluation(results: Mapping[str, Any]) -> Iterator[str]:
+    """Each benchmark with its version and the commit that its data was read at."""
+    for facts in results.get("benchmarks", {}).values():
+        data = facts.get("data") or {}
+        where = f", {data['place']} at {data['commit']}" if data.get("commit") else ""
+        yield f"{facts['title']} (version {facts['version']}{where})"
+
+
+def _data(config: Mapping[str, Any]) -> str:
+    return SANDBOX_DATA if config.get("dataset") == SANDBOX else str(config.get("dataset"))
+
+
+def _own_set(config: Mapping[str, Any]) -> str | None:
+    return config.get("evaluation_dataset") or config.get("dataset")
+
+
+def _limits(results: Mapping[str, Any]) -> Iterator[str]:
+    config = results["config"]
+    if config.get("dataset") == SANDBOX:
+        yield "It was trained on drawn scenes with a tiny model and does not work on photographs."
+    yield (
+        f"One training run (seed {config.get('seed', SEED)}): intervals say what other evaluation images would "
+        "change, not other seeds."
+    )
+    yield FORGETTING
+    yield "Scores on hard negatives do not show that other sentences, styles or languages are understood."
+    cut = max((stage.get("truncated_text_share") or 0 for stage in results.get("stages", ())), default=0)
+    if cut:
+        yield f"{cut:.1%} of the training texts were longer than the text tower reads and were cut."
+    for one in results.get("skipped", ()):
+        yield f"Not scored: {one['benchmark']}, {one['reason']}"
+    yield TERMS
+
+
+def _local_places(results: Mapping[str, Any]) -> set[str]:
+    """Absolute paths among the values of the configuration and the places of the models, blanks in them included."""
+    models = [place.get("path") if isinstance(place, dict) else place for place in results.get("models", {}).values()]
+    places = [*results["config"].values(), *models]
+    return {str(place) for place in places if isinstance(place, str | Path) and is_absolute(str(place))}
+
+
+def _copy_figure(drawn: Path, place: Path) -> bool:
+    """Copies the run's figure next to a card and removes that of an earlier run."""
+    own = place / FIGURE
+    if drawn.is_file():
+        if own != drawn:
+            write_bytes(own, drawn.read_bytes())
+        return True
+    own.unlink(missing_ok=True)
+    return False

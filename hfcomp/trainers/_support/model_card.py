@@ -1,0 +1,192 @@
+"""The card of a model that a trainer saves: what it knows of the training, and that it scored no benchmark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from hfcomp.data.loading import read_from_hub
+from hfcomp.data.publishing import is_on_hub, without_local_paths
+from hfcomp.reporting.cards.card import BASE_PLACE, PLACE, TERMS, Card, evaluate_command
+from hfcomp.reporting.cards.metadata import card_metadata
+from hfcomp.reporting.cards.methods import class_names, find_method
+from hfcomp.reporting.cards.values import SET, is_secret, values_table
+from hfcomp.reporting.report import Section, Table
+from hfcomp.statistics.results import versions
+from hfcomp.trainers.config import default_sources, field_default, objective_fields
+
+# How arguments begin that say where a run writes, what it logs, saves and pushes, and when it evaluates.
+PLUMBING = (
+    *("output_", "hub_", "push_", "log_", "logging_", "save_", "eval_", "report_", "run_", "disable_", "trackio_"),
+    *("project", "dataloader_num_", "dataloader_pin_", "dataloader_pers", "dataloader_pref", "do_", "ddp_"),
+    *("local_rank", "load_best_", "metric_for_", "greater_is_", "per_device_eval_", "url_", "use_cpu"),
+)
+PLAIN = (str, int, float, bool, list, dict)
+DURING_TRAINING = "Scored while it was trained"
+EVALUATION = "eval_"
+NOT_SCORED = "What this model gained over its base, and what it forgot, is not known: they were not compared."
+ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the training data and the base come from, as far as the trainer knows it.
+
+    `place` is the base's id or folder, `base` what others read of it. `data` are ids of the Hub, and `commit` and
+    `split` those of the rows.
+    """
+
+    place: str
+    base: str
+    revision: str | None
+    data: list[str]
+    commit: str | None
+    split: str | None
+
+
+def trainer_card(
+    trainer: Any, *, base: str | None = None, datasets: Sequence[str] = (), tags: Sequence[str] = (), **extra: Any
+) -> Card:
+    """The card of a trainer's model.
+
+    Args:
+        trainer: a `CompositionalTrainer`.
+        base: what was fine-tuned, where the model does not say it.
+        datasets: ids of the Hub of the training data, where the rows do not say it.
+        tags: further ones.
+        extra: further metadata, such as `license` and `language`.
+    """
+    kind, source = type(trainer), _source(trainer, base, datasets)
+    method = find_method(None, class_names(kind))
+    name = method.name if method else kind.__name__
+    place = next((one for one in (trainer.hub_model_id, trainer.args.hub_model_id) if is_on_hub(one)), PLACE)
+    adapter, base_id = trainer.model.is_peft, source.place if is_on_hub(source.place) else None
+    values = changed_values(trainer.args)
+    kept = [one for one in objective_fields(type(trainer.args)) if one.name not in values]
+    data = ", ".join(source.data) or "local data"
+    metadata = card_metadata(name, base=source.place, datasets=source.data, tags=tags, adapter=adapter, **extra)
+    return Card(
+        metadata=metadata,
+        title=name,
+        summary=f"A dual encoder of images and texts: {source.base}, fine-tuned with {kind.__name__} on {data}.",
+        objective=f"{kind.__module__}:{kind.__name__}",
+        method=method,
+        results=list(_results(trainer.state.log_history)),
+        evaluate=evaluate_command(name, place, base_id),
+        provenance=_provenance(trainer, source),
+        command=(_snippet(trainer, source, values), "python"),
+        values=values_table(
+            values,
+            sources=dict.fromkeys(values, SET),
+            defaults={one.name: field_default(one) for one in kept},
+            default_sources=default_sources(kept),
+        ),
+        costs=_costs(trainer),
+        environment=versions(),
+        limits=[NOT_SCORED, TERMS],
+        place=place,
+        adapter=adapter,
+        base_place=base_id or BASE_PLACE,
+    )
+
+
+def changed_values(args: Any) -> dict[str, Any]:
+    """The arguments of a training that differ from their defaults, without plumbing and secrets."""
+    found = {}
+    for one in fields(args):
+        value, default = getattr(args, one.name), field_default(one)
+        value = value.value if isinstance(value, Enum) else value
+        unset = value in (default, [], {}) or (default is None and value is False)
+        if one.init and isinstance(value, PLAIN) and not (unset or is_secret(one.name)):
+            found[one.name] = value
+    return {name: value for name, value in found.items() if not name.startswith(PLUMBING)}
+
+
+def as_list(given: str | Sequence[str] | None) -> list[str]:
+    """One text, several or none, as a list."""
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _source(trainer: Any, base: str | None, datasets: Sequence[str]) -> _Source:
+    plain, rows = trainer.model.plain, getattr(trainer.train_dataset, "dataset", None)
+    place = base or plain.name_or_path or ""
+    origin = read_from_hub(rows) if hasattr(rows, "info") else None
+    return _Source(
+        place=place,
+        base=without_local_paths(place) or f"a {type(plain).__name__} made in memory",
+        revision=getattr(plain.config, "_commit_hash", None),
+        data=list(datasets) or ([origin[0]] if origin else []),
+        commit=origin[1] if origin else None,
+        split=str(rows.split) if getattr(rows, "split", None) else None,
+    )
+
+
+def _provenance(trainer: Any, source: _Source) -> dict[str, str]:
+    """What was trained from what."""
+    args, rows = trainer.args, getattr(trainer.train_dataset, "dataset", None)
+    size, fingerprint = len(rows) if hasattr(rows, "__len__") else None, getattr(rows, "_fingerprint", None)
+    data = {
+        "": ", ".join(source.data),
+        "commit ": source.commit,
+        "split ": source.split,
+        "rows: ": "streamed" if size is None else f"{size:,}",
+        "fingerprint ": fingerprint,
+    }
+    number = args.world_size
+    batch = f"{trainer._train_batch_size * number} {args.batch_unit} on {number} process{'es' * (number > 1)}"
+    found = {
+        "base": source.base,
+        "revision of the base": source.revision,
+        "training data": ", ".join(f"{name}{value}" for name, value in data.items() if value) if rows else None,
+        "batch": f"{batch}, {trainer.state.global_step:,} steps",
+        "seed": args.seed,
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def _snippet(trainer: Any, source: _Source, values: Mapping[str, Any]) -> str:
+    """The code that trains the model again."""
+    kind, config = type(trainer), type(trainer.args)
+    names: dict[str, list[str]] = {}
+    for one in (kind, config):
+        module = "hfcomp.trainers" if one.__module__.startswith("hfcomp.trainers.") else one.__module__
+        names.setdefault(module, []).append(one.__name__)
+    imports = [f"from {module} import {', '.join(sorted(own))}" for module, own in sorted(names.items())]
+    rows, before = ROWS, [*imports, "", f"# {ROWS}: a datasets.Dataset with the columns of the objective"]
+    if source.data and source.commit:
+        options = {"split": source.split, "revision": source.commit}
+        given = "".join(f", {name}={json.dumps(value)}" for name, value in options.items() if value)
+        rows, before = f"load_dataset({json.dumps(source.data[0])}{given})", ["from datasets import load_dataset"]
+        before += [*imports, ""]
+    settings = [f"    {name}={without_local_paths(value)!r}," for name, value in values.items()]
+    made = [f"args = {config.__name__}(", '    output_dir="runs/model",', *settings, ")"]
+    run = [f"trainer = {kind.__name__}({json.dumps(source.base)}, args, train_dataset={rows})", "trainer.train()"]
+    return "\n".join([*before, *made, *run])
+
+
+def _results(history: Sequence[Mapping[str, Any]]) -> Iterator[Section]:
+    """What was scored last while the model was trained."""
+    line = next((line for line in reversed(history) if any(key.startswith(EVALUATION) for key in line)), None)
+    if line is None:
+        return
+    rows = [
+        [key.removeprefix(EVALUATION), f"{value:.4g}"]
+        for key, value in line.items()
+        if key.startswith(EVALUATION) and isinstance(value, int | float)
+    ]
+    about = f"step {line.get('step', 0):,}; no intervals, and no base beside it"
+    yield Section(DURING_TRAINING, [Table(about, ["metric", "value"], rows)])
+
+
+def _costs(trainer: Any) -> Table | None:
+    """Images, texts and seconds of the training, as far as its log has them."""
+    history = trainer.state.log_history
+    seconds = next((line["train_runtime"] for line in reversed(history) if "train_runtime" in line), None)
+    if seconds is None:
+        return None
+    images, texts = (sum(line.get(key, 0) for line in history) for key in ("images_encoded", "texts_encoded"))
+    row = [f"{trainer.state.global_step:,}", f"{images:,.0f}", f"{texts:,.0f}", f"{seconds:,.1f}"]
+    return Table("", ["steps", "images", "texts", "seconds"], [row], labels=0)
