@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import re
 from pathlib import Path
 
-import datasets
 import pytest
+from datasets import load_dataset
+from transformers import CLIPModel
 
 from hfcomp import CompositionalConfig
+from hfcomp.cli import main
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders
+from hfcomp.sandbox import training_set
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
 
@@ -23,34 +28,61 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (REPOSITORY / page).read_text(), flags=re.DOTALL)
 
 
-@pytest.fixture
-def small(clip, tmp_path, monkeypatch):
-    """Replaces ids, sizes and folders; the rest of a block stays as the page has it."""
-    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: tiny.pairs(8))
+@pytest.fixture(params=["sandbox", "photographs"])
+def photos(request, tmp_path, monkeypatch) -> list[str]:
+    """Images and captions of a newcomer below the working directory, and how `--source` names them."""
+    monkeypatch.chdir(tmp_path)
+    if request.param == "photographs":
+        if not os.environ.get("HFCOMP_REAL_DATA"):
+            pytest.skip("HFCOMP_REAL_DATA is not set: a folder of photographs with captions")
+        file = Path(os.environ["HFCOMP_REAL_DATA"]) / "coco_open_256.jsonl"
+        return [str(file), "--column_names", "caption=captions", "--limit", "100"]
+    with open("photos.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["image", "caption"])
+        for number, row in enumerate(training_set(100, 3)):
+            row["image"].save(f"{number}.png")
+            rows.writerow([f"{number}.png", row["caption"]])
+    return ["photos.csv"]
 
-    def change(block: str) -> str:
-        for old, new in {
-            "openai/clip-vit-base-patch32": str(clip),
-            "runs/cement": str(tmp_path / "cement"),
-            "per_device_train_batch_size=256": "per_device_train_batch_size=8, max_steps=1",
-        }.items():
-            block = block.replace(old, new)
-        return block
 
-    return change
+def quick_start(photos: list[str], clip: Path) -> list[list[str]]:
+    """The words of README's commands, on these photographs and a tiny model."""
+    section = (REPOSITORY / "README.md").read_text().partition("## Quick start")[2]
+    (block,) = re.findall(r"```bash\n(.*?)```", section.partition("\n## ")[0], flags=re.DOTALL)
+    commands = []
+    for line in block.splitlines():
+        words = line.replace("openai/clip-vit-base-patch32", str(clip)).split()
+        place = words.index("photos.csv") if "photos.csv" in words else None
+        commands.append(words[1:] if place is None else [*words[1:place], *photos, *words[place + 1 :]])
+    return commands
 
 
-def test_the_readme_trains_and_evaluates(small, tmp_path, capsys):
-    train, evaluate = blocks("README.md")
-    exec(small(train), {})
+def test_the_quick_start_runs_in_the_terminal(photos, clip, tmp_path, capsys):
+    build, train, evaluate = quick_start(photos, clip)
+    main(build)
+    assert load_dataset("data/negatives", split="train").num_rows == 100
+    steps = ["--batch_size", "8", "--max_steps", "2", "--save_strategy", "no", "--disable_tqdm", "true"]
+    main([*train, "--model", str(clip), *steps])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "own" in said and "plain" in said and "Price: general abilities" in said
     data = small_sugarcrepe.write(tmp_path / "data", per_subset=1)
-    evaluate = small(evaluate).replace('suite="compositional"', 'benchmarks=["sugarcrepe"]')
-    places = f'"sugarcrepe": "{data}/sugarcrepe", "val2017": "{data}/val2017"'
-    for old, new in {'"val2017": "coco/val2017"': places, "runs/eval": str(tmp_path / "eval")}.items():
-        evaluate = evaluate.replace(old, new)
-    exec(evaluate, {})
-    assert re.search(r"cement minus clip\d*: SugarCrepe", capsys.readouterr().out)
-    assert (tmp_path / "eval" / "report.md").is_file()
+    suite = evaluate.index("--suite")
+    places = ["--data", f"sugarcrepe={data}/sugarcrepe", "--data", f"val2017={data}/val2017", "--no_cache"]
+    main([*evaluate[:suite], "--benchmarks", "sugarcrepe", *places])
+    assert re.search(r"tuned minus base: SugarCrepe", capsys.readouterr().out)
+
+
+def test_the_quick_start_runs_in_python(photos, clip, tmp_path, capsys):
+    main(quick_start(photos, clip)[0])
+    block, *_ = blocks("README.md")
+    sizes = {"per_device_train_batch_size=128": "per_device_train_batch_size=8, max_steps=1"}
+    for old, new in {"openai/clip-vit-base-patch32": str(clip), **sizes}.items():
+        assert old in block
+        block = block.replace(old, new)
+    exec(block, {})
+    assert "image-to-text" in capsys.readouterr().out
+    assert CLIPModel.from_pretrained("runs/tuned")
 
 
 def test_the_objective_of_the_docs_trains(clip, tmp_path):

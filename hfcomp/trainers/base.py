@@ -32,6 +32,7 @@ from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.hooks import COUNTED_FEATURES, ObjectiveHooks
+from hfcomp.trainers.progress import show_in_notebook
 from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
@@ -120,6 +121,7 @@ class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp
         self._has_own_order = False
         self.add_callback(LogBeforeSave())
         self.add_callback(SizeAtStart())
+        show_in_notebook(self)
         maximum = args.max_logit_scale
         if maximum is None:
             maximum = math.inf if backbone.config.model_type == "siglip" else 100.0

@@ -106,6 +106,21 @@ def in_words(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def show_in_notebook(trainer: Any) -> None:
+    """Replaces the table that transformers shows in a notebook by one with the numbers of hfcomp, where it shows one.
+
+    Args:
+        trainer: the trainer.
+    """
+    for one in trainer.callback_handler.callbacks:
+        if type(one).__name__ == "NotebookProgressCallback":
+            from hfcomp.trainers._support.notebook import NotebookProgress  # needs IPython
+
+            trainer.remove_callback(type(one))
+            trainer.add_callback(NotebookProgress())
+            return
+
+
 def show_progress(trainer: Any, name: str, pace: Pace | None = None) -> None:
     """Replaces transformers' progress bar; with `disable_tqdm` only warnings are shown.
 

@@ -44,8 +44,8 @@ def card_metadata(
         extra: further entries, such as `license` and `language`.
     """
     on_hub = is_on_hub(base)
-    known = [one for one in datasets if is_on_hub(one)]
-    relation = {"base_model_relation": "adapter" if adapter else "finetune"} if on_hub else {}
+    known = [one for one in datasets if one is not None and is_on_hub(one)]
+    relation: dict[str, Any] = {"base_model_relation": "adapter" if adapter else "finetune"} if on_hub else {}
     return ModelCardData(
         library_name=PEFT if adapter else LIBRARY,
         pipeline_tag=PIPELINE,
@@ -90,7 +90,7 @@ def eval_files(
         benchmarks: as `results.json` has them.
         version: of hfcomp.
     """
-    places, files = _hub_data(benchmarks), {}
+    places, files = _hub_data(benchmarks), dict[str, list[EvalResultEntry]]()
     for line in lines:
         if line["benchmark"] not in places or _value(line) is None:
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from huggingface_hub import ModelCardData
 
 from hfcomp.checksums import read_checked
 from hfcomp.data.publishing import is_absolute, is_on_hub, without_local_paths
@@ -24,7 +25,7 @@ from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_resu
 from hfcomp.reporting.cards.methods import find_method
 from hfcomp.reporting.cards.values import values_table, without_secrets
 from hfcomp.reporting.lines import Line, general_of, models_of, of_aspect, standing
-from hfcomp.reporting.report import Lines, Section
+from hfcomp.reporting.report import Lines, Section, Table
 from hfcomp.statistics.results import RESULTS_FILE
 from hfcomp.statistics.summary import BASE
 from hfcomp.writing import write_bytes
@@ -80,21 +81,14 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         place: the model's id on the Hub, where it is known.
         figure: whether the run's figure is beside the card.
     """
-    asked = results["config"]  # before places are cut: what is left of one has the form of an id
-    own, on_hub = _own_set(asked), is_on_hub(asked.get("model"))
-    data_on_hub = is_on_hub(asked.get("dataset"))
+    model = results["config"].get("model")
+    # before places are cut: what is left of one has the form of an id
+    metadata, base_id = _metadata(results), model if is_on_hub(model) else None
     results = without_local_paths(dict(results), known=_local_places(results))
     config, lines, name = results["config"], results["results"], results["method"]
-    benchmarks, version = results.get("benchmarks", {}), results["hfcomp_version"]
     base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
-    given = without_secrets(config)
     return Card(
-        metadata=card_metadata(
-            name,
-            base=base if on_hub else None,
-            datasets=[config["dataset"]] if data_on_hub else [],
-            results=eval_results(lines, own=own, benchmarks=benchmarks),
-        ),
+        metadata=metadata,
         title=name,
         summary=f"A dual encoder of images and texts: {base}, fine-tuned with {name} on {_data(config)}.",
         objective=config.get("objective", ""),
@@ -104,24 +98,39 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         figure=(FIGURE, FIGURE_TEXT) if figure else None,
         results=[*_sections(lines, results.get("general_average")), *_models(results.get("meanings", {}))],
         legend=tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS),
-        evaluate=evaluate_command(name, place, base if on_hub else None),
+        evaluate=evaluate_command(name, place, base_id),
         overlap=[found["note"].removeprefix(OVERLAP) for found in results.get("overlap", ())],
         provenance=_provenance(results, base),
         command=(results["command"], "bash") if results.get("command") else None,
-        values=values_table(
-            given,
-            sources=results.get("sources", {}),
-            defaults=results.get("defaults"),
-            default_sources=results.get("default_sources"),
-        ),
-        recipe=yaml.safe_dump(given, sort_keys=True, allow_unicode=True).strip(),
+        values=_values(results),
+        recipe=yaml.safe_dump(without_secrets(config), sort_keys=True, allow_unicode=True).strip(),
         costs=tables.costs(results.get("stages", ())),
         environment=results.get("versions", {}),
         limits=list(_limits(results)),
         notes=[note for note in results["notes"] if not note.startswith(OVERLAP)],
         place=place,
-        base_place=base if on_hub else BASE_PLACE,
-        eval_files=eval_files(lines, benchmarks=benchmarks, version=version),
+        base_place=base_id or BASE_PLACE,
+        eval_files=eval_files(lines, benchmarks=results.get("benchmarks", {}), version=results["hfcomp_version"]),
+    )
+
+
+def _metadata(results: Mapping[str, Any]) -> ModelCardData:
+    config, benchmarks = results["config"], results.get("benchmarks", {})
+    own = config.get("evaluation_dataset") or config.get("dataset")
+    return card_metadata(
+        results["method"],
+        base=config.get("model"),
+        datasets=[config.get("dataset")],
+        results=eval_results(results["results"], own=own, benchmarks=benchmarks),
+    )
+
+
+def _values(results: Mapping[str, Any]) -> Table:
+    return values_table(
+        without_secrets(results["config"]),
+        sources=results.get("sources", {}),
+        defaults=results.get("defaults"),
+        default_sources=results.get("default_sources"),
     )
 
 
@@ -189,10 +198,6 @@ def _evaluation(results: Mapping[str, Any]) -> Iterator[str]:
 
 def _data(config: Mapping[str, Any]) -> str:
     return SANDBOX_DATA if config.get("dataset") == SANDBOX else str(config.get("dataset"))
-
-
-def _own_set(config: Mapping[str, Any]) -> str | None:
-    return config.get("evaluation_dataset") or config.get("dataset")
 
 
 def _limits(results: Mapping[str, Any]) -> Iterator[str]:

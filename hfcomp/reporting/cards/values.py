@@ -44,11 +44,13 @@ def values_table(
         defaults: fields that nobody set.
         default_sources: by such a field where its default is from.
     """
-    notes = default_sources or {}
-    stated = {name: f"{DEFAULT}, {notes.get(name, '')}" for name in defaults or {}} | dict(sources)
+    notes, kept = default_sources or {}, dict(defaults or {})
+    if (values.get("max_steps") or 0) > 0:
+        kept.pop("num_train_epochs", None)  # steps decide
+    stated = {name: f"{DEFAULT}, {notes.get(name, '')}" for name in kept} | dict(sources)
     rows = [
         [name, *_cells(value, stated.get(name, ""))]
-        for name, value in sorted({**(defaults or {}), **values}.items())
+        for name, value in sorted({**kept, **values}.items())
         if name not in PLUMBING and not is_secret(name)
     ]
     header = ["name", "value", "whose", "note"]

@@ -65,7 +65,6 @@ def trainer_card(
     place = next((one for one in (trainer.hub_model_id, trainer.args.hub_model_id) if is_on_hub(one)), PLACE)
     adapter, base_id = trainer.model.is_peft, source.place if is_on_hub(source.place) else None
     values = changed_values(trainer.args)
-    kept = [one for one in objective_fields(type(trainer.args)) if one.name not in values]
     data = ", ".join(source.data) or "local data"
     metadata = card_metadata(name, base=source.place, datasets=source.data, tags=tags, adapter=adapter, **extra)
     return Card(
@@ -78,18 +77,23 @@ def trainer_card(
         evaluate=evaluate_command(name, place, base_id),
         provenance=_provenance(trainer, source),
         command=(_snippet(trainer, source, values), "python"),
-        values=values_table(
-            values,
-            sources=dict.fromkeys(values, SET),
-            defaults={one.name: field_default(one) for one in kept},
-            default_sources=default_sources(kept),
-        ),
+        values=_values(trainer.args, values),
         costs=_costs(trainer),
         environment=versions(),
         limits=[NOT_SCORED, TERMS],
         place=place,
         adapter=adapter,
         base_place=base_id or BASE_PLACE,
+    )
+
+
+def _values(args: Any, changed: Mapping[str, Any]) -> Table:
+    kept = [one for one in objective_fields(type(args)) if one.name not in changed]
+    return values_table(
+        changed,
+        sources=dict.fromkeys(changed, SET),
+        defaults={one.name: field_default(one) for one in kept},
+        default_sources=default_sources(kept),
     )
 
 
