@@ -30,6 +30,7 @@ from hfcomp.losses import static_margin as static_margin
 from hfcomp.losses import triplet_clip_loss as triplet_clip_loss
 from hfcomp.modeling import DualEncoder as DualEncoder
 from hfcomp.modeling import Features as Features
+from hfcomp.modeling import merge_adapter as merge_adapter
 from hfcomp.negatives import MaskFiller as MaskFiller
 from hfcomp.negatives import hard_positives as hard_positives
 from hfcomp.negatives import keyword_negatives as keyword_negatives
@@ -64,3 +65,4 @@ from hfcomp.trainers import TextAlignmentConfig as TextAlignmentConfig
 from hfcomp.trainers import TextAlignmentTrainer as TextAlignmentTrainer
 from hfcomp.trainers import TripletClipConfig as TripletClipConfig
 from hfcomp.trainers import TripletClipTrainer as TripletClipTrainer
+from hfcomp.trainers import WeightAverage as WeightAverage

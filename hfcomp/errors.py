@@ -14,7 +14,7 @@ FLAG, VARIABLE = "--traceback", "HFCOMP_TRACEBACK"
 # What hfcomp raises for values, files and packages of the user, and a loss that is no longer finite.
 MISTAKES = (ValueError, OSError, ImportError, FloatingPointError)
 # Where the errors of the Hub and of its data sets come from, which are of no common class.
-THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions")
+THEIRS = ("datasets.exceptions", "huggingface_hub.errors", "httpx", "httpcore", "requests.exceptions", "wandb.errors")
 # They log a line for each attempt to reach the Hub, or for a damaged file, which the error at the end says too.
 REPEATED = {"huggingface_hub.utils._http": logging.ERROR, "datasets.packaged_modules": logging.CRITICAL}
 _PACKAGE = Path(__file__).parent

@@ -20,7 +20,7 @@ import yaml
 
 import hfcomp
 
-FILE_ENDINGS = (".json", ".jsonl", ".csv", ".parquet", ".arrow", ".tar", ".txt", ".yaml")
+FILE_ENDINGS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".arrow", ".tar", ".gz", ".txt", ".yaml")
 MAX_YAML_BYTES = 1024**2
 """Of a recipe, sweep, search or table of keywords; PyYAML reads 100 kB a second."""
 MAX_YAML_VALUES = 100_000
@@ -216,17 +216,18 @@ def read_json(path: Path | str) -> Any:
         raise ValueError(f"{path}: not JSON: {error}. Correct the file or download it again.") from error
 
 
-def csv_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(lines: Iterable[str], name: str, *, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Rows of a table in CSV, each with the number of its last line.
 
     Args:
         lines: of the file.
         name: of the file, for errors.
+        delimiter: between fields; a tab in TSV.
 
     Raises:
         ValueError: for invalid CSV or a field that is too long, with its line.
     """
-    rows = csv.reader(lines, strict=True)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         for row in rows:
             yield rows.line_num, row

@@ -33,7 +33,10 @@ SLOW_IMPORTS = {
     "sklearn",
     "spacy",
     "statsmodels",
+    "tensorboard",
     "textblob",
+    "trackio",
+    "wandb",
 }
 
 
@@ -196,9 +199,15 @@ def test_no_assert_and_no_bare_except():
 
 
 def test_no_code_from_elsewhere_is_run():
-    loaders = {"torch.load", "eval", "exec"}
+    loaders = {"eval", "exec"}
     picklers = {"pickle", "cloudpickle", "dill", "joblib"}
     found = [place(path, node) for path, tree in TREES.items() for name, node in called(tree) if name in loaders]
+    found += [
+        place(path, node)
+        for path, tree in TREES.items()
+        for name, node in called(tree)
+        if name == "torch.load" and "weights_only=True" not in map(ast.unparse, node.keywords)
+    ]
     found += [
         place(path, node)
         for path, tree in TREES.items()
@@ -210,7 +219,7 @@ def test_no_code_from_elsewhere_is_run():
         place(path, node)
         for path, tree in TREES.items()
         for name, node in imported(tree)
-        if name.partition(".")[0] in picklers
+        if name.partition(".")[0] in picklers and ast.unparse(node) != "from pickle import UnpicklingError"
     ]
     assert not found
 

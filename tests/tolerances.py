@@ -87,31 +87,40 @@ def normalized_pixels() -> float:
 # Networks
 
 
-def _roundings() -> int:
+def _roundings(
+    *,
+    hidden: int = HIDDEN,
+    inner: int = INNER,
+    layers: int = LAYERS,
+    head: int = HEAD,
+    tokens: int = TOKENS,
+    patch: int = PATCH,
+    projection: int = PROJECTION,
+) -> int:
     """Roundings on the way from the pixels or tokens to an embedding, as lengths of sums: each operation adds its own.
 
     Every norm, attention and residual sum hands on a relative error about as it is (their condition is near 1), so
     that the errors of the operations add up.
     """
-    norm = 2 * HIDDEN
-    attention = 2 * HIDDEN + HEAD + 2 * TOKENS  # queries or keys, their products, the softmax, its sum of values ...
-    layer = 2 * norm + attention + HIDDEN + INNER + HIDDEN + 8  # ... the projection, both layers of the MLP, the rest
+    norm = 2 * hidden
+    attention = 2 * hidden + head + 2 * tokens  # queries or keys, their products, the softmax, its sum of values ...
+    layer = 2 * norm + attention + hidden + inner + hidden + 8  # ... the projection, both layers of the MLP, the rest
     # the pooling head of SigLIP is a layer more
-    return PATCH + (LAYERS + 1) * layer + 2 * norm + HIDDEN + PROJECTION
+    return patch + (layers + 1) * layer + 2 * norm + hidden + projection
 
 
-def network(dtype: torch.dtype = torch.float32) -> float:
+def network(dtype: torch.dtype = torch.float32, **sizes: int) -> float:
     """What a network puts out, as a vector: the length of its error, relative to its own."""
-    return rounding(_roundings(), dtype)
+    return rounding(_roundings(**sizes), dtype)
 
 
-def embedding(dtype: torch.dtype = torch.float32) -> float:
+def embedding(dtype: torch.dtype = torch.float32, **sizes: int) -> float:
     """An entry of an embedding of length 1, absolute.
 
     The error of `network` points nowhere in particular: an entry holds 1 / sqrt(width) of it. So does the cosine with
     a fixed unit vector.
     """
-    return network(dtype) / math.sqrt(PROJECTION)
+    return network(dtype, **sizes) / math.sqrt(sizes.get("projection", PROJECTION))
 
 
 def cosine(dtype: torch.dtype = torch.float32) -> float:

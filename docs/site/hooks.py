@@ -31,4 +31,6 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
         return markdown.replace("](../../docs/", "](../../")
     if uri == "index.md" or uri in OUTSIDE:
         return markdown.replace("](docs/", "](")
+    if uri.startswith("objectives/"):
+        return markdown.replace("](../../recipes/", "](../recipes/")
     return markdown.replace("](../recipes/", "](recipes/").replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from difflib import SequenceMatcher
 from functools import lru_cache
-from html import escape
 
 from hfcomp.negatives.keywords.matching import EXTENDED, KeywordMatch, find_keywords, replace_keyword
 from hfcomp.negatives.keywords.tables import COLORS, PAPER_TABLE, SUPER_CATEGORIES
@@ -136,19 +134,6 @@ def check_caption(caption: str, original: str, concept: str) -> None:
                 f"{word!r} is not of the super-category of what it replaces ({', '.join(sorted(categories))}). "
                 f"Expected one of {', '.join(allowed)}."
             )
-
-
-def difference_html(original: str, caption: str) -> str:
-    """The new caption with its new words marked, and the words that are gone struck through; escaped."""
-    before, after = original.split(), caption.split()
-    parts = []
-    for tag, start, end, other, other_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal" and end > start:
-            parts.append(f"<del>{escape(' '.join(before[start:end]))}</del>")
-        if other_end > other:
-            words = escape(" ".join(after[other:other_end]))
-            parts.append(words if tag == "equal" else f"<ins>{words}</ins>")
-    return " ".join(parts)
 
 
 @lru_cache(maxsize=1024)  # the prompts and the caption of an item are made of the same ones

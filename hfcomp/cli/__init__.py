@@ -8,8 +8,8 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
-    *("train", "evaluate", "compare", "attention", "levels", "analyze"),
-    *("build", "annotate", "cache", "push-metrics", "push-dataset"),
+    *("train", "evaluate", "compare", "attention", "levels", "analyze", "gallery", "merge"),
+    *("build", "annotate", "cache", "doctor", "push-metrics", "push-dataset", "convert"),
 )
 
 

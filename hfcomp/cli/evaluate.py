@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     add("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
     named = "by name (see --list), package.module:NAME, or a file or folder of your own"
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=named)
+    add("--column_names", metavar="OURS=YOURS", help="columns of your own files, as image=filepath,caption=title")
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
     add("--blind", type=names_of, default=[], metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _evaluate(options: dict[str, Any], command: str) -> bool:
     """Whether a benchmark failed for another reason than missing data."""
+    from hfcomp.data.known_names import parse_column_names
     from hfcomp.distributed import fail_together
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
     from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
@@ -87,6 +89,7 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     from hfcomp.writing import locked
 
     output_dir, overwrite, _ = (options.pop(name) for name in ("output_dir", "overwrite", "list"))
+    options["column_names"] = parse_column_names(options["column_names"] or "")
     options |= {"models": named_models(options["models"]), "data": parse_folders(options["data"], option="data")}
     if any(":" in name for name in options["benchmarks"]):
         sys.path.append(os.getcwd())  # a module beside the user

@@ -43,7 +43,9 @@ def names_of(text: str) -> list[str]:
     return [name for name in map(str.strip, text.split(",")) if name]
 
 
-def add_fields(found: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = ()) -> None:
+def add_fields(
+    found: argparse.ArgumentParser, kind: type, *, optional: Collection[str] = (), listed: Collection[str] = ()
+) -> None:
     """Adds the fields of a dataclass: a group for each class that declares some, with what its docstring says of them.
 
     Fields that are not given are absent from the parsed options where the parser has `argument_default=SUPPRESS`.
@@ -52,6 +54,7 @@ def add_fields(found: argparse.ArgumentParser, kind: type, *, optional: Collecti
         found: the parser.
         kind: the dataclass.
         optional: fields without a default that need not be given, as the caller does without the dataclass then.
+        listed: tuples whose entries may be words of their own, as in `--models A B`, beside `A,B`, as for all tuples.
     """
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind) if field.init}
     left = set(known)  # one that two classes declare is shown with the first
@@ -69,7 +72,17 @@ def add_fields(found: argparse.ArgumentParser, kind: type, *, optional: Collecti
                 "required": default is MISSING and name not in optional,
                 "metavar": name.rpartition("_")[2].upper(),
             }
-            group.add_argument(f"--{name}", **settings | _reading(hints[name]))
+            reading = _reading(hints[name])
+            if name in listed:
+                reading |= {"nargs": "+", "action": _Joined, "metavar": "NAME"}
+            group.add_argument(f"--{name}", **settings | reading)
+
+
+class _Joined(argparse.Action):
+    """One tuple of several words, each of which is a tuple already."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        setattr(namespace, self.dest, tuple(one for part in values for one in part))
 
 
 def _shown(value: Any) -> str:
@@ -91,7 +104,7 @@ def _reading(hint: Any) -> dict[str, Any]:
     return {"type": kind} | ({"metavar": metavar} if metavar else {})
 
 
-def check_free(folder: Path, overwrite: bool) -> None:
-    """Raises ValueError for an output folder that has results which are not to be replaced."""
-    if (folder / "results.json").exists() and not overwrite:
-        raise ValueError(f"{folder} holds results already. Pass --overwrite, or another --output_dir.")
+def check_free(folder: Path, overwrite: bool, *, file: str = "results.json", what: str = "results") -> None:
+    """Raises ValueError for an output folder that has results, or another file, which are not to be replaced."""
+    if (folder / file).exists() and not overwrite:
+        raise ValueError(f"{folder} holds {what} already. Pass --overwrite, or another --output_dir.")

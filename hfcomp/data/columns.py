@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hfcomp.data.concepts.level_names import LEVEL_COLUMNS
+from hfcomp.data.known_names import proposed_names, spelled
 from hfcomp.fields import FIELDS, columns_of
 from hfcomp.reading import nearest
 
@@ -157,12 +158,14 @@ def require_columns(dataset: Any, required: Iterable[str], *, needed_by: str, re
         rename: how the user names a column, for the error, with `{0}` for the first that is missing.
 
     Raises:
-        ValueError: naming the missing and the existing columns, and how to fix it.
+        ValueError: naming the missing and the existing columns, and those of these that may be meant by their names.
     """
     missing = [name for name in required if name not in dataset.column_names]
     if missing:
+        found = proposed_names(dataset, missing)
+        fix = f"These may be meant: {spelled(found)}." if found else f"Rename with {rename.format(missing[0])}"
+        fix += "" if found else ", or add the column."
         raise ValueError(
             f"{needed_by} needs the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}; the data "
-            f"set has: {', '.join(map(repr, dataset.column_names))}. Rename with "
-            f"{rename.format(missing[0])}, or add the column."
+            f"set has: {', '.join(map(repr, dataset.column_names))}. {fix}"
         )

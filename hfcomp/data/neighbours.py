@@ -33,14 +33,14 @@ class Neighbours:
 
     @classmethod
     def from_columns(
-        cls, neighbour_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[str]
+        cls, neighbour_ids: Sequence[list[str] | None], image_ids: Sequence[str], captions: Sequence[Any]
     ) -> Neighbours:
         """From the columns of a training set; a row's own image and repeated ones are left out.
 
         Args:
             neighbour_ids: for each row the `image_id` of others, the nearest first.
             image_ids: equal for rows of one image.
-            captions: of each row.
+            captions: of each row; of rows with several, those are equal whose captions all are.
 
         Raises:
             ValueError: for a row without `image_id`, an entry of `neighbour_ids` that is not a list, or when no row
@@ -71,6 +71,7 @@ class Neighbours:
         table = np.full((len(near), max(map(len, near))), -1, dtype=np.int64)
         for row, found in enumerate(near):
             table[row, : len(found)] = found
+        captions = [tuple(one) if isinstance(one, list) else one for one in captions]
         texts = _numbers(captions)
         return cls(table, image, np.array([texts[one] for one in captions], dtype=np.int64), unknown)
 

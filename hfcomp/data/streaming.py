@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from itertools import count
 from typing import Any, NoReturn
@@ -11,6 +12,7 @@ from datasets import IterableDataset
 from torch.utils.data import get_worker_info
 
 from hfcomp.data.columns import LEFT_OUT
+from hfcomp.data.draws.captions import columns_by_caption, with_drawn_caption
 from hfcomp.data.loading import undecoded
 from hfcomp.data.urls import add_repositories
 
@@ -42,19 +44,27 @@ class StreamedRows(torch.utils.data.IterableDataset):
         batch_size: rows over all processes.
         seed: of the order.
         buffer: rows that one is drawn from; 1 keeps the order.
+        draw_captions: whether a row has a list of captions, one of which is drawn by seed and number of the row.
 
     Raises:
         ValueError: when read, for a pass that has fewer rows than a batch.
     """
 
     def __init__(
-        self, dataset: IterableDataset, columns: list[str], *, batch_size: int, seed: int, buffer: int
+        self,
+        dataset: IterableDataset,
+        columns: list[str],
+        *,
+        batch_size: int,
+        seed: int,
+        buffer: int,
+        draw_captions: bool = False,
     ) -> None:
         kept = [name for name in (*columns, LEFT_OUT) if name in dataset.column_names]
         self.dataset = undecoded(dataset.select_columns(kept))
         if buffer > 1:
             self.dataset = self.dataset.shuffle(seed=seed, buffer_size=buffer)
-        self.batch_size = batch_size
+        self.batch_size, self.seed, self.draw_captions = batch_size, seed, draw_captions
 
     def column(self, name: str) -> NoReturn:
         """Nothing: a stream has no column of all rows.
@@ -79,7 +89,7 @@ class StreamedRows(torch.utils.data.IterableDataset):
             batch: list[dict[str, Any]] = []
             for row in self.dataset:
                 rows += 1
-                batch.append({"row": next(numbers), **row})
+                batch.append(self._drawn({"row": next(numbers), **row}))
                 if len(batch) == self.batch_size:
                     yield from batch
                     batch, batches = [], batches + 1
@@ -87,6 +97,13 @@ class StreamedRows(torch.utils.data.IterableDataset):
                 return  # more workers than shards
             if not batches:
                 raise ValueError(self._too_few(rows, worker))
+
+    def _drawn(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with one of its captions; every pass numbers its rows anew, so that another one is drawn."""
+        if not self.draw_captions:
+            return row
+        columns = columns_by_caption(self.dataset.features or {})
+        return with_drawn_caption(row, columns, random.Random(f"captions {self.seed} {row['row']}"))
 
     def _too_few(self, rows: int, worker: Any) -> str:
         where = f"the shards of worker {worker.id} of {worker.num_workers} have" if worker else "the streamed set has"

@@ -119,7 +119,7 @@ class Embedder:
             self._backbone, self.device = _place(load_backbone(model), device)
             self.config = self._backbone.config
         else:
-            self.device = torch.device(device or _free_device())
+            self.device = torch.device(device or free_device())
             self.config = load_config(model)
         processor = processor or load_processor(model, argument="processor")
         self.transform = PixelTransform.from_processor(processor.image_processor)
@@ -220,7 +220,7 @@ class Embedder:
         def encode(loaded: list[tuple[torch.Tensor, bool]]) -> NDArray[np.float32]:
             self.encoded_images += len(loaded)
             pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
-            return encode_images(self.backbone, pixels).float().cpu().numpy()
+            return self._encode(encode_images, pixels)
 
         store, found, missing = self._look_up("images", keys)
         bar = tqdm(total=len(missing), desc="images", disable=not progress or not missing, leave=False, unit="img")
@@ -241,13 +241,17 @@ class Embedder:
             self.encoded_texts += len(rows)
             part = [row for row, _ in rows]
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
-            return encode_texts(self.backbone, padded).float().cpu().numpy()
+            return self._encode(encode_texts, padded)
 
         batches = ((batch, [(ids[first[at]], cut[first[at]]) for at in batch]) for batch in self._own_batches(missing))
         with tqdm(total=len(missing), desc="texts", disable=not progress or not missing, leave=False) as bar:
             self._fill(store, found, missing, batches, encode, bar)
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing), merged)
+
+    def _encode(self, encode: Callable[[nn.Module, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> NDArray:
+        """Vectors `[b, width]` of a batch."""
+        return encode(self.backbone, inputs).float().cpu().numpy()
 
     def _look_up(self, kind: str, keys: list[bytes]) -> tuple[VectorStore, _Found, list[int]]:
         """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
@@ -331,7 +335,8 @@ def _place(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.M
     return backbone, wanted
 
 
-def _free_device() -> str:
+def free_device() -> str:
+    """Where a model runs by default: on this process's GPU where there is one."""
     if not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"

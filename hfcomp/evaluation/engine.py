@@ -80,10 +80,16 @@ def run_benchmark(
 
     start = time.perf_counter()
     embedded = embed(benchmark, items, encoder, progress=progress)
-    measured = list(benchmark.protocol.score(embedded)) if score else []
-    tables = [_table(benchmark, items, one) for one in measured]
-    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    table = score_items(benchmark, embedded) if score else pd.DataFrame()
     return Report(table, **embedded.counts, seconds=time.perf_counter() - start)
+
+
+def score_items(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame:
+    """The outcomes of embedded items, with the columns of [`Report.items`]."""
+    import pandas as pd
+
+    tables = [_table(benchmark, embedded.items, one) for one in benchmark.protocol.score(embedded)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
@@ -239,6 +245,16 @@ class EmbeddedItems:
             "tiny": sum(one.flagged for one in images),
             "computed": self.text_vectors.computed + sum(one.computed for one in images),
         }
+
+    def entries(self, chosen: slice) -> EmbeddedItems:
+        """The same items with some entries of their vectors, where these are those of several models in a row."""
+
+        def cut(found: Indexed) -> Indexed:
+            return replace(found, vectors=np.ascontiguousarray(found.vectors[:, chosen]))
+
+        images = {column: cut(found) for column, found in self.images.items()}
+        train, prompts = None if self.train is None else cut(self.train), self.prompts[:, chosen]
+        return replace(self, images=images, text_vectors=cut(self.text_vectors), prompts=prompts, train=train)
 
     def parts(self) -> Iterator[slice]:
         """Consecutive rows, `ROWS_AT_A_TIME` at a time."""

@@ -44,6 +44,7 @@ def evaluate(
     benchmarks: str | Benchmark | Sequence[str | Benchmark] = (),
     data: Mapping[str, str | Path] | None = None,
     data_dir: str | Path | None = None,
+    column_names: Mapping[str, str] | None = None,
     blind: Sequence[str] = (),
     reference: str | None = None,
     tie: str = "wrong",
@@ -74,6 +75,7 @@ def evaluate(
             own, or `Benchmark` objects.
         data: folders by name of a benchmark or a set of images, as in `{"val2017": "coco/val2017"}`.
         data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
+        column_names: names of columns in your own files and folders among the benchmarks, hfcomp's name first.
         blind: scorers that look at nothing: `constant`, `random`, `shorter`.
         reference: the model that the others are compared to, by name or place; by default the first.
         tie: what a tie counts: `wrong`, `half` or `win`.
@@ -93,7 +95,7 @@ def evaluate(
     if batch_size < 1:
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
-    chosen = _choose_benchmarks(suite, _listed(benchmarks), log)
+    chosen = _choose_benchmarks(suite, _listed(benchmarks), column_names, log)
     scorers = _blind_encoders(_listed(blind))
     named = named_models(models if isinstance(models, Mapping) else _listed(models), taken=BLIND)
     compared_to = _reference(reference, named)
@@ -126,10 +128,13 @@ def evaluate(
 
 
 def _choose_benchmarks(
-    suite: str | None, named: Sequence[str | Benchmark], log: Callable[[str], None]
+    suite: str | None,
+    named: Sequence[str | Benchmark],
+    column_names: Mapping[str, str] | None,
+    log: Callable[[str], None],
 ) -> list[Benchmark]:
     """The benchmarks of a suite, then those that are named; logs what the suite leaves out."""
-    chosen = [*(known.suite(suite) if suite else []), *known.find_benchmarks(named)]
+    chosen = [*(known.suite(suite) if suite else []), *known.find_benchmarks(named, column_names)]
     if not chosen:
         raise ValueError("name the benchmarks: --suite compositional, or --benchmarks sugarcrepe,winoground (--list).")
     if suite:

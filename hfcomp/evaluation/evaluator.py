@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -157,7 +157,8 @@ class Evaluator:
                 how_to_fix = "See the error above; the other benchmarks went on."
                 self._skip(one.benchmark, f"{FAILED}{model}: {error}", how_to_fix)
                 continue
-            self._note_texts_and_images(one.benchmark.name, report, f"{model}'s text tower" if model else "")
+            counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
+            self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
             yield one, report
 
     def __call__(self, encoder: Encoder) -> pd.DataFrame:
@@ -189,13 +190,20 @@ class Evaluator:
     def _skip(self, benchmark: Benchmark, reason: str, how_to_fix: str) -> None:
         self.skipped.append({"benchmark": benchmark.name, "reason": reason, "how_to_fix": how_to_fix})
 
-    def _note_texts_and_images(self, name: str, report: Report, tower: str) -> None:
-        if report.truncated:
-            merged = f", {report.merged:,} of them to the tokens of another text" if report.merged else ""
-            texts = f"{report.truncated:,} texts are longer than {tower or 'the text tower'}"
+    def note_inputs(self, name: str, counts: Mapping[str, int], tower: str = "") -> None:
+        """Notes how many texts of a benchmark were cut, and how many images are tiny, where there are such.
+
+        Args:
+            name: of the benchmark.
+            counts: with the names of [`Report`].
+            tower: what a note calls the text tower; by default that.
+        """
+        if counts["truncated"]:
+            merged = f", {counts['merged']:,} of them to the tokens of another text" if counts["merged"] else ""
+            texts = f"{counts['truncated']:,} texts are longer than {tower or 'the text tower'}"
             self.note(f"{name}: {texts} and were cut{merged}")
-        if report.tiny:
-            self.note(f"{name}: {report.tiny:,} images are one pixel wide or high, as failed downloads are")
+        if counts["tiny"]:
+            self.note(f"{name}: {counts['tiny']:,} images are one pixel wide or high, as failed downloads are")
 
 
 def _load(benchmark: Benchmark, folders: Folders, strict: bool) -> Loaded | tuple[str, str]:

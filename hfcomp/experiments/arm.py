@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from hfcomp.trainers.config import OPTIMISATION
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.hooks import ObjectiveHooks
 from hfcomp.trainers.progress import Pace
-from hfcomp.trainers.stages import stage_config, train_stage
+from hfcomp.trainers.stages import ADAPTER_FOLDER, stage_config, train_stage
+from hfcomp.trainers.trackers import TrackedRun
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,13 @@ class Arm:
             )
         return lacking
 
-    def train(self, start: Path | str, folder: Path, pace: Pace | None = None) -> StageSummary:
-        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped."""
+    def train(
+        self, start: Path | str, folder: Path, pace: Pace | None = None, run: TrackedRun | None = None
+    ) -> StageSummary:
+        """Trains in `folder` from the model `start`, or resumes where an earlier attempt stopped.
+
+        `run` is what it is called in the trackers of `report_to`.
+        """
 
         def build() -> tuple[Any, Any, Any]:
             return str(start), AutoProcessor.from_pretrained(start, trust_remote_code=False), self.rows
@@ -90,7 +96,8 @@ class Arm:
             arguments = {**arguments, "save_strategy": "steps", "save_steps": self.checkpoints.every}
             arguments |= {"save_only_model": True, "save_total_limit": None}
         cls, size = self.trainer_class, self.batch_size
-        return train_stage(self.name, cls, build, folder, arguments, batch_size=size, resume=True, pace=pace)
+        how = {"batch_size": size, "resume": True, "pace": pace, "run": run}
+        return train_stage(self.name, cls, build, folder, arguments, **how)
 
 
 def method_arm(recipe: Recipe, rows: Dataset | None, *, name: str | None = None) -> Arm:
@@ -112,5 +119,22 @@ def check_rows(arms: Iterable[Arm], session: Session) -> None:
             lacking = arm.check()
         except ValueError as error:
             raise ValueError(f"{arm.name}: {error}") from error
+        for note in _model_notes(arm.arguments):
+            session.log(note)
         if lacking:
             session.log(lacking, show=False)  # the trainers print it
+
+
+def _model_notes(arguments: dict[str, Any]) -> Iterator[str]:
+    """What a trained model is, where it is not simply the last weights."""
+    if arguments.get("peft"):
+        yield (
+            f"Trained are adapters ({arguments['peft']}). The folder of each holds the merged, plain model, and the "
+            f"adapter in {ADAPTER_FOLDER}/."
+        )
+    if arguments.get("weight_average_decay") is not None:
+        start = arguments.get("weight_average_start", 0)
+        yield (
+            "Trained models are averages of their weights "
+            f"(decay {arguments['weight_average_decay']:g}, from step {start} on)."
+        )

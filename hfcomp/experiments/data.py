@@ -10,12 +10,13 @@ from datasets import Dataset, IterableDataset
 from hfcomp.data.columns import rename_columns
 from hfcomp.data.concepts.columns import with_concepts
 from hfcomp.data.formats.caption_files import with_captions_of
-from hfcomp.data.loading import load_training_set, load_training_stream
+from hfcomp.data.loading import contract_rows, load_training_stream
 from hfcomp.data.negatives.columns import with_concreteness, with_keyword_negatives
 from hfcomp.data.overlap import COLUMNS as IMAGE_COLUMNS
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.row_selection import complete_rows, rows_where
 from hfcomp.data.several_captions import every_caption, longest_caption
+from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
@@ -118,8 +119,9 @@ def training_rows(
 
 def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
     """The rows of a data set under the contract's names, each with one caption where they are not streamed."""
-    load = load_training_stream if config.streaming else load_training_set
-    dataset = load(config.dataset, split=config.dataset_split, config=config.dataset_config)
+    load = load_training_stream if config.streaming else load_source
+    part = {"split": config.dataset_split, "config": config.dataset_config}
+    dataset = load(config.dataset, **part)
     if config.streaming:
         log(f"{config.dataset} is streamed: its rows are read while training goes on")
     else:
@@ -135,8 +137,10 @@ def _loaded_rows(config: ExperimentConfig, column_names: Any, log: Log) -> Rows:
         )
     if config.dataset_filter:
         dataset = rows_where(dataset, config.dataset_filter, log)
-    dataset = rename_columns(dataset, column_names)
-    if config.streaming:
+    dataset = contract_rows(dataset, config.dataset, column_names, **part)
+    if config.captions == "drawn":
+        log("several captions per image: one is drawn in each epoch")
+    if config.streaming or config.captions == "drawn":
         return dataset
     return (every_caption if config.captions == "all" else longest_caption)(dataset, log)
 

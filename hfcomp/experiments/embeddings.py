@@ -13,7 +13,7 @@ from datasets import Dataset
 
 from hfcomp import __version__
 from hfcomp.analysis.embedding_distances import BASE_STEP, HeldOutRows, Tables, distances, select_rows
-from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.several_captions import longest_caption
 from hfcomp.distributed import first_process_first
@@ -69,8 +69,8 @@ def held_out_rows(recipe: Recipe, wanted: int, *, seed: int, num_negatives: int,
 def _own_rows(recipe: Recipe, log: Log) -> Dataset:
     config = recipe.experiment
     source = config.evaluation_dataset or config.dataset
-    rows = load_training_set(source, split=config.evaluation_split, config=config.dataset_config)
-    rows = rename_columns(rows, recipe.column_names)
+    part = {"split": config.evaluation_split, "config": config.dataset_config}
+    rows = load_training_set(source, **part, column_names=recipe.column_names)
     require_columns(rows, ("image", "caption", "negative_captions"), needed_by=f"embeddings, of {source},")
     return longest_caption(rows, log)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
+from hfcomp.merging.choice import TOLERANCE, Rule
 from hfcomp.reading import expand_variables, nearest
 from hfcomp.schemas import Strict, plain_name
 
@@ -71,8 +72,9 @@ class ExperimentConfig(Strict):
     """Split to train on."""
     dataset_filter: str | None = None
     """column=value; only such rows are used, the others are counted."""
-    captions: Literal["longest", "all"] = "longest"
-    """Of a row with a list of captions: the 'longest', or 'all', each a row of its own with the image."""
+    captions: Literal["longest", "all", "drawn"] = "longest"
+    """Of a row with a list of captions: the 'longest', 'all', each a row of its own with the image, or one 'drawn' in
+    each epoch."""
     captions_file: str | None = None
     """JSON, JSON-lines, CSV or Parquet file of captions, joined by key; rows without one are counted and left out."""
     key_column: str | None = None
@@ -132,6 +134,20 @@ class ExperimentConfig(Strict):
     the same image."""
     evaluation_items: PositiveInt = 400
     """Items of each kind, for the sandbox."""
+    forgetting_guard: bool = False
+    """After training, score 11 points between the base and the method, and the control same-batch (WiSE-FT), on items
+    that the report does not have; the points that a rule chooses become models and lines of the report.
+    docs/forgetting.md says how."""
+    guard_benchmarks: list[str] = []
+    """Those that choose the points, of composition and general, at least one each. Unset: scenes of another seed for
+    the sandbox, else half of the images of the evaluation, and the report is of the other half."""
+    guard_data: list[str] = []
+    """NAME=DIR, folders with their data; the others come from the Hub."""
+    guard_rule: Rule = "tolerance"
+    """'tolerance': the highest composition of points that are not dominated and keep the base's general score but for
+    guard_tolerance; 'mean': the highest mean of both scores."""
+    guard_tolerance: Fraction = TOLERANCE
+    """Of the general score that may be lost, 0 to 1."""
     primary: str | None = None
     """The one number that the verdict is about: 'benchmark: metric' (over its subsets), 'benchmark: subset metric', or
     with * the mean of all that fit. Unset, or where the command line changes the evaluation alone: the first benchmark
@@ -168,9 +184,14 @@ class ExperimentConfig(Strict):
         yield not keywords, ("keyword_table", "keyword_captions_only"), f"is of keyword_negatives, {NOT_SET}"
         of_negatives = ("edit_noise", "false_negatives", "negative_kinds")
         yield keywords, of_negatives, "shapes the sandbox's own negatives, which keyword_negatives replaces;"
-        whole = ("dataset_filter", "captions", "hard_images", "keyword_negatives", "keyword_captions_only")
-        whole += ("concreteness_ratings",)
+        of_guard = ("guard_benchmarks", "guard_rule", "guard_tolerance")
+        yield not self.forgetting_guard, of_guard, f"is of forgetting_guard, {NOT_SET}"
+        yield not self.guard_benchmarks, ("guard_data",), f"is of guard_benchmarks, {NOT_SET}"
+        whole = ("dataset_filter", "hard_images", "keyword_negatives", "keyword_captions_only")
+        whole += ("concreteness_ratings", *(("captions",) if self.captions == "all" else ()))
         yield self.streaming, whole, "needs all rows before the first step, not with streaming;"
+        of_one = ("captions_file", "keyword_negatives", "concreteness_ratings", "concept_parser")
+        yield self.captions == "drawn", of_one, "is for one caption of each row, not with captions: drawn;"
         sandbox, has = self.dataset == SANDBOX, "is not for the sandbox, whose"
         yield sandbox, ("concept_parser", "captions_file"), f"{has} rows have concepts and captions of their own;"
         yield sandbox, ("streaming", "captions"), f"{has} rows are drawn here with one caption for each image;"

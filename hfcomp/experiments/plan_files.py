@@ -213,6 +213,8 @@ def _recipe_of_all(
 ) -> Recipe:
     """The recipe of what all runs share, with a folder of the plan's own."""
     recipe = source.recipe(changes)
+    if recipe.experiment.forgetting_guard:
+        raise ValueError(f"{path}: forgetting_guard is of a recipe's own run. Leave it out here.")
     if "output_dir" not in source.overridden:
         recipe.trainer_arguments["output_dir"] = f"{recipe.folder}-{path.stem}"
     recipe.given.update(given)

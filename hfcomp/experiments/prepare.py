@@ -73,6 +73,17 @@ def prepare_concepts(
     return {concept: evaluator.of_concept(concept) for concept in concepts}
 
 
+def prepare_guard_benchmarks(config: ExperimentConfig, log: Log) -> tuple[Evaluator, dict[str, tuple[Average, ...]]]:
+    """Loads the benchmarks that choose the points of the forgetting guard, and their averages by title.
+
+    Raises ValueError for one whose data is unavailable: another choice would come of the rest.
+    """
+    evaluator, found = Evaluator(log), find_benchmarks(config.guard_benchmarks)
+    names = {"evaluation_benchmarks": config.guard_benchmarks, "evaluation_data": config.guard_data}
+    _load_named(evaluator, config.model_copy(update=names), [one.title for one in found], option="guard_data")
+    return evaluator, {one.title: one.averages for one in found} | MEANS
+
+
 def check_primary(config: ExperimentConfig, outcomes: Outcomes) -> Measure | None:
     """The primary endpoint; raises ValueError for one that is not scored, naming those that are."""
     return primary_measure(outcomes, config.primary, declared_averages(config))
@@ -118,18 +129,20 @@ def _load_own(evaluator: Evaluator, config: ExperimentConfig, column_names: Any)
     evaluator.images += [replace(one, name="own evaluation set") for one in scored_images(evaluator.loaded[0])]
 
 
-def _load_named(evaluator: Evaluator, config: ExperimentConfig, needed: Sequence[str] = ()) -> None:
+def _load_named(
+    evaluator: Evaluator, config: ExperimentConfig, needed: Sequence[str] = (), *, option: str = "evaluation_data"
+) -> None:
     """Loads the benchmarks that are named, without those whose data is unavailable, unless their title is `needed`.
 
     Their images may be in a training set; scenes of the sandbox are held out of its training sets.
     """
-    option, drawn = "evaluation_data", len(evaluator.loaded)
+    drawn = len(evaluator.loaded)
     folders = data_folders(parse_folders(config.evaluation_data, option=option), option=option)
     chosen = {one.name: one for one in find_benchmarks(config.evaluation_benchmarks)}
     evaluator.load(chosen.values(), folders)
     for one in evaluator.skipped:
         said = f"evaluation: {one['benchmark']} is unavailable: {one['reason']} {one['how_to_fix']}"
-        said = f"{said} In a recipe that option is --evaluation_data."
+        said = f"{said} In a recipe that option is --{option}."
         if chosen[one["benchmark"]].title in needed:
             raise ValueError(said)
         evaluator.note(f"{said} It is skipped.")

@@ -17,12 +17,14 @@ from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
+from hfcomp.experiments.guard import Guard, guard_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.recipes import Recipe
-from hfcomp.experiments.report import publish_run
+from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
+from hfcomp.experiments.tracking import track_results
 from hfcomp.reporting.cards.methods import class_names
 from hfcomp.statistics.measures import missing_averages
 from hfcomp.statistics.run import summarize_run
@@ -35,26 +37,28 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
     model card `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that
-    are both trained on and scored) and `finished`, written last.
+    are both trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
+    `controls/same-batch-guarded/`.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. As a `kind` of study, `DryRun` leaves nothing.
     """
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
+    guard = prepare_guard(recipe, session, evaluate)
     check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))
-    method = method_arm(recipe, load_rows(recipe, session, evaluate.images))
+    method = method_arm(recipe, load_rows(recipe, session, [*evaluate.images, *(guard.images if guard else ())]))
     check_rows([method], session)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    with kind.open(recipe, session, evaluate) as study:
+    with kind.open(recipe, session, evaluate, wants_more=partial(wants_guard, recipe)) as study:
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
-        study.write_report(lambda: _report(study, method, evaluate))
+        study.write_report(lambda: _report(study, method, evaluate, guard))
     return study.folder
 
 
@@ -71,10 +75,13 @@ def _arms(study: Study, method: Arm, controls: Sequence[Arm]) -> Iterator[Arm]:
             yield replace(arm, folder=f"controls/{arm.name}")
 
 
-def _report(study: Study, method: Arm, evaluator: Evaluator) -> None:
+def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None) -> None:
+    if guard is not None:
+        guard_models(study, guard, method.name)
     experiment, names = study.recipe.experiment, [name for name in study.models if name != method.name]
     names.append(method.name)
-    outcomes, costs = study.outcomes(names), [study.costs[name] for name in names if name in study.costs]
+    outcomes = study.outcomes(names) if guard is None else guard.reported(study.outcomes(names))
+    costs = [study.costs[name] for name in names if name in study.costs]
     declared, planned = declared_averages(experiment), [(method.name, SAME_BATCH)]
     lines, general = summarize_run(outcomes, names, primary=experiment.primary, declared=declared, planned=planned)
     for one in missing_averages(outcomes, declared):
@@ -85,7 +92,10 @@ def _report(study: Study, method: Arm, evaluator: Evaluator) -> None:
         "items": outcomes.digest,
     }
     facts = {**study.facts(), **_card_facts(study, evaluator), "general_average": general, "data": data}
-    publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts)
+    facts |= {} if guard is None else {"guard": guard.facts()}
+    swept = None if guard is None else guard.swept
+    publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts, swept=swept)
+    track_results(study.recipe, study.folder, study.folder / FIGURE, lines)
 
 
 def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:
@@ -111,7 +121,8 @@ def _training_facts(recipe: Recipe, rows: Any) -> dict[str, Any]:
     place = {name: value for name, value in place.items() if value is not None}
     if config.streaming:
         return {**place, "streaming": True}
-    for caption in rows["caption"]:
-        captions.update(caption.encode() + b"\n")
+    for texts in rows["caption"]:
+        for text in texts if isinstance(texts, list) else [texts]:
+            captions.update((text or "").encode() + b"\n")
     digest = captions.hexdigest()[:16]
     return {**place, "rows": len(rows), "captions": f"sha256:{digest}"}

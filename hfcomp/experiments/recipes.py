@@ -19,6 +19,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import AfterValidator, Field
 
+from hfcomp.data.known_names import parse_column_names
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
 from hfcomp.experiments.origin import Origin, read_origin, train_command
 from hfcomp.reading import may_be_hub_id, nearest, parse_json, read_yaml, shipped_folder
@@ -50,6 +51,7 @@ LIMITS = {
 # Those that no recipe sets, and what to do instead.
 REFUSED = {
     "hub_token": "would be written into the run's files. Log in with `hf auth login` or set HF_TOKEN.",
+    "draw_captions": "is captions: drawn in a recipe. Set that instead.",
     "per_device_train_batch_size": (
         "is batch_size, the rows of the contrastive batch over all processes, by their number: set batch_size instead."
     ),
@@ -242,6 +244,8 @@ def _build(trainer: type, given: dict[str, Any], where: str, left_out: tuple[str
             "read. Set num_neighbours where it has the field, or leave hard_images out."
         )
     theirs = {key: value for key, value in given.items() if key not in ours}
+    if experiment.captions == "drawn":
+        theirs["draw_captions"] = True
     return Recipe(experiment, trainer, theirs, given, left_out, origin)
 
 
@@ -376,7 +380,9 @@ def _spelled(name: str, words: list[str], hint: Any) -> Any:
     if dict not in kinds or (str in kinds and not words[0].startswith("{")):
         return words[0]
     try:
-        return parse_json(words[0])
+        return parse_column_names(words[0]) if name == "column_names" else parse_json(words[0])
     except ValueError as error:
+        if name == "column_names":
+            raise ValueError(f"command line: {error}") from error
         example = """a JSON object in quotes, as '{"caption": "text"}'"""
         raise ValueError(f"command line: --{name}: found {words[0]!r}, expected {example}: {error}.") from error

@@ -12,6 +12,8 @@ from typing import Any
 import pandas as pd
 
 from hfcomp.experiments.experiment_config import SAME_BATCH
+from hfcomp.merging.report import front_figure, points_table
+from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
 from hfcomp.reporting.cards.runs import FIGURE, METHOD_FOLDER, write_run_cards
 from hfcomp.reporting.format import direction, has_interval, number, p_value
@@ -42,6 +44,8 @@ MEANINGS = {
     "random-spans": "{method} with runs of a caption's words in place of its phrases, as many and as long",
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
+FRONT = "guard.png"
+GUARDED = " guarded"
 
 
 def publish_run(
@@ -51,20 +55,22 @@ def publish_run(
     lines: Sequence[Line],
     stages: Sequence[StageSummary],
     facts: dict[str, Any],
+    swept: Mapping[str, Swept] | None = None,
 ) -> None:
     """Writes `items.parquet`, `results.json`, `report.md`, `figure.png` where matplotlib is installed, and the cards.
 
     Printed are the tables, last the verdict, its price, where the files are and what is next. `facts` are those of
-    `run_report` and `hfcomp_version`; all of them go into `results.json`.
+    `run_report` and `hfcomp_version`; all of them go into `results.json`. `swept` are the sweeps of the forgetting
+    guard, by model.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
     said = {
-        "verdict": judgement(lines, general_of(lines, facts.get("general_average"))),
-        "meanings": meanings(models_of(lines), facts["method"]),
+        "verdict": run_report(lines, stages, facts, brief=True, swept=swept).verdict,
+        "meanings": meanings(models_of(lines), facts["method"], swept or {}),
         "stages": [asdict(stage) for stage in stages],
     }
     contents = {**facts, **said, "results": lines}
-    publish(partial(run_report, lines, stages, facts, folder=folder), contents, folder / RESULTS_FILE)
+    publish(partial(run_report, lines, stages, facts, folder=folder, swept=swept), contents, folder / RESULTS_FILE)
     write_run_cards(folder)
 
 
@@ -75,6 +81,7 @@ def run_report(
     *,
     brief: bool,
     folder: Path | None = None,
+    swept: Mapping[str, Swept] | None = None,
 ) -> Report:
     """The report of a run.
 
@@ -84,6 +91,7 @@ def run_report(
         facts: `method`, `caveat`, `notes`, `models`, `config` and where known `general_average`.
         brief: of the lines and differences what fits a terminal.
         folder: of the run; with it the report ends with where its files are.
+        swept: of the forgetting guard, by model; then `facts` have `guard`.
     """
     models, method, caveat = models_of(lines), facts["method"], facts["caveat"]
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
@@ -92,27 +100,58 @@ def run_report(
     drawn = [*strictest(of_aspect(lines, "composition")), *of_aspect(lines, "general")]
     against = [(method, name) for name in models[:-1]]
     forgotten = [(name, BASE) for name in models[1:]] if reference else []
-    of_general = forgotten[-1:] if brief else [*against, *forgotten[:-1]]
+    guarded = [(name, other) for name, other in _guarded_pairs(models, method) if reference]
+    of_general = [*guarded[:1], *forgotten[-1:]] if brief else [*against, *forgotten[:-1], *guarded[1:]]
 
     def pairs(line: Line) -> list[tuple[str, str]]:
-        return of_general if line["aspect"] == "general" else against
+        return of_general if line["aspect"] == "general" else [*against, *guarded]
 
-    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method).items()]
+    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method, swept or {}).items()]
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
+        _guard_section(facts, swept, titled(f"Forgetting guard: {method}", caveat), brief=brief),
         Section("Cost", [tables.costs([asdict(stage) for stage in stages])]),
         Section("Models", [Lines(known), *([] if brief else [tables.facts_table(facts["models"])])]),
         Section("How it was made", [] if brief else [tables.made_table(facts["config"])]),
     ]
     how = [tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS, brief=brief)]
     closing = _closing(folder, facts) if folder else {}
-    return Report(method, caveat, judgement(lines, general), sections, how, () if brief else facts["notes"], closing)
+    verdict = [*judgement(lines, general), *_guarded(lines, general, swept or {}, method)]
+    return Report(method, caveat, verdict, sections, how, () if brief else facts["notes"], closing)
 
 
-def meanings(models: Sequence[str], method: str) -> dict[str, str]:
-    """What the base and the controls among the models are, by name."""
-    return {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
+def _guarded_pairs(models: Sequence[str], method: str) -> list[tuple[str, str]]:
+    """The guarded method against the base, then against the guarded control."""
+    others = (BASE, f"{SAME_BATCH}{GUARDED}")
+    return [(f"{method}{GUARDED}", name) for name in others if {f"{method}{GUARDED}", name} <= {*models}]
+
+
+def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, title: str, *, brief: bool) -> Section:
+    """How the points were chosen."""
+    if not swept:
+        return Section("", [])
+    points = [] if brief else [points_table(name, one) for name, one in swept.items()]
+    rule = f"Chosen is the point with {next(iter(swept.values())).rule}, on {facts['guard']['items']}."
+    return Section("Forgetting guard", [Lines([rule]), front_figure(FRONT, title, swept), *points])
+
+
+def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Swept], method: str) -> list[str]:
+    """What the guarded method keeps of the gain, and what it still forgets."""
+    primary, name = primary_of(lines), f"{method}{GUARDED}"
+    if method not in swept or primary is None or general is None:
+        return []
+    gain, change = (points_of(difference(line, name, BASE), line) for line in (primary, general))
+    alpha = f"{swept[method].chosen.alpha:g}"
+    return [f"Guarded (alpha {alpha}): {gain} against {BASE} on {primary['primary']}, general abilities {change}."]
+
+
+def meanings(models: Sequence[str], method: str, swept: Mapping[str, Swept]) -> dict[str, str]:
+    """What the base, the controls and the guarded ones among the models are, by name."""
+    known = {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
+    return known | {
+        f"{name}{GUARDED}": f"between base and {name}, at alpha {one.chosen.alpha:g}" for name, one in swept.items()
+    }
 
 
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:

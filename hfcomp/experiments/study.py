@@ -41,6 +41,7 @@ from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX
 from hfcomp.experiments.prepare import base_model
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
+from hfcomp.experiments.tracking import tracked_arm
 from hfcomp.run_folders import WantsMore, finish, run_folder
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.outcomes import read_table, write_table
@@ -60,9 +61,10 @@ CAVEATS = {
 # evaluation that they are of.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
-    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout"),
+    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "run_name", "project"),
+    *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
-FREE_PREFIXES = ("dataloader_", "logging_", "evaluation")
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "trackio_")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 
@@ -123,7 +125,7 @@ class Study:
         folder = self.folder / (arm.folder or arm.name)
         if arm.checkpoints is not None:
             on_main_process(lambda: self._reopen_if_unscored(arm, folder))
-        cost = arm.train(self.models[arm.start], folder, self.pace)
+        cost = arm.train(self.models[arm.start], folder, self.pace, tracked_arm(self.recipe, self.folder, arm))
         self.pace.add(cost.steps, cost.seconds)
         self.models[arm.name], self.costs[arm.name] = folder, cost
         if arm.checkpoints is not None:

@@ -134,4 +134,11 @@ KINDS = {
             "`neighbour_ids`": "the images nearest to this one, the nearest first",
         },
     ),
+    "gallery": Kind(
+        "Reviewed rows",
+        "The rows of a data set without those that somebody dropped after looking at them. Only rows that were looked "
+        "at can have been dropped: how many is not known here.",
+        {},
+        "The columns are the source's. All images are the set's own bytes.",
+    ),
 }

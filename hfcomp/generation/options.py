@@ -35,7 +35,7 @@ class BuildOptions:
     """Source and output.
 
     Attributes:
-        source: Hub id, folder (of COCO or of images with captions too), or JSON-lines file.
+        source: Hub id, folder (of COCO or of images with captions too), or file: CSV, TSV, JSON lines, JSON, Parquet.
         output: folder of the built set.
         split: of the source.
         config: the source's configuration.

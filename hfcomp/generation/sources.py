@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from datasets import Dataset, Features, Image, LargeList, List, Value
 
 from hfcomp.data.built_sets import TRAIN
-from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.caption_files import with_captions_of
+from hfcomp.data.formats.image_files import TEXTS
+from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
 from hfcomp.data.licenses import LICENSE
-from hfcomp.data.loading import load_training_set
+from hfcomp.data.loading import contract_rows
 from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.sources import load_source
 from hfcomp.evaluation.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
-from hfcomp.reading import may_be_hub_id, parse_json
+from hfcomp.reading import may_be_hub_id
 from hfcomp.reporting.report import Table
 
 SHARD_PATH = "__url__"
 """The path on this machine of a sample's archive, as `datasets` reads WebDataset shards."""
-TEXTS = (Value("string"), Value("large_string"))
 Log = Callable[[str], None]
 
 
@@ -52,20 +53,22 @@ def read_rows(options: BuildOptions, log: Log) -> Dataset:
     Raises:
         ValueError: for a split or column that is not there.
     """
-    dataset = load_training_set(options.source, split=options.split, config=options.config)
+    part = {"split": options.split, "config": options.config}
+    dataset = load_source(options.source, **part)
     log(f"{len(dataset):,} rows from {options.source}")
     if SHARD_PATH in dataset.column_names:
         dataset = dataset.remove_columns(SHARD_PATH)
-    names = column_names(options.column_names)
+    names = parse_column_names(options.column_names)
     if isinstance(options, CaptionOptions) and options.captions_file:  # rows without a caption are set aside later
         keys = {"key_column": options.key_column, "file_columns": options.captions_columns}
         dataset = with_captions_of(dataset, options.captions_file, column_names=names, log=log, **keys)
-    dataset = rename_columns(dataset, names)
+    dataset = contract_rows(dataset, options.source, names, **part)
     kept = kept_columns(dataset, options.columns)
     if "image" in kept and dataset.features["image"] in TEXTS:
         raise ValueError(
-            f"column 'image' of {options.source} holds texts, expected images. In a JSON-lines or CSV file the "
-            "column of file names must be named image; or build without it: --columns caption."
+            f"column 'image' of {options.source} holds texts such as {dataset[0]['image']!r}, expected images. File "
+            "names are read beside a local file or folder: download the set and pass its folder as --source; or build "
+            "without images: --columns caption."
         )
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
 
@@ -116,36 +119,12 @@ def _with_image_ids(dataset: Dataset) -> Dataset:
 
 def _check_captions(options: BuildOptions, dataset: Dataset) -> None:
     if "caption" not in dataset.column_names:
-        near = get_close_matches("caption", dataset.column_names, n=1, cutoff=0.4)
-        raise ValueError(
-            f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. Name the text "
-            f"column: --column_names caption={near[0] if near else '...'}"
-        )
+        known = proposed_names(dataset, [name for name in ("image", "caption") if name not in dataset.column_names])
+        fix = f"These may be meant: {spelled(known)}" if known else f"Name it: {RENAME.format('caption')}"
+        raise ValueError(f"{options.source} has no column 'caption'; it has: {', '.join(dataset.column_names)}. {fix}")
     kind = dataset.features["caption"]
     if (kind.feature if isinstance(kind, List | LargeList) else kind) not in TEXTS:
         raise ValueError(f"column 'caption' holds {kind}; expected texts or lists of texts.")
-
-
-def column_names(text: str) -> dict[str, str]:
-    """`caption=text,image=photo`, or the JSON object that recipes take, as a mapping.
-
-    Raises:
-        ValueError: for anything else.
-    """
-    expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
-    if text.lstrip().startswith("{"):
-        try:
-            names = parse_json(text)
-        except ValueError as error:
-            raise ValueError(f"--column_names: {text!r} is not JSON ({error}); {expected}") from error
-        if not all(isinstance(own, str) and own for own in names.values()):
-            raise ValueError(f"--column_names: found {text!r}, {expected}")
-        return names
-    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
-    wrong = ["".join(pair) for pair in pairs if not pair[0].strip() or not pair[2].strip()]
-    if wrong:
-        raise ValueError(f"--column_names: found {wrong[0]!r}, {expected}")
-    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
 def kept_columns(dataset: Dataset, wanted: str | None) -> list[str]:

@@ -6,6 +6,7 @@ nor saved.
 """
 
 from hfcomp.fields import Features
+from hfcomp.modeling.adapters import merge_adapter
 from hfcomp.modeling.backbones import (
     base_of_adapter,
     encode_images,
@@ -32,4 +33,5 @@ __all__ = [
     "load_backbone",
     "load_config",
     "load_processor",
+    "merge_adapter",
 ]

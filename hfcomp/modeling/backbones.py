@@ -12,10 +12,12 @@ from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from hfcomp.modeling.checkpoints import ADAPTER_FILE, OBJECTIVE_STATE_FILE, unfrozen_names
 from hfcomp.modeling.weight_checks import COPY_AGAIN, check_same, damage_named, no_report, read_tensors, refuse
+from hfcomp.reading import may_be_hub_id
 
 logger = logging.get_logger(__name__)
 
 SUPPORTED_MODEL_TYPES = ("clip", "metaclip_2", "siglip")
+TOWERS = {"image": ("vision_model", "visual_projection"), "text": ("text_model", "text_projection")}
 # First parts of the names of a dual encoder's weights. Others, such as a classifier's head, are not part of it.
 OWN_PARTS = ("text_model", "vision_model", "text_projection", "visual_projection", "logit_scale", "logit_bias")
 
@@ -119,7 +121,7 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
     from peft import PeftConfig, PeftModel, get_peft_model_state_dict, load_peft_weights
 
     adapter = PeftConfig.from_pretrained(str(model), **hub)
-    base = _whole_model(adapter.base_model_name_or_path, **{**kwargs, "revision": adapter.revision or "main"})
+    base = _base_of(model, adapter, kwargs)
     with damage_named(model):
         found = load_peft_weights(str(model), device="cpu", **hub)
     try:
@@ -137,6 +139,24 @@ def _from_pretrained(model: str | Path, **kwargs: Any) -> nn.Module:
     check_same(model, found, get_peft_model_state_dict(backbone))
     _restore_unfrozen(backbone, str(model), hub)
     return backbone
+
+
+def _base_of(model: str | Path, adapter: Any, kwargs: dict[str, Any]) -> nn.Module:
+    """The plain model that an adapter names.
+
+    Raises:
+        OSError: where there is none, naming the adapter.
+    """
+    place = adapter.base_model_name_or_path
+    try:
+        if not place or not (Path(place).is_dir() or may_be_hub_id(place)):
+            raise OSError("no such folder")  # and no id that the Hub could be asked for
+        return _whole_model(place, **{**kwargs, "revision": adapter.revision or "main"})
+    except OSError as error:
+        raise OSError(
+            f"{model}: the base of this adapter, {place!r}, cannot be loaded: {' '.join(str(error).split())}. Correct "
+            "base_model_name_or_path in its adapter_config.json: a Hub id, or a folder as seen from the current one."
+        ) from error
 
 
 def _whole_model(model: str | Path, **kwargs: Any) -> nn.Module:
@@ -249,8 +269,7 @@ def encode_texts(backbone: nn.Module, input_ids: torch.Tensor) -> torch.Tensor:
 
 def freeze_towers(backbone: nn.Module, towers: list[str]) -> None:
     """Freezes the `image` or the `text` tower with its projection; `logit_scale` stays as it is."""
-    parts = {"image": ("vision_model", "visual_projection"), "text": ("text_model", "text_projection")}
-    prefixes = tuple(part for tower in towers for part in parts[tower])
+    prefixes = tuple(part for tower in towers for part in TOWERS[tower])
     for name, parameter in backbone.named_parameters():
         if any(piece in prefixes for piece in name.split(".")):
             parameter.requires_grad_(False)

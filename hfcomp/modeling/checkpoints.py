@@ -11,11 +11,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.utils import cached_file
 
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
 from hfcomp.writing import replacing
 
 OBJECTIVE_STATE_FILE = "objective_state.safetensors"
+OWN = "objective_state."  # begins the names of the objective's own state in that file
 ADAPTER_FILE = "adapter_model.safetensors"
 # Key of the adapter file's metadata: parameters of the base model that were trained with the adapter.
 UNFROZEN = "hfcomp_unfrozen"
@@ -31,7 +33,7 @@ def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, to
 
     Under PEFT also the parameters of the base model that were unfrozen by hand: an adapter has no `logit_scale`.
     """
-    state = {f"objective_state.{name}": value for name, value in objective_state.state_dict().items()}
+    state = {f"{OWN}{name}": value for name, value in objective_state.state_dict().items()}
     if is_peft(backbone):
         from peft import get_peft_model_state_dict
 
@@ -46,12 +48,29 @@ def extra_state(backbone: nn.Module, objective_state: nn.Module) -> dict[str, to
 def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **kwargs: Any) -> None:
     """Writes the plain backbone (or its adapter) and, if any, the objective's state next to it."""
     kwargs.pop("state_dict", None)
+    card = Path(folder) / "README.md"
+    keep_card = card.exists() or not is_peft(backbone)
     backbone.save_pretrained(folder, **kwargs)
+    if not keep_card:  # PEFT's template, every entry of which is "[More Information Needed]"
+        card.unlink(missing_ok=True)
     state = extra_state(backbone, objective_state)
     if state and kwargs.get("is_main_process", True):
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
         _record_unfrozen(backbone, Path(folder), sorted(name for name in state if name.startswith("backbone.")))
+
+
+def save_objective_state(source: str | Path, folder: Path) -> None:
+    """Writes the objective's own state beside a merged model, if there is any beside its adapter.
+
+    What the adapter's base had unfrozen is part of the merged weights.
+    """
+    path = cached_file(str(source), OBJECTIVE_STATE_FILE, _raise_exceptions_for_missing_entries=False)
+    stored = {} if path is None else read_tensors(path)
+    state = {name: value for name, value in stored.items() if name.startswith(OWN)}
+    if state:
+        with replacing(folder / OBJECTIVE_STATE_FILE) as part:
+            save_file(state, part, metadata={"format": "pt"})
 
 
 def unfrozen_names(path: str | Path) -> set[str]:

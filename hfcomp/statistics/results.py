@@ -17,6 +17,8 @@
 | `config` | what the recipe and the command line set |
 | `stages` | cost of each training run |
 | `overlap` | of training and scored images: list of `{"policy", "note"}` and what was counted |
+| `guard` | of a recipe with a forgetting guard: `items` that chose, and by model `alpha`, `rule` and the `points` |
+| `sweep` | of `hfcomp merge --sweep`: the same of its model |
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `hfcomp.checksums.read_checked` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |

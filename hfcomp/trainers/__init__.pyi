@@ -31,3 +31,4 @@ from hfcomp.trainers.text_alignment import TextAlignmentTrainer as TextAlignment
 from hfcomp.trainers.thresholds import ThresholdTrainer as ThresholdTrainer
 from hfcomp.trainers.triplet_clip import TripletClipConfig as TripletClipConfig
 from hfcomp.trainers.triplet_clip import TripletClipTrainer as TripletClipTrainer
+from hfcomp.trainers.weight_average import WeightAverage as WeightAverage

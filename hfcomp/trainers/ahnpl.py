@@ -73,6 +73,11 @@ class AHNPLConfig(CompositionalConfig):
         super().__post_init__()
         if self.shift_source not in SHIFT_SOURCES:
             raise ValueError(f"shift_source={self.shift_source!r}: expected one of {', '.join(SHIFT_SOURCES)}.")
+        if self.draw_captions and self.shift_source == "frozen":
+            raise ValueError(
+                "draw_captions=True: shift_source='frozen' encodes one caption of each row before training. Set "
+                "shift_source='live', or leave draw_captions out."
+            )
         if self.shift_gradient and self.shift_source == "frozen":
             raise ValueError(
                 "shift_gradient=True, but the features of a frozen source have no gradient. Set shift_source='live', "

@@ -15,23 +15,27 @@ from transformers.utils import logging
 
 from hfcomp._help import OwnHelp
 from hfcomp.data.columns import BATCH_KEYS, COUNTED_KEYS, RESERVED_KEYS
+from hfcomp.data.draws.captions import require_lists
+from hfcomp.data.draws.epochs import EpochOrder
 from hfcomp.data.streaming import StreamedRows
 from hfcomp.distributed import gather_sizes, sum_loss, sum_over_processes, world_size
 from hfcomp.fields import Features
 from hfcomp.modeling import DualEncoder, freeze_towers, load_backbone, load_processor
 from hfcomp.reading import nearest
 from hfcomp.reporting.cards.card import write_card
+from hfcomp.trainers._support.adapters import check_used, with_adapter
 from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
 from hfcomp.trainers._support.model_card import as_list, trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
-from hfcomp.trainers._support.own_order import tell_epochs
+from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
 from hfcomp.trainers._support.row_report import check_image_ids, check_streamed_rows, report_rows
 from hfcomp.trainers._support.step_log import StepLog
 from hfcomp.trainers.config import CompositionalConfig
 from hfcomp.trainers.hooks import COUNTED_FEATURES, ObjectiveHooks
 from hfcomp.trainers.progress import show_in_notebook
+from hfcomp.trainers.weight_average import WeightAverage
 from hfcomp.writing import write_text
 
 logger = logging.get_logger(__name__)
@@ -45,19 +49,21 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
     override is in [`hfcomp.trainers.hooks.ObjectiveHooks`].
 
     Args:
-        model: Hub id, folder, `PreTrainedModel` or `PeftModel`. A module is trained in place, and weights that the
-            objective does not use stay frozen in it afterwards. A file's weights are loaded as fp32, whatever it
-            holds; `bf16=True` computes in half precision.
+        model: Hub id, folder (an adapter's too), `PreTrainedModel` or `PeftModel`. A module is trained in place, and
+            weights that the objective does not use stay frozen in it afterwards. A file's weights are loaded as fp32,
+            whatever it holds; `bf16=True` computes in half precision.
         args: a config of the class's `config_class`.
         train_dataset: a `datasets.Dataset` in the column contract of `hfcomp.data.columns`.
         eval_dataset: likewise, or a dictionary of them.
         processing_class: the model's processor; loaded from the model's folder when it is left out.
         data_collator: a replacement for `CompositionalCollator` that returns keys of `BATCH_KEYS`.
+        peft_config: a `PeftConfig`, in place of the config's `peft` and `lora_` fields: a new adapter is trained on
+            the frozen model. `logit_scale`, `logit_bias` and the objective's own state are trained with it.
         kwargs: handed to `transformers.Trainer`.
 
     Raises:
-        ValueError: for a missing column, a set smaller than a batch, unknown or reserved batch keys, several GPUs
-            without a launcher.
+        ValueError: for a missing column, an adapter without effect, a set smaller than a batch, unknown or reserved
+            batch keys, several GPUs without a launcher.
     """
 
     # Every loss is a mean over the batch: the Trainer divides it by the number of accumulation steps, once.
@@ -72,6 +78,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         processing_class: Any = None,
         data_collator: Any = None,
         compute_metrics: Any = None,
+        peft_config: Any = None,
         **kwargs: Any,
     ) -> None:
         args = args if args is not None else self.config_class(output_dir="trainer_output")
@@ -86,6 +93,8 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
             processing_class = load_processor(model, argument="processing_class")
         self.setup(args, backbone)
         self._check_settings(args)
+        adapted = with_adapter(backbone, args, peft_config, self.required_features)
+        has_new_adapter, backbone = adapted is not backbone, adapted
         own = self.collator_class(processing_class, backbone.config, **self.collator_settings(args))
         encoder = DualEncoder(
             backbone,
@@ -98,12 +107,17 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         )
         align_special_tokens(encoder.config, processing_class.tokenizer)
         frozen = encoder.freeze_unused()
+        if has_new_adapter:
+            check_used([name for name in frozen if ".lora_" in name])
         if frozen:
             logger.warning(f"{type(self).__name__} does not use these parameters and freezes them: {frozen}")
+        rows = self.training_rows(train_dataset, args)
+        if args.draw_captions and rows is not None:
+            require_lists(getattr(rows, "dataset", rows).features or {})
         super().__init__(
             model=encoder,
             args=args,
-            train_dataset=self.training_rows(train_dataset, args),
+            train_dataset=rows,
             eval_dataset={name: self.read_rows(part, args) for name, part in eval_dataset.items()}
             if isinstance(eval_dataset, dict)
             else self.read_rows(eval_dataset, args),
@@ -120,6 +134,8 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         self._has_own_order = False
         self.add_callback(LogBeforeSave())
         self.add_callback(SizeAtStart())
+        if args.weight_average_decay is not None:
+            self.add_callback(WeightAverage(args.weight_average_decay, args.weight_average_start))
         show_in_notebook(self)
         maximum = args.max_logit_scale
         if maximum is None:
@@ -233,6 +249,8 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler | None:
         order = super()._get_train_sampler(train_dataset)
         chosen = self.row_order(order)
+        if self.args.draw_captions and chosen is not None and not isinstance(chosen, EpochOrder):
+            chosen = EpochOrder(with_epochs(chosen, seed_of_order(self.args)))
         self._has_own_order = chosen is not order
         return chosen
 
@@ -318,7 +336,10 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         self._stop_if_weights_not_finite()
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            self.after_save(Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}")
+            folder = Path(self._get_output_dir(trial)) / f"checkpoint-{self.state.global_step}"
+            for average in self._weight_averages():
+                average.save(folder)
+            self.after_save(folder)
 
     def _save(self, output_dir: str | None = None, state_dict: dict | None = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
@@ -373,7 +394,12 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         self.model.load_pretrained(resume_from_checkpoint)
+        for average in self._weight_averages():
+            average.load(Path(resume_from_checkpoint))
         self.after_load(Path(resume_from_checkpoint))
+
+    def _weight_averages(self) -> list[WeightAverage]:
+        return [callback for callback in self.callback_handler.callbacks if isinstance(callback, WeightAverage)]
 
     def _load_best_model(self) -> None:
         logger.info(f"Loading the best model, {self.state.best_model_checkpoint} ({self.state.best_metric}).")

@@ -12,6 +12,9 @@ from transformers import TrainingArguments
 from hfcomp._help import OwnHelp
 from hfcomp.data.images import MAX_IMAGE_PIXELS
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess
+from hfcomp.trainers._support.adapters import check_adapter_fields
+from hfcomp.trainers.trackers import check_trackers
+from hfcomp.trainers.weight_average import WeightAverage
 
 TORCH_ADAMW = ("adamw_torch", "adamw_torch_fused")
 OPTIMISATION = (
@@ -60,6 +63,13 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
     column_names: dict | str | None = field(
         default=None, metadata={"help": 'Own names of columns, as {"caption": "text"} (hfcomp\'s name first).'}
     )
+    draw_captions: bool = field(
+        default=False,
+        metadata={
+            "help": "Of a column caption with lists: draw one in each epoch, the same on any number of processes. "
+            "Negatives and concepts then have an entry for each caption."
+        },
+    )
     num_negatives: int = field(default=0, metadata={"help": "Negative captions read per row."})
     max_concepts: int = field(default=0, metadata={"help": "Concepts read per image; further ones are counted."})
     max_image_pixels: int = field(
@@ -91,6 +101,34 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             "each process holds as many. 1 keeps the order."
         },
     )
+    peft: str | None = field(
+        default=None,
+        metadata={
+            "help": "Train an adapter on the frozen model: lora or dora (weight-decomposed LoRA). logit_scale, "
+            "logit_bias and the objective's own state are trained with it, where the objective uses them."
+        },
+    )
+    lora_rank: int = field(default=16, metadata={"help": "Of peft: rank of an update."})
+    lora_alpha: float | None = field(
+        default=None,
+        metadata={"help": "Of peft: an update counts lora_alpha / lora_rank times. Unset: twice the rank."},
+    )
+    lora_dropout: float = field(default=0.0, metadata={"help": "Of peft: dropout of the inputs of an update."})
+    lora_targets: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Of peft: what is adapted, by default attention mlp (the encoders' layers). Also head (the "
+            "projections), pooling (of SigLIP), ends of modules' names, or regular expressions."
+        },
+    )
+    weight_average_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "Exponential moving average of the trained weights, such as 0.999: the final model is the "
+            "average. Checkpoints hold the last weights and the average."
+        },
+    )
+    weight_average_start: int = field(default=0, metadata={"help": "Of weight_average_decay: step that it begins at."})
     freeze_towers: list[str] | None = field(default=None, metadata={"help": "Towers kept as they are: image, text."})
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Leave out the last, smaller batch of an epoch; its rows are counted."}
@@ -104,6 +142,8 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
     batch_unit = "pairs"
     # Whether the objective reads negative captions, where it is asked to.
     reads_negatives = True
+    # Whether one of several captions of a row can be drawn.
+    draws_captions = True
     _VALID_DICT_FIELDS = [*TrainingArguments._VALID_DICT_FIELDS, "column_names"]
 
     def __post_init__(self) -> None:
@@ -118,6 +158,7 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             # else accelerate treats each of several processes on a CPU as the only one
             self.use_cpu = True
         super().__post_init__()
+        check_trackers(self.report_to)
         for name in ("remove_unused_columns", "logging_nan_inf_filter"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be false: the trainer needs all columns and must see a NaN.")
@@ -143,9 +184,23 @@ class CompositionalConfig(TrainingArguments, metaclass=OwnHelp):
             )
         if self.mini_batch_size is not None and self.mini_batch_size < 1:
             raise ValueError(f"mini_batch_size={self.mini_batch_size}: expected at least 1, or leave it out.")
+        if self.draw_captions and self.train_sampling_strategy not in ("random", "sequential"):
+            raise ValueError(
+                f"train_sampling_strategy={str(self.train_sampling_strategy)!r} is not supported with draw_captions. "
+                "Use 'random' or 'sequential'."
+            )
+        if self.draw_captions and not self.draws_captions:
+            raise ValueError("draw_captions=True: the objective reads one caption of each row. Leave it out.")
         if self.num_negatives and not self.reads_negatives:
             raise ValueError(
                 f"num_negatives={self.num_negatives}: the objective reads no negative captions of rows. Leave it out."
+            )
+        check_adapter_fields(self)
+        if self.weight_average_decay is not None:
+            WeightAverage(self.weight_average_decay, self.weight_average_start)  # raises
+        elif self.weight_average_start:
+            raise ValueError(
+                f"weight_average_start={self.weight_average_start}: no weights are averaged. Set weight_average_decay."
             )
         unknown = [tower for tower in self.freeze_towers or [] if tower not in ("image", "text")]
         if unknown:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from accelerate.data_loader import SeedableRandomSampler
-from torch.utils.data import RandomSampler, Sampler
+from torch.utils.data import Sampler
 from transformers.utils import logging
 
 from hfcomp.data.columns import require_columns
+from hfcomp.data.draws.epochs import EpochOrder
+from hfcomp.data.draws.negatives import DrawnNegatives
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negatives.draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS, NeighbourOrder, Neighbours
-from hfcomp.trainers._support.own_order import seed_of_order
+from hfcomp.trainers._support.own_order import seed_of_order, with_epochs
 from hfcomp.trainers.base import CompositionalConfig, CompositionalTrainer
 
 logger = logging.get_logger(__name__)
@@ -94,8 +94,7 @@ class DrawnBatchTrainer(CompositionalTrainer):
         """Adds the sampled neighbour rows, and epochs for sampling negatives."""
         if self.neighbours is None and not self.args.draw_negatives:
             return order
-        if isinstance(order, RandomSampler):  # the order that accelerate makes of it where nothing is drawn
-            order = SeedableRandomSampler(data_source=order.data_source, data_seed=seed_of_order(self.args))
+        order = with_epochs(order, seed_of_order(self.args))
         if self.neighbours is not None:
             batch_size = self._train_batch_size * self.args.world_size
             number, seed = self.args.num_neighbours, seed_of_order(self.args)

@@ -13,12 +13,16 @@ from transformers.utils import logging
 
 from hfcomp.data.collators import CompositionalCollator, too_few_negatives
 from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.draws.captions import DrawnCaptions, check_drawn_captions, has_lists
+from hfcomp.data.draws.epochs import DrawnRows
+from hfcomp.data.formats.image_files import Folders, check_image_files, with_image_files
 from hfcomp.data.image_ids import IMAGE_ID
 from hfcomp.data.loading import TrainingRows, first_short_row
 from hfcomp.data.streaming import StreamedRows, check_names
 from hfcomp.data.urls import UrlAccess
 from hfcomp.fields import FIELDS, Features, columns_of
 from hfcomp.trainers._support.metrics import embedding_metrics
+from hfcomp.trainers._support.own_order import seed_of_order
 from hfcomp.trainers._support.row_report import missing_negative_images
 from hfcomp.trainers.config import CompositionalConfig
 
@@ -94,6 +98,7 @@ class ObjectiveHooks:
         Raises:
             ValueError: for a missing column, naming those that are there, a row with fewer negative captions than are
                 read, or rows without any negative image where the objective needs them.
+            FileNotFoundError: for image files that are missing, with the first and their number.
         """
         counted = [feature for name, feature in COUNTED_FEATURES.items() if getattr(args, name)]
         columns = columns_of(dict.fromkeys((*cls.required_features, *counted)))
@@ -101,7 +106,10 @@ class ObjectiveHooks:
         if dataset.column_names is not None:  # a stream may not know them
             required = [name for name in columns if name not in cls.optional_columns]
             require_columns(dataset, required, needed_by=cls.__name__)
-        if args.num_negatives and isinstance(dataset, Dataset):
+        check_image_files(dataset, columns)
+        if args.draw_captions:
+            check_drawn_captions(rows, columns, num_negatives=args.num_negatives)
+        elif args.num_negatives and isinstance(dataset, Dataset):
             short = first_short_row(dataset, "negative_captions", args.num_negatives)
             if short is not None:
                 raise ValueError(too_few_negatives(*short, args.num_negatives))
@@ -124,24 +132,34 @@ class ObjectiveHooks:
 
         Raises:
             ValueError: for a missing column, naming those that are there.
+            FileNotFoundError: for image files that are missing, with the first and their number.
         """
         if dataset is None or isinstance(dataset, TrainingRows | StreamedRows):
-            return dataset
+            return self._with_drawn_captions(dataset, args)
         columns = [*columns_of(self.required_features), *further]
         read = [*dict.fromkeys((*columns, IMAGE_ID))]
         if not hasattr(dataset, "select_columns"):
             return TrainingRows(dataset, read)
         check_names(dataset)
-        dataset = rename_columns(dataset, args.column_names)
+        dataset = with_image_files(rename_columns(dataset, args.column_names), Folders((Path.cwd(),)))
         required = [name for name in columns if name not in self.optional_columns]
         require_columns(dataset, required, needed_by=type(self).__name__)
         absent = [name for name in columns if name in self.optional_columns and name not in dataset.column_names]
         if absent:
             logger.warning(f"{type(self).__name__}: the data set has no {', '.join(absent)}; treated as empty.")
+        check_image_files(dataset, columns)
         if not isinstance(dataset, IterableDataset):
-            return TrainingRows(dataset, read)
+            return self._with_drawn_captions(TrainingRows(dataset, read), args)
+        settings = {"seed": args.seed, "buffer": args.shuffle_buffer, "draw_captions": args.draw_captions}
         batch = args.per_device_train_batch_size * args.world_size
-        return StreamedRows(dataset, read, batch_size=batch, seed=args.seed, buffer=args.shuffle_buffer)
+        return StreamedRows(dataset, read, batch_size=batch, **settings)
+
+    @staticmethod
+    def _with_drawn_captions(rows: Any, args: CompositionalConfig) -> Any:
+        """Rows whose captions are drawn; those of an evaluation set may have one caption each."""
+        if not args.draw_captions or not isinstance(rows, TrainingRows) or isinstance(rows, DrawnRows):
+            return rows
+        return DrawnCaptions(rows, seed=seed_of_order(args)) if has_lists(rows.features) else rows
 
     def row_order(self, order: Sampler | None) -> Sampler | None:
         """The order of the training rows. A custom one receives the epoch by `set_epoch`.

@@ -14,13 +14,16 @@ from transformers import TrainerCallback
 
 from hfcomp.checksums import file_hash, read_checked
 from hfcomp.distributed import fail_together, gather_objects, on_main_process, world_size
+from hfcomp.modeling.adapters import write_merged
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import Pace, show_progress
+from hfcomp.trainers.trackers import TrackedRun, tracked
 from hfcomp.writing import write_json, write_text
 
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
 HASHES = "files"
+ADAPTER_FOLDER = "adapter"
 TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")
@@ -45,9 +48,10 @@ def write_checksums(folder: Path) -> None:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """Of the files in a folder, but for those that are written later or again."""
-    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in WITHOUT_HASH]
-    return {path.name: file_hash(path) for path in paths}
+    """Of the files in a folder and of its adapter's, but for those that are written later or again."""
+    paths = [*sorted(folder.iterdir()), *sorted(folder.glob(f"{ADAPTER_FOLDER}/*"))]
+    kept = [path for path in paths if path.is_file() and path.name not in WITHOUT_HASH]
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in kept}
 
 
 def train_stage(
@@ -60,10 +64,12 @@ def train_stage(
     batch_size: int,
     resume: bool,
     pace: Pace | None = None,
+    run: TrackedRun | None = None,
 ) -> StageSummary:
     """Trains, saves the plain model to `folder` and returns what it cost.
 
     The folder receives checkpoints, the model, every line of the log in `history.json` and, last of all, `stage.json`.
+    Where an adapter is trained, the model is the merged one, and the adapter is in `adapter/`.
 
     Args:
         name: of the stage.
@@ -74,12 +80,14 @@ def train_stage(
         batch_size: rows over all processes.
         resume: keep a finished stage, continue an unfinished one from its last whole checkpoint.
         pace: where it stands among the stages of its run, for the bar.
+        run: what it is called in the trackers of `report_to`.
     """
     summary = folder / SUMMARY_FILE
     if resume and summary.is_file():
         return read_summary(folder)
     memory = PeakMemory()
     model, processor, dataset = build()
+    arguments = arguments if run is None else {**arguments, **run.arguments()}
     config = stage_config(trainer_class, folder, arguments, batch_size)
     trainer = trainer_class(model, config, train_dataset=dataset, processing_class=processor)
     show_progress(trainer, name, pace)
@@ -87,14 +95,25 @@ def train_stage(
     trainer.add_callback(CheckpointChecksums())
     # the main process looks, so that all continue the same one
     start = on_main_process(lambda: last_checkpoint(folder, print)) if resume else None
-    trainer.train(resume_from_checkpoint=start)
+    with tracked(trainer, run):
+        trainer.train(resume_from_checkpoint=start)
     with fail_together():
-        trainer.save_model()
+        _save_plain(trainer, folder)
         result = summarize_stage(name, trainer, memory)
         if trainer.is_world_process_zero():
             write_text(folder / HISTORY_FILE, json.dumps(trainer.state.log_history, indent=1))
             write_json(summary, {**asdict(result), HASHES: _hashes(folder)})
     return result
+
+
+def _save_plain(trainer: Any, folder: Path) -> None:
+    """The plain model; of an adapter the merged one, with the adapter in a folder of its own."""
+    if not trainer.model.is_peft:
+        trainer.save_model()
+        return
+    trainer.save_model(str(folder / ADAPTER_FOLDER))
+    if trainer.is_world_process_zero():
+        write_merged(folder / ADAPTER_FOLDER, folder)
 
 
 def read_summary(folder: Path) -> StageSummary:

@@ -6,7 +6,6 @@ import pytest
 
 from hfcomp.annotation.captions import (
     check_caption,
-    difference_html,
     editable_keywords,
     inpaint_prompt,
     keywords_of,
@@ -166,10 +165,3 @@ def test_an_object_of_another_super_category_is_refused_with_those_allowed():
     with pytest.raises(ValueError, match=r"'car' is not of the super-category.*\(animal\).*cat, dog, horse"):
         check_caption("A car on a sofa.", "A dog on a sofa.", "object")
     check_caption("A red dog on a sofa.", "A brown dog on a sofa.", "color")
-
-
-def test_a_difference_marks_words_and_escapes_them():
-    found = difference_html("A <b>red</b> car & a dog", "A blue car & a big dog")
-    assert found == "A <del>&lt;b&gt;red&lt;/b&gt;</del> <ins>blue</ins> car &amp; a <ins>big</ins> dog"
-    assert difference_html("A car", "A car") == "A car"
-    assert difference_html("", "new") == "<ins>new</ins>"

@@ -323,7 +323,10 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--grammar_tolerance", "1"], "--grammar_tolerance needs --grammar_model"),
         (["--false_negative_margin", "1"], "--false_negative_margin needs --false_negative_model"),
         (["--fill_model", "x"], "--fill_model needs the kind mask"),
-        (["--column_names", "caption=text,image=file"], "column 'image' of .* holds texts, expected images"),
+        (
+            ["--column_names", "caption=text,image=file"],
+            "all 7 image files that .* names are missing, such as .*a",
+        ),
         (["--device", "gpu"], "device: 'gpu' cannot be used here"),
         (["--keyword_table", "no.yaml"], "no.yaml"),
         (["--kinds", "swap", "--parser", "spacy:en_none"], "python -m spacy download en_none"),

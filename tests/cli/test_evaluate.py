@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor
 
@@ -23,6 +24,7 @@ from hfcomp.evaluation import engine, hub
 from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
+from hfcomp.modeling import merge_adapter
 from hfcomp.writing import locked
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -106,6 +108,39 @@ def test_a_second_run_encodes_nothing_and_finds_the_same(models, data, tmp_path,
     main(words(models, data, tmp_path, "--overwrite"))
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out" / "items.parquet"), first)
     assert "20 images and 55 texts, 75 of them cached" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_adapter_is_scored_as_its_merged_model_and_cached_by_content_and_base(models, data, tmp_path, capsys):
+    torch.manual_seed(0)
+    settings = LoraConfig(target_modules=["q_proj", "fc1"], init_lora_weights=False)
+    base = tiny.clip(tmp_path / "base")
+    get_peft_model(AutoModel.from_pretrained(base), settings).save_pretrained(tmp_path / "adapter")
+    merge_adapter(tmp_path / "adapter", tmp_path / "merged")
+    models = {**models, "adapter": tmp_path / "adapter", "merged": tmp_path / "merged"}
+
+    def encoded(*names: str) -> str:
+        capsys.readouterr()
+        main(words(models, data, tmp_path, "--overwrite", names=names))
+        return " ".join(capsys.readouterr().out.split())
+
+    encoded("adapter", "merged", "clip")
+    items = pd.read_parquet(tmp_path / "out" / "items.parquet")
+    adapter, merged, plain = (
+        items[items["arm"] == name]["value"].to_numpy() for name in ("adapter", "merged", "clip")
+    )
+    assert (adapter == merged).all() and (adapter != plain).any()
+
+    def is_cached() -> bool:
+        counts = re.search(r"(\d+) images and (\d+) texts, (\d+) of them cached", encoded("adapter"))
+        images, texts, cached = map(int, counts.groups())
+        return cached == images + texts
+
+    assert is_cached()
+    for folder, file in (("adapter", "adapter_model.safetensors"), ("base", "model.safetensors")):
+        state = load_file(tmp_path / folder / file)
+        name = next(name for name in sorted(state) if name.endswith("weight"))
+        save_file(state | {name: state[name] * 1.5}, tmp_path / folder / file, metadata={"format": "pt"})
+        assert not is_cached() and is_cached()
 
 
 def test_a_run_that_encodes_nothing_keeps_the_cache_within_its_limit_too(models, data, tmp_path):
@@ -358,3 +393,24 @@ def test_a_killed_run_goes_on_from_its_cache(models, data, tmp_path):
     main(words(models, data, tmp_path / "killed", "--overwrite"))
     whole, killed = (pd.read_parquet(tmp_path / name / "out" / "items.parquet") for name in ("whole", "killed"))
     pd.testing.assert_frame_equal(whole, killed)
+
+
+def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
+    rows = tiny.pairs(4)
+    for row, image in enumerate(rows["image"]):
+        image.save(tmp_path / f"{row}.png")
+    lines = [f"{row}.png\t{caption}\n" for row, caption in enumerate(rows["caption"])]
+    (tmp_path / "pairs.tsv").write_text("filepath\ttitle\n" + "".join(lines))
+    rows.to_parquet(tmp_path / "pairs.parquet")
+    given = [f"clip={models['clip']}", "--device", "cpu", "--no_cache"]
+    own = [*("--benchmarks", str(tmp_path / "pairs.tsv")), *("--column_names", "image=filepath,caption=title")]
+    main([*given, *own, "--output_dir", str(tmp_path / "tsv")])
+    main([*given, "--benchmarks", str(tmp_path / "pairs.parquet"), "--output_dir", str(tmp_path / "parquet")])
+    items = {name: pd.read_parquet(tmp_path / name / "items.parquet") for name in ("tsv", "parquet")}
+    recall = {name: one[one["metric"].str.contains("recall")] for name, one in items.items()}
+    assert len(recall["tsv"]) == 8
+    assert recall["tsv"]["value"].tolist() == recall["parquet"]["value"].tolist()
+    with pytest.raises(SystemExit, match="column_names names columns of your own files or folders, and no benchmark"):
+        main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
+    with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
+        main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])

@@ -46,7 +46,7 @@ def flipped(path: Path, content: bytes, bit: int) -> None:
 def test_a_flipped_bit_is_an_error_that_names_the_file_or_changes_nothing(folder, name, monkeypatch):
     built = load_training_set(str(folder))
     rows = built.to_list()
-    monkeypatch.setattr("hfcomp.data.loading.load_dataset", lambda *_, **__: built)  # takes a second each time
+    monkeypatch.setattr("hfcomp.data.sources.load_dataset", lambda *_, **__: built)  # takes a second each time
     path, refused = folder / name, 0
     content = path.read_bytes()
     for bit in random.Random(0).sample(range(8 * len(content)), 200):

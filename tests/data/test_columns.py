@@ -72,8 +72,9 @@ def test_a_name_that_the_set_lacks_is_refused_and_its_own_named(dataset):
 
 def test_missing_columns_are_named_with_those_that_are_there(dataset):
     require_columns(dataset, ["image", "text"], needed_by="MyTrainer")
+    dataset = dataset.rename_column("text", "words")
     with pytest.raises(
-        ValueError, match="MyTrainer needs the column 'caption'; .*'picture', 'text', 'image'"
+        ValueError, match="MyTrainer needs the column 'caption'; .*'picture', 'words', 'image'"
     ) as error:
         require_columns(dataset, ["image", "caption"], needed_by="MyTrainer")
     assert "column_names={'caption': '<its name in your data set>'}" in str(error.value)

@@ -13,7 +13,7 @@ import torch
 from datasets.exceptions import DatasetGenerationError
 from transformers import AutoProcessor
 
-from hfcomp.data import loading
+from hfcomp.data import sources
 from hfcomp.data.collators import CompositionalCollator
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import TrainingRows, load_training_set
@@ -142,8 +142,8 @@ def test_urls_and_absolute_names_stay_as_they_are(tmp_path):
 
 def test_a_folder_is_asked_for_the_wanted_split_alone(repository, tmp_path, monkeypatch):
     asked = []
-    load = loading.load_dataset
-    monkeypatch.setattr(loading, "load_dataset", lambda *args, **kwargs: asked.append(kwargs) or load(*args, **kwargs))
+    load = sources.load_dataset
+    monkeypatch.setattr(sources, "load_dataset", lambda *args, **kwargs: asked.append(kwargs) or load(*args, **kwargs))
     loaded = load_training_set(str(repository), config="swap", split="validation", cache_dir=str(tmp_path))
     assert isinstance(loaded, datasets.Dataset) and len(loaded) == 2
     assert [kwargs["split"] for kwargs in asked] == ["validation"]
@@ -160,9 +160,9 @@ def test_a_wrong_split_is_named_with_those_that_are_there(repository, tmp_path):
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
-    (tmp_path / "rows.tsv").write_text("a\tb\n")
-    with pytest.raises(ValueError, match=r"rows\.tsv: expected a \.parquet, \.json, \.jsonl or \.csv"):
-        load_training_set(str(tmp_path / "rows.tsv"))
+    (tmp_path / "rows.xlsx").write_text("a\tb\n")
+    with pytest.raises(ValueError, match=r"rows\.xlsx: expected a file that ends with \.parquet, .*\.tsv"):
+        load_training_set(str(tmp_path / "rows.xlsx"))
 
 
 # Rows
@@ -231,7 +231,7 @@ def test_an_unfinished_build_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "./rows", "/nowhere/rows", "a/b/c", "owner/rows.parquet"])
 def test_a_path_without_a_file_is_named_before_the_hub_is_asked(name, monkeypatch):
-    monkeypatch.setattr(loading, "load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
+    monkeypatch.setattr(sources, "load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
     with pytest.raises(
         FileNotFoundError, match=f"there is no file or folder '{re.escape(name)}'; relative paths start"
     ):
@@ -253,7 +253,7 @@ def test_what_datasets_stopped_at_is_shown(tmp_path, monkeypatch, cause, message
         raise DatasetGenerationError("An error occurred while generating the dataset") from cause
 
     (tmp_path / "rows.jsonl").write_text('{"caption": "a dog"}')
-    monkeypatch.setattr(loading, "load_dataset", fail)
+    monkeypatch.setattr(sources, "load_dataset", fail)
     with pytest.raises((OSError, ValueError), match=message):
         load_training_set(str(tmp_path / "rows.jsonl"))
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from hfcomp.data.draws.epochs import EpochOrder
+from hfcomp.data.draws.negatives import DrawnNegatives, with_drawn_order
 from hfcomp.data.loading import TrainingRows
-from hfcomp.data.negatives.draws import DrawnNegatives, EpochOrder
 from hfcomp.data.neighbours import NeighbourOrder, Neighbours
 from tests import tiny
 
@@ -177,8 +178,6 @@ def test_workers_draw_what_the_main_process_draws(rows):
 
 
 def test_columns_that_do_not_fit_each_other_are_left_for_the_collator(rows):
-    from hfcomp.data.negatives.draws import with_drawn_order
-
     row = {"negative_captions": ["one", "two"], "negative_kinds": ["other"]}
     assert with_drawn_order(row, None) is row
     assert with_drawn_order({"negative_captions": "one"}, None) == {"negative_captions": "one"}

@@ -187,7 +187,7 @@ OTHERS = (
 
 
 def load_her_set(monkeypatch):
-    monkeypatch.setattr("hfcomp.data.loading.load_dataset", lambda *_, **__: datasets.Dataset.from_dict({"a": [1]}))
+    monkeypatch.setattr("hfcomp.data.sources.load_dataset", lambda *_, **__: datasets.Dataset.from_dict({"a": [1]}))
     load_training_set("her/set")
 
 

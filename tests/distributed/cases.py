@@ -305,6 +305,42 @@ def streamed(models: Path, folder: Path) -> Found:
     return train(InfoNCETrainer(models / "clip", settings, train_dataset=dataset))
 
 
+def several_captions(row: dict[str, Any]) -> dict[str, Any]:
+    """Three captions, each with a negative of its own."""
+    captions = [row["caption"], f"red {row['caption']}", f"blue {row['caption']}"]
+    return {"caption": captions, "negative_captions": [[f"no {caption}"] for caption in captions]}
+
+
+def drawing_run(models: Path, folder: Path, **settings: Any) -> CompositionalTrainer:
+    args = config(InfoNCETrainer.config_class, folder, num_negatives=1, draw_captions=True, **settings)
+    return InfoNCETrainer(models / "clip", args, train_dataset=data().map(several_captions))
+
+
+@case
+def drawn_captions(models: Path, folder: Path) -> Found:
+    return train(drawing_run(models, folder))
+
+
+@case
+def drawn_captions_resumed(models: Path, folder: Path) -> Found:
+    """From the midst of the second epoch, which has two batches."""
+    settings = {"save_strategy": "steps", "save_steps": 3}
+    whole = drawing_run(models, folder, **settings)
+    whole.train()
+    resumed = drawing_run(models, folder, **settings)
+    starts: list[list[int]] = []
+    encode = resumed.gather_features
+
+    def record(model: Any, inputs: dict[str, Any]) -> Any:
+        own = inputs["input_ids"][:, :4].sum(1)  # of words that only one caption of a row begins with
+        starts.append(gather(own, sizes=[len(own)] * world_size())[0].tolist())
+        return encode(model, inputs)
+
+    resumed.gather_features = record
+    resumed.train(resume_from_checkpoint=str(folder / "out" / "checkpoint-3"))
+    return weights_of(whole.model, "whole") | weights_of(resumed.model, "resumed"), {"starts": starts}
+
+
 @case
 def triplet_clip(models: Path, folder: Path) -> Found:
     return train(trainer_of(TripletClipTrainer, models / "clip", folder))
@@ -449,6 +485,21 @@ def frozen_by_hand(models: Path, folder: Path) -> Found:
     for name, parameter in backbone.named_parameters():
         parameter.requires_grad_("vision_model" in name)
     return train(trainer_of(InfoNCETrainer, backbone, folder, processor=models / "siglip"))
+
+
+@case
+def adapted(models: Path, folder: Path) -> Found:
+    settings = {"peft": "dora", "lora_rank": 2, "mini_batch_size": 3, "weight_average_decay": 0.5}
+    trainer = trainer_of(CementTrainer, models / "clip", folder, **settings)
+    found = train(trainer)
+    trainer.save_model(str(folder / "saved"))
+    return found
+
+
+@case
+def adapted_pooling(models: Path, folder: Path) -> Found:
+    settings = {"peft": "lora", "lora_targets": ["attention", "pooling"], "freeze_towers": ["text"]}
+    return train(trainer_of(InfoNCETrainer, models / "siglip", folder, **settings))
 
 
 @case

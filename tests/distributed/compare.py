@@ -38,7 +38,8 @@ def largest(tensor: torch.Tensor) -> float:
 
 def scale_of(single: Result) -> float:
     """The factor of the cosines that a case of training began with."""
-    return single.tensors["before/backbone.logit_scale"].exp().item()
+    (scale,) = (value for name, value in single.part("before").items() if name.endswith("logit_scale"))
+    return scale.exp().item()
 
 
 def of_weights(single: Result, scale: float) -> dict[str, float]:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from hfcomp.modeling import OBJECTIVE_STATE_FILE
+from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_backbone
 from hfcomp.trainers._support.reference_text import FOLDER
 from tests import tolerances
 from tests.distributed.cases import CASES, EVALUATED, GLOBAL_BATCH, LOSSES, NAN_STEP, STEPS
@@ -39,6 +39,7 @@ SCALARS = {
     "ce_clip": {"logit_scale"},
     "triplet_clip": {"logit_scale"},
     "streamed": {"logit_scale"},
+    "drawn_captions": {"logit_scale"},
     "ahnpl": {"logit_scale", MARGIN},
     "ahnpl_live": {"logit_scale", MARGIN},
     "c2lip": {"logit_scale", "logit_bias"},
@@ -57,6 +58,7 @@ LOGGED = {
     "ce_clip": {"hard_negative_accuracy", "loss_negative_margin", "loss_intra_modal", "threshold_swap_att"},
     "triplet_clip": {"hard_negative_accuracy", "loss_negative_image_to_text"},
     "streamed": {"accuracy_image_to_text"},
+    "drawn_captions": {"accuracy_image_to_text", "hard_negative_accuracy"},
     "ahnpl": AHNPL,
     "ahnpl_live": AHNPL,
     "c2lip": C2LIP | {"concept_positive_accuracy", "cross_attended_positive_accuracy"},
@@ -146,6 +148,13 @@ def test_the_log_holds_the_global_batch(two, one, name):
     assert lines[0]["loss"] == pytest.approx(others[0]["loss"], rel=0, abs=tolerances.loss())
 
 
+def test_a_resumed_run_draws_the_captions_of_the_whole_one(two, one):
+    for result in (*two["drawn_captions_resumed"], *one["drawn_captions_resumed"]):
+        whole, resumed = result.part("whole"), result.part("resumed")
+        assert whole and all(torch.equal(whole[name], resumed[name]) for name in whole)
+        assert result.facts["starts"] == one["drawn_captions_resumed"][0].facts["starts"] != []
+
+
 def test_a_metric_without_items_is_absent_on_all_processes(two, one):
     assert_same_training(two["lone_negative"], one["lone_negative"])
     lines = [line for line in one["lone_negative"][0].facts["log"] if "loss" in line]
@@ -187,6 +196,22 @@ def test_ragged_rows_are_spread_unevenly(one, two):
 
 def test_mini_batches_change_nothing(two, one):
     assert_same_training(two["mini_batches"], one["cement"])
+
+
+@pytest.mark.parametrize("name", ["adapted", "adapted_pooling"])
+def test_adapters_and_averages_of_weights_are_those_of_one_process(two, one, name):
+    assert_same_training(two[name], one[name])
+    trained = {parameter for parameter in one[name][0].facts["trainable"] if ".lora_" in parameter}
+    assert trained == {parameter for parameter in moved(one[name][0]) if ".lora_" in parameter}
+    scalars = SCALARS["cement" if name == "adapted" else "info_nce_siglip"]
+    assert len(moved(one[name][0])) == len(trained) + len(scalars)
+
+
+def test_an_adapter_that_two_processes_trained_is_whole(two):
+    first, second = two["adapted"]
+    saved = dict(load_backbone(first.folder / "saved").named_parameters())
+    for name, value in second.part("weight").items():
+        assert torch.equal(saved[name.removeprefix("backbone.")], value)
 
 
 def test_an_evaluation_before_training_changes_nothing(two, one):

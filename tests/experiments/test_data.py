@@ -216,6 +216,14 @@ def test_every_caption_needs_lists(tmp_path):
         rows(str(path), captions="all")
 
 
+def test_captions_that_are_drawn_stay_lists(listing):
+    dataset, logged = rows(listing, captions="drawn")
+    assert dataset["caption"][:] == CAPTIONS
+    assert "several captions per image: one is drawn in each epoch" in logged
+    with pytest.raises(ValueError, match="keyword_negatives is for one caption of each row, not with captions: drawn"):
+        rows(listing, captions="drawn", keyword_negatives=["color"])
+
+
 # Captions of a file
 
 

@@ -43,7 +43,14 @@ def build(
     """A trainer; settings that `TrainingArguments` does not know go to the trainer itself."""
     own = {
         name: settings.pop(name)
-        for name in ("eval_dataset", "processing_class", "data_collator", "compute_metrics", "callbacks")
+        for name in (
+            "eval_dataset",
+            "processing_class",
+            "data_collator",
+            "compute_metrics",
+            "callbacks",
+            "peft_config",
+        )
         if name in settings
     }
     return trainer_class(model, arguments(trainer_class, folder, **settings), train_dataset=dataset, **own)

@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps
 
 from hfcomp.trainers.cement import CementTrainer
-from hfcomp.trainers.info_nce import InfoNCETrainer
+from hfcomp.trainers.info_nce import InfoNCEConfig, InfoNCETrainer
 from tests import tiny
 from tests.trainers.runs import assert_same_weights, build, history, weights, with_row
 
@@ -45,11 +45,6 @@ def last_checkpoint(folder) -> int:
             ValueError,
             "column 'image', row 13 is not in a supported image format",
         ),
-        (
-            {"image": {"bytes": None, "path": "gone.jpg"}},
-            FileNotFoundError,
-            "column 'image', row 13 names the file 'gone.jpg', which does not exist",
-        ),
         ({"image": None}, ValueError, "column 'image', row 13 is empty"),
         ({"negative_image": CORRUPT}, ValueError, "column 'negative_image', row 13 cannot be decoded"),
         ({"caption": ""}, ValueError, "column 'caption', row 13: found ''"),
@@ -70,6 +65,16 @@ def test_a_bad_row_stops_the_run_and_is_named(columns, kind, message, clip, pair
 def test_a_missing_column_stops_before_the_first_step(clip, pairs, tmp_path):
     with pytest.raises(ValueError, match="needs the column 'image'; .*column_names="):
         build(InfoNCETrainer, clip, pairs.remove_columns("image"), tmp_path)
+
+
+def test_a_missing_image_file_stops_before_the_first_step(clip, pairs, tmp_path):
+    rows = with_row(pairs, 13, image={"bytes": None, "path": f"{tmp_path}/photos/gone.jpg"})
+    folder = f"{tmp_path}/photos"
+    message = f"row 13: the file {folder}/gone.jpg does not exist; its folder {folder} does not exist either."
+    with pytest.raises(FileNotFoundError, match=f"^column 'image', {message} Of all 20 rows, 1 name a missing file"):
+        build(InfoNCETrainer, clip, rows, tmp_path)
+    with pytest.raises(FileNotFoundError, match="column 'image', row 13"):
+        InfoNCETrainer.check_rows(rows, InfoNCEConfig(output_dir=str(tmp_path)))
 
 
 def test_a_set_smaller_than_a_batch_stops_before_the_first_step(clip, pairs, tmp_path):

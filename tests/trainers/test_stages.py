@@ -12,9 +12,10 @@ import datasets
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoProcessor
+from transformers import AutoModel, AutoProcessor
 
 from hfcomp.evaluation.identity import weights_hash
+from hfcomp.modeling import load_backbone
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.info_nce import InfoNCETrainer
@@ -115,3 +116,24 @@ def test_a_damaged_summary_log_or_model_is_an_error_that_names_the_file(clip, tm
         run()
     summary.unlink()
     assert run().steps == 2  # as the error says
+
+
+def test_an_adapter_is_merged_into_the_folder_of_its_stage_and_kept_beside_it(clip, tmp_path):
+    fields = {"max_steps": 2, "use_cpu": True, "report_to": "none", "disable_tqdm": True, "learning_rate": 1e-2}
+
+    def run() -> StageSummary:
+        return train(InfoNCETrainer, clip, tmp_path, tiny.pairs(8), 4, {**fields, "peft": "lora"})
+
+    cost = run()
+    assert run() == cost
+    plain, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    adapter = load_backbone(tmp_path / "adapter")
+    assert torch.equal(plain.logit_scale, adapter.get_base_model().logit_scale)
+    changed = plain.text_model.encoder.layers[0].self_attn.q_proj.weight
+    unchanged = adapter.get_base_model().text_model.encoder.layers[0].self_attn.q_proj.base_layer.weight
+    assert (changed - unchanged).abs().max() > 1e-5
+    AutoProcessor.from_pretrained(tmp_path / "adapter")
+    flip(tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match=r"adapter_model\.safetensors is damaged: expected sha256"):
+        run()

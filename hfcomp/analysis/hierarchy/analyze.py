@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hfcomp.analysis.hierarchy.members import read_members
-from hfcomp.analysis.hierarchy.page import render_page
+from hfcomp.analysis.hierarchy.page import concepts_page
 from hfcomp.generation.magic.graph.file import read_hierarchy
 from hfcomp.generation.magic.graph.tables import hierarchy_tables
 from hfcomp.reporting.report import Report, Section, Table
@@ -53,7 +53,7 @@ def analyze_hierarchy(folder: Path, options: HierarchyOptions, *, progress: bool
     title = f"Concepts of {folder.resolve().name}"
     report = Report(title, sections=[Section("", tables)])
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    write_text(page, render_page(hierarchy, members, tables, title=title))
+    write_text(page, concepts_page(hierarchy, members, tables, title=title))
     write_text(options.output_dir / REPORT, render_markdown(report))
     render_terminal(report)
     return page

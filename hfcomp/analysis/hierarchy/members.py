@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +10,10 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.reporting.pages.thumbnails import thumbnail
 
-SIDE, QUALITY = 96, 70
-"""Of a thumbnail: pixels of its longer side, and of JPEG."""
+SIDE = 96
+"""Of a thumbnail: pixels of its longer side."""
 CAPTIONS = 4
 """Generalised captions that are shown of a concept."""
 
@@ -78,15 +77,7 @@ def read_members(folder: Path, *, thumbnails: int, progress: bool = False) -> Se
                 own.captions.append(caption)
             if len(own.pictures) < thumbnails:
                 try:
-                    own.pictures.append(_thumbnail(rows[row]["image"]))
+                    own.pictures.append(thumbnail(decode_image(rows[row]["image"]), SIDE).uri)
                 except (ValueError, OSError):
                     wrong += 1
     return SetMembers(found, pairs, wrong)
-
-
-def _thumbnail(image: object) -> str:
-    picture = decode_image(image)
-    picture.thumbnail((SIDE, SIDE))
-    stream = io.BytesIO()
-    picture.save(stream, "JPEG", quality=QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode()}"

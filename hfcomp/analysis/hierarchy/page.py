@@ -1,14 +1,10 @@
 """One HTML page, usable offline: the tree of concepts to open and search, with thumbnails and hard negatives.
 
-Names and captions may be a language model's: all of them are escaped, and the page's policy allows its own script and
-style, by their hashes, and images in it, and nothing else.
+Names and captions may be a language model's: all of them are escaped.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -17,6 +13,8 @@ from string import Template
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy
+from hfcomp.reporting.pages.markup import table_html
+from hfcomp.reporting.pages.page import render_page
 from hfcomp.reporting.report import Table
 
 _FILES = Path(__file__).parent
@@ -24,7 +22,7 @@ _NO_ROWS = Members()
 _Nodes = dict[tuple[int, str], list[str]]
 
 
-def render_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Table], *, title: str) -> str:
+def concepts_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Table], *, title: str) -> str:
     """The page, the same text for the same set.
 
     Args:
@@ -33,19 +31,19 @@ def render_page(hierarchy: Hierarchy, members: SetMembers, tables: Sequence[Tabl
         tables: that stand above the tree.
         title: of the page.
     """
-    style, script = ((_FILES / name).read_text("utf-8") for name in ("page.css", "page.js"))
     pictures = {
         one.name: members.concepts[one.name].pictures for one in hierarchy.concepts if one.name in members.concepts
     }
-    return Template((_FILES / "page.html").read_text("utf-8")).substitute(
-        policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
-        title=escape(title),
-        style=style,
-        script=script,
-        tables="\n".join(map(_table, tables)),
-        tree=_Tree(hierarchy, members.concepts).html(),
-        # no "</script" in it, whatever a name says
-        pictures=json.dumps(pictures, ensure_ascii=True).replace("<", "\\u003c"),
+    parts = {
+        "tables": "\n".join(map(table_html, tables)),
+        "tree": _Tree(hierarchy, members.concepts).html(),
+    }
+    return render_page(
+        title,
+        Template((_FILES / "page.html").read_text("utf-8")).substitute(parts),
+        styles=[_FILES / "page.css"],
+        scripts=[_FILES / "page.js"],
+        data={"pictures": pictures},
     )
 
 
@@ -111,15 +109,3 @@ def _data(level: int, names: str) -> str:
 
 def _summary(level: int, name: str, counts: str, mark: str = "") -> str:
     return f"<summary><b>{escape(name)}</b>{mark} <small>level {level}: {counts}</small></summary>"
-
-
-def _table(table: Table) -> str:
-    def row(cells: Sequence[str], kind: str) -> str:
-        return f"<tr>{''.join(f'<{kind}>{escape(str(cell))}</{kind}>' for cell in cells)}</tr>"
-
-    rows = "".join(row(cells, "td") for cells in table.rows)
-    return f"<table><caption>{escape(table.title)}</caption>{row(table.header, 'th')}{rows}</table>"
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

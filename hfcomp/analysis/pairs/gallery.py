@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from datasets import Dataset, Features, Image, Value
 
-from hfcomp.analysis.gallery import draw_gallery
+from hfcomp.analysis.gallery.drawing import draw_gallery
 from hfcomp.analysis.pairs.images import PairImages
 from hfcomp.analysis.pairs.items import IMAGES, LISTS
 from hfcomp.analysis.pairs.summary import ScoredSet

@@ -17,9 +17,9 @@ from datasets.exceptions import DatasetGenerationError
 from hfcomp.analysis.pairs.options import DataOptions
 from hfcomp.analysis.pairs.paper import config_of
 from hfcomp.data.built_sets import check_finished, configurations
-from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.columns import require_columns
+from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
-from hfcomp.generation.sources import column_names
 from hfcomp.negatives.concreteness import MAXIMUM, MINIMUM, ConcretenessRatings
 from hfcomp.reading import may_be_hub_id
 
@@ -127,12 +127,12 @@ def read_pairs(name: str, place: str, options: DataOptions, ratings: Concretenes
     path, _, own_config = place.partition("::")
     config = own_config or options.config
     try:
-        dataset = load_training_set(path, split=options.split, config=config)
+        names = parse_column_names(options.column_names)
+        dataset = load_training_set(path, split=options.split, config=config, column_names=names)
     except (StopIteration, DatasetGenerationError) as error:  # what `datasets` raises for a file without a line
         if isinstance(error, StopIteration) or isinstance(error.__cause__, SchemaInferenceError):
             raise ValueError(f"{place} has no rows.") from error
         raise
-    dataset = rename_columns(dataset, column_names(options.column_names))
     require_columns(dataset, ("caption", "negative_captions"), needed_by=f"the analysis of {place}")
     if options.limit is not None:
         dataset = dataset.select(range(min(options.limit, len(dataset))))

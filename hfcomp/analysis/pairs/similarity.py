@@ -9,15 +9,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from hfcomp.analysis.cosines import Numbers, indexed_cosines
 from hfcomp.analysis.pairs.images import ImageEncoder, PairImages
 from hfcomp.analysis.pairs.items import PairSet
 from hfcomp.analysis.pairs.words import word_edit_distance, words_of
 from hfcomp.evaluation.embed import Embedder, Indexed
-from hfcomp.metrics.choice import all_higher, pair_scores
+from hfcomp.metrics.choice import all_higher
 
-ROWS = 4096
-"""Pairs whose vectors are gathered at a time."""
-Numbers = NDArray[np.float64]
 CAPTION_IMAGE, NEGATIVE_IMAGE = "caption and image", "negative caption and image"
 CAPTION_WRONG_IMAGE, WRONG_PAIR = "caption and negative image", "negative caption and negative image"
 
@@ -64,7 +62,7 @@ def word_scores(items: pd.DataFrame) -> Scores:
 def image_similarity(pairs: PairSet, images: PairImages, encoder: ImageEncoder) -> Numbers:
     """`[n]`: the cosine of image and negative image."""
     index = {column: images.index(encoder, column) for column in images.columns}
-    return _within(_cosines(*_of_images(pairs, index, "image"), *_of_images(pairs, index, "negative_image")))
+    return _within(indexed_cosines(*_of_images(pairs, index, "image"), *_of_images(pairs, index, "negative_image")))
 
 
 def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, *, progress: bool = False) -> Scores:
@@ -81,18 +79,19 @@ def dual_encoder_scores(pairs: PairSet, images: PairImages, embedder: Embedder, 
     if texts.flagged:
         pairs.note(f"{texts.flagged:,} texts are longer than a model's text tower and are cut for it")
     caption, negative = ((texts.vectors, part) for part in (texts.index[:number], texts.index[number:]))
-    found = Scores({"CLIP-L": _within(_cosines(*caption, *negative))})
+    found = Scores({"CLIP-L": _within(indexed_cosines(*caption, *negative))})
     index = {column: images.index(embedder, column) for column in images.columns}
     if "image" in index:
         image = _of_images(pairs, index, "image")
-        own, other = _cosines(*image, *caption), _cosines(*image, *negative)
+        own, other = indexed_cosines(*image, *caption), indexed_cosines(*image, *negative)
         scale = float(embedder.backbone.logit_scale.detach().exp())
         found.values |= {CAPTION_IMAGE: own, NEGATIVE_IMAGE: other, "I2T logit gap": scale * (own - other)}
         found.judge("I2T accuracy", (own, other))
         if "negative_image" in index:
             wrong_image = _of_images(pairs, index, "negative_image")
-            found.values["CLIP-V"] = _within(_cosines(*image, *wrong_image))
-            _compare(found, own, other, _cosines(*wrong_image, *caption), _cosines(*wrong_image, *negative), scale)
+            found.values["CLIP-V"] = _within(indexed_cosines(*image, *wrong_image))
+            elsewhere, wrong = (indexed_cosines(*wrong_image, *text) for text in (caption, negative))
+            _compare(found, own, other, elsewhere, wrong, scale)
     return found
 
 
@@ -125,18 +124,6 @@ def _of_images(
     if column == "negative_image":  # it shows the first negative caption
         rows = np.where(pairs.items["place"].to_numpy() == 0, rows, -1)
     return index[column].vectors, rows
-
-
-def _cosines(
-    first: NDArray[np.float32], rows: NDArray[np.integer], second: NDArray[np.float32], others: NDArray[np.integer]
-) -> Numbers:
-    """`[n]`: of vectors by number; NaN where one of the two is missing (-1)."""
-    found = np.full(len(rows), np.nan)
-    there = np.flatnonzero((rows >= 0) & (others >= 0))
-    for start in range(0, len(there), ROWS):
-        part = there[start : start + ROWS]
-        found[part] = pair_scores(first[rows[part]], second[others[part]])
-    return found
 
 
 def _within(cosines: Numbers) -> Numbers:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from hfcomp.annotation.captions import difference_html, editable_keywords, keywords_of
+from hfcomp.annotation.captions import editable_keywords, keywords_of
 from hfcomp.data.annotations.records import Item
+from hfcomp.reporting.pages.markup import difference_html, table_html
 from hfcomp.reporting.report import Lines, Report, Table
 
 SHORTCUTS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -88,23 +89,8 @@ def report_html(report: Report) -> str:
         parts.append(f"<h3>{escape(section.title)}</h3>" if section.title else "")
         for part in section.shown():
             if isinstance(part, Table):
-                parts.append(_table(part))
+                parts.append(f'<div class="wide">{table_html(part)}</div>')
             elif isinstance(part, Lines):
                 parts += [f"<p>{escape(text)}</p>" for text in part.texts]
     parts += [f'<p class="legend">{escape(text)}</p>' for text in report.legend]
     return f'<div class="report">{"".join(parts)}</div>'
-
-
-def _table(table: Table) -> str:
-    def row(cells: Iterable[str], kind: str) -> str:
-        shown = (
-            f'<{kind} class="{"name" if index < table.labels else "number"}">{escape(cell)}</{kind}>'
-            for index, cell in enumerate(cells)
-        )
-        return f"<tr>{''.join(shown)}</tr>"
-
-    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
-    body = "".join(row(cells, "td") for cells in table.rows)
-    return (
-        f'<div class="wide"><table>{title}<thead>{row(table.header, "th")}</thead><tbody>{body}</tbody></table></div>'
-    )

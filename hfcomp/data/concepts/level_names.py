@@ -58,9 +58,10 @@ def level_names(rows: TrainingRows, columns: Sequence[str]) -> dict[int, LevelNa
         return {}
     found: dict[int, LevelName] = {}
     for column in columns:
-        for row, text in enumerate(rows.column(column)):
-            if isinstance(text, str) and row not in found and (name := _plain(text)) in level_of:
-                found[row] = LevelName(column, text, level_of[name])
+        for row, texts in enumerate(rows.column(column)):
+            for text in texts if isinstance(texts, list) else [texts]:
+                if isinstance(text, str) and row not in found and (name := _plain(text)) in level_of:
+                    found[row] = LevelName(column, text, level_of[name])
     return dict(sorted(found.items()))
 
 

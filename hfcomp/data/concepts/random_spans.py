@@ -38,12 +38,20 @@ class RandomSpans(TrainingRows):
         rows = super().__getitems__(indices)
         return [{**row, **self._drawn(row["row"], row["caption"], row["concepts"])} for row in rows]
 
-    def _drawn(self, index: int, caption: str, phrases: list[str] | None) -> dict[str, list[Any]]:
-        spans = random_spans(caption, phrases or [], np.random.default_rng((self.seed, index)))
-        return {
-            "concepts": [caption[start:end] for start, end in spans],
-            "concept_spans": [[[start, end]] for start, end in spans],
-        }
+    def _drawn(self, index: int, caption: Any, phrases: list[Any] | None) -> dict[str, list[Any]]:
+        numbers = np.random.default_rng((self.seed, index))
+        if isinstance(caption, list):  # with the phrases of each
+            parts = [_spans(text, own, numbers) for text, own in zip(caption, phrases or [], strict=True)]
+            return {name: [part[name] for part in parts] for name in ("concepts", "concept_spans")}
+        return _spans(caption, phrases, numbers)
+
+
+def _spans(caption: str | None, phrases: list[str] | None, numbers: np.random.Generator) -> dict[str, list[Any]]:
+    spans = random_spans(caption or "", phrases or [], numbers)
+    return {
+        "concepts": [caption[start:end] for start, end in spans],
+        "concept_spans": [[[start, end]] for start, end in spans],
+    }
 
 
 def random_spans(caption: str, phrases: list[str], generator: np.random.Generator) -> list[tuple[int, int]]:

@@ -54,8 +54,8 @@ def with_captions_of(
 
     Args:
         dataset: under its own column names.
-        path: a `.json` file with one object of captions by key or a list of objects, or a `.jsonl`, `.csv` or
-            `.parquet` file.
+        path: a `.json` file with one object of captions by key or a list of objects, or a `.jsonl`, `.csv`,
+            `.tsv` or `.parquet` file.
         key_column: of the data set; `json.url` is the entry `url` of a column of objects. By default `__key__`.
         file_columns: names of key and caption in the file, apart by a comma. By default `key,caption`.
         column_names: how columns are renamed later; the caption has to be left out.
@@ -184,7 +184,7 @@ def read_captions(path: str | Path, columns: str | None = None) -> FileCaptions:
         )
     path = Path(path)
     if path.suffix not in READERS:
-        raise ValueError(f"captions_file={path.name}: expected a .json, .jsonl, .csv or .parquet file.")
+        raise ValueError(f"captions_file={path.name}: expected a {', '.join(READERS)} file.")
     read = FileCaptions()
     for place, key, caption in READERS[path.suffix](path, *names):
         if not (caption is None or isinstance(caption, str)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,9 +41,9 @@ def _parquet_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
         raise ValueError(f"{path.name} cannot be read as Parquet: {error}") from error
 
 
-def _csv_entries(path: Path, key: str, caption: str) -> Iterator[Entry]:
+def _csv_entries(path: Path, key: str, caption: str, *, delimiter: str = ",") -> Iterator[Entry]:
     """Keys stay strings: 000012 is not a number."""
-    rows = csv_rows(_lines(path), path.name)
+    rows = csv_rows(_lines(path), path.name, delimiter=delimiter)
     header = next(rows, (0, []))[1]
     _check_names(header, (key, caption), path)
     of_key, of_caption = header.index(key), header.index(caption)
@@ -103,6 +104,7 @@ READERS: dict[str, Callable[[Path, str, str], Iterator[Entry]]] = {
     ".json": _json_entries,
     ".jsonl": _json_lines_entries,
     ".csv": _csv_entries,
+    ".tsv": partial(_csv_entries, delimiter="\t"),
     ".parquet": _parquet_entries,
 }
 """By the end of a file's name: functions of its path and the names of key and caption. They raise ValueError."""

@@ -27,6 +27,11 @@ def is_captioned_folder(folder: Path) -> bool:
     return False
 
 
+def has_images(folder: Path) -> bool:
+    """Whether there are images in a folder or below it."""
+    return any(name.lower().endswith(SUFFIXES) for _, names in _walk(folder) for name in names)
+
+
 def captioned_splits(folder: Path) -> dict[str, Path]:
     """The folders of the splits; without folders of their names everything is `train`."""
     return {name: folder / name for name in SPLITS if (folder / name).is_dir()} or {"train": folder}

@@ -8,6 +8,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
+from hfcomp.data.draws.captions import columns_by_caption
 from hfcomp.data.loading import TrainingRows
 from hfcomp.data.neighbours import NEIGHBOUR_COLUMNS
 from hfcomp.fields import FIELDS, columns_of
@@ -44,13 +45,22 @@ class ShuffledNegatives(TrainingRows):
         super().__init__(dataset, [name for name in columns if not is_negative(name)])
         self.negatives = TrainingRows(dataset, [name for name in columns if is_negative(name)])
         self.partners = partners
+        self.by_caption = columns_by_caption(self.negatives.features)
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """The type of each column."""
+        return {**super().features, **self.negatives.features}
 
     def column(self, name: str) -> list[Any]:
         """A column of all rows, of the partners where it is of negatives."""
         if not is_negative(name):
             return super().column(name)
         values = self.negatives.column(name)
-        return [values[partner] for partner in self.partners]
+        shuffled = [values[partner] for partner in self.partners]
+        if name not in self.by_caption:
+            return shuffled
+        return [_fitted(one, captions) for one, captions in zip(shuffled, super().column("caption"), strict=True)]
 
     def number_of_entries(self, name: str) -> int:
         """How many rows have something in a column: as many as their partners."""
@@ -60,4 +70,11 @@ class ShuffledNegatives(TrainingRows):
         """Rows by index, each with the negatives of its partner."""
         own = super().__getitems__(indices)
         others = self.negatives.__getitems__(self.partners[indices].tolist())
+        for row, other in zip(own, others, strict=True):
+            other |= {name: _fitted(other[name], row["caption"]) for name in self.by_caption}
         return [{**other, **row} for row, other in zip(own, others, strict=True)]
+
+
+def _fitted(values: list[Any] | None, captions: list[str]) -> list[Any] | None:
+    """Negatives of each caption of the partner, for as many captions as the row has: repeated where it has more."""
+    return [values[place % len(values)] for place in range(len(captions))] if values else values

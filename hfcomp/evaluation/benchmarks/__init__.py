@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,16 +25,31 @@ def benchmarks() -> dict[str, Benchmark]:
     return {one.name: one for one in sorted(found.values(), key=lambda one: (SUITES.index(one.suite), one.name))}
 
 
-def find_benchmarks(names: Iterable[str | Benchmark]) -> list[Benchmark]:
+def find_benchmarks(
+    names: Iterable[str | Benchmark], column_names: Mapping[str, str] | None = None
+) -> list[Benchmark]:
     """Benchmarks by name: of the package, `package.module:NAME` of your own, or a file, folder or id of your own data.
 
     A name that several begin with, as `vtab` before `vtab_dtd` and `vtab_svhn`, stands for all of them. Each is there
     once; a `Benchmark` is taken as it is.
 
+    Args:
+        names: as above.
+        column_names: of your own data, contract name to its own.
+
     Raises:
-        ValueError: for a name that nobody has, with the nearest; or an object that is not a Benchmark.
+        ValueError: for a name that nobody has, with the nearest; an object that is not a Benchmark; or names of
+            columns without own data.
     """
-    found = [one for name in names for one in ([name] if isinstance(name, Benchmark) else _resolve(name))]
+    names = list(names)
+    if column_names and not any(isinstance(name, str) and _is_own(name) for name in names):
+        raise ValueError(
+            "column_names names columns of your own files or folders, and no benchmark is one. Add it to benchmarks, "
+            "or leave column_names out."
+        )
+    found = [
+        one for name in names for one in ([name] if isinstance(name, Benchmark) else _resolve(name, column_names))
+    ]
     return list({id(one): one for one in found}.values())
 
 
@@ -49,7 +64,11 @@ def suite(name: str) -> list[Benchmark]:
     return [one for one in benchmarks().values() if name in (one.suite, "all") and one.in_suites]
 
 
-def _resolve(name: str) -> list[Benchmark]:
+def _is_own(name: str) -> bool:
+    return name not in benchmarks() and is_place(name) and not (":" in name and not Path(name).exists())
+
+
+def _resolve(name: str, column_names: Mapping[str, str] | None) -> list[Benchmark]:
     known = benchmarks()
     if name in known:
         return [known[name]]
@@ -58,8 +77,8 @@ def _resolve(name: str) -> list[Benchmark]:
         return group
     if ":" in name and not Path(name).exists():
         return [_import(name)]
-    if is_place(name):
-        return [own_benchmark(name)]
+    if _is_own(name):
+        return [own_benchmark(name, column_names=column_names)]
     raise ValueError(
         f"unknown benchmark {name!r}.{nearest(name, known)} `hfcomp evaluate --list` lists them; your own is "
         "package.module:NAME, or a file or folder with your data."

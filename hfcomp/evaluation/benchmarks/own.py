@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hfcomp.data.formats.tables import is_table, tables_of_images
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
@@ -16,12 +17,10 @@ from hfcomp.reading import may_be_hub_id
 if TYPE_CHECKING:
     from datasets import Dataset
 
-FILES = (".parquet", ".jsonl", ".json", ".csv")
-
 
 def is_place(name: str) -> bool:
     """Whether a text is an existing file or folder, or can only be a path or a Hub id."""
-    return Path(name).exists() or name.endswith(FILES) or "/" in name
+    return Path(name).exists() or is_table(name) or "/" in name
 
 
 def own_benchmark(
@@ -40,7 +39,7 @@ def own_benchmark(
     several captions of a row the longest is used. On the command line it is `--benchmarks FILE`.
 
     Args:
-        source: a folder, a Parquet, JSON-lines, JSON or CSV file, or an id of the Hub.
+        source: as for [`hfcomp.data.load_training_set`]: a file, a folder or an id of the Hub.
         split: or parts of some, such as `test+validation`; by default `test`, or the only one that there is.
         config: the configuration of a set of the Hub.
         column_names: contract name to the set's own.
@@ -90,13 +89,14 @@ class OwnData:
         Raises:
             ValueError: for a set that cannot be read, a column that is missing, or a row without image or caption.
         """
-        from hfcomp.data.columns import COLUMNS, rename_columns, require_columns
-        from hfcomp.data.loading import undecoded
+        from hfcomp.data.columns import COLUMNS, require_columns
+        from hfcomp.data.loading import contract_rows, undecoded
         from hfcomp.data.several_captions import longest_caption
 
         split = self.split or self._default_split()
         place, notes = f"{self.source} ({split})", []
-        rows = rename_columns(self._load(split), self.column_names)
+        part = {"split": split, "config": self.config}
+        rows = contract_rows(self._load(split), self.source, self.column_names, **part)
         require_columns(rows, ("image", "caption"), needed_by=f"evaluation: {place}")
         if not len(rows):
             raise ValueError(f"{place} has no rows.")
@@ -118,10 +118,10 @@ class OwnData:
         return BenchmarkData(rows, Origin(self.source), notes=tuple(notes))
 
     def _load(self, split: str) -> Dataset:
-        from hfcomp.data.loading import load_training_set
+        from hfcomp.data.sources import load_source
 
         try:
-            return load_training_set(self.source, split=split, config=self.config)
+            return load_source(self.source, split=split, config=self.config)
         except Exception as error:
             if Path(self.source).exists():
                 raise
@@ -136,6 +136,8 @@ class OwnData:
         path = Path(self.source)
         if path.is_file():
             return "train"
+        if tables := tables_of_images(path):
+            return "test" if len(tables) > 1 else next(iter(tables))
         if (path / "state.json").is_file():
             return "test"  # rows without splits are those of any name
         try:

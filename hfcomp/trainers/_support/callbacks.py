@@ -10,6 +10,9 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 from transformers.trainer_utils import has_length
 
+# A rate below it, as the configs' defaults are for whole models, is reported where an adapter is trained.
+LOW_FOR_ADAPTERS = 1e-5
+
 
 class LogitScaleClamp(TrainerCallback):
     """Keeps the multiplier of the logits within [1, `maximum`] after each step, as CLIP's authors do with 100.
@@ -30,12 +33,24 @@ class LogitScaleClamp(TrainerCallback):
 
 
 class SizeAtStart(TrainerCallback):
-    """Prints the size of a batch and an epoch at every start, which reveals a wrong number of processes."""
+    """Prints the size of a batch and an epoch at every start, which reveals a wrong number of processes.
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, train_dataloader: Any = None, **kwargs: Any) -> None:
-        """Prints the line, on the main process."""
+    Of an adapter also how much of the model it trains.
+    """
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, train_dataloader: Any = None, **kwargs: Any
+    ) -> None:
+        """Prints the lines, on the main process."""
         if state.is_world_process_zero:
             tqdm.write(size_line(args, state.train_batch_size, train_dataloader))  # above the progress bar
+            if getattr(model, "is_peft", False):
+                tqdm.write(adapter_line(model))
+                if args.learning_rate < LOW_FOR_ADAPTERS:
+                    tqdm.write(
+                        f"learning_rate={args.learning_rate:g} is one for whole models: an adapter, which begins at "
+                        "zero, hardly moves with it. Set more, such as 1e-4."
+                    )
             warmup = args.get_warmup_steps(state.max_steps)
             if warmup >= state.max_steps:
                 tqdm.write(
@@ -61,6 +76,21 @@ def size_line(args: Any, batch_size: int, loader: Any) -> str:
         epoch = f"streamed rows, {args.max_steps:,} steps"
     batch = f"{batch_size} = {args.world_size * batch_size} {args.batch_unit}{notes}"
     return f"{processes} x {batch}, {epoch}, device {args.device.type}"
+
+
+def adapter_line(model: torch.nn.Module) -> str:
+    """As `An adapter of 24 modules: 12,290 of 60,000 weights are trained (20.5 %)`.
+
+    Args:
+        model: a `DualEncoder` whose backbone is a `PeftModel`.
+    """
+    modules = {name.partition(".lora_")[0] for name, weight in model.named_parameters() if ".lora_" in name}
+    trained, whole = (
+        sum(weight.numel() for weight in model.parameters() if weight.requires_grad or not only)
+        for only in (True, False)
+    )
+    kind = f"An adapter of {len(modules)} modules" if modules else "An adapter"
+    return f"{kind}: {trained:,} of {whole:,} weights are trained ({trained / whole:.2%})"
 
 
 class LogBeforeSave(TrainerCallback):

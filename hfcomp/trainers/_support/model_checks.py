@@ -10,6 +10,8 @@ from transformers import TrainingArguments
 from transformers.utils import logging
 
 from hfcomp.distributed import check_world_size
+from hfcomp.modeling.adapters import check_adapter
+from hfcomp.modeling.checkpoints import is_peft
 
 logger = logging.get_logger(__name__)
 
@@ -33,8 +35,9 @@ def check_trainable(backbone: nn.Module) -> None:
     """Reports properties of a given model: half-precision weights, already frozen weights.
 
     Raises:
-        ValueError: for float16 weights.
+        ValueError: for float16 weights, and adapters without an effect.
     """
+    check_adapter(backbone)
     halves = {p.dtype for p in backbone.parameters() if p.requires_grad and p.dtype in (torch.float16, torch.bfloat16)}
     if torch.float16 in halves:
         raise ValueError(
@@ -45,7 +48,7 @@ def check_trainable(backbone: nn.Module) -> None:
             "The model's weights are bfloat16: small updates round to zero. Use model.float() with bf16=True."
         )
     frozen = [name for name, parameter in backbone.named_parameters() if not parameter.requires_grad]
-    if frozen and not hasattr(backbone, "peft_config"):
+    if frozen and not is_peft(backbone):
         logger.warning(f"{len(frozen)} weights were already frozen and stay frozen: {frozen[:3]} ...")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
-from hfcomp.analysis.hierarchy.page import render_page
+from hfcomp.analysis.hierarchy.page import concepts_page
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy, Node
 from hfcomp.reporting.report import Table
 
@@ -29,4 +29,4 @@ def hierarchy(name: str = "dog") -> Hierarchy:
 def page(name: str = "dog", **members: Members) -> str:
     """The page of `hierarchy(name)`."""
     table = Table(f"Table of {name}", ["", "number"], [[name, "3"]])
-    return render_page(hierarchy(name), SetMembers(members, 3, 0), [table], title=f"Concepts of {name}")
+    return concepts_page(hierarchy(name), SetMembers(members, 3, 0), [table], title=f"Concepts of {name}")

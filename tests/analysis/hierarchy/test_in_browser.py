@@ -10,7 +10,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from hfcomp.analysis.hierarchy.members import Members, SetMembers
-from hfcomp.analysis.hierarchy.page import render_page
+from hfcomp.analysis.hierarchy.page import concepts_page
 from hfcomp.generation.magic.graph.hierarchy import Concept, Hierarchy, Node
 from tests.analysis.hierarchy.pages import HOSTILE, page
 from tests.chromium import chromium, overflow, watched
@@ -115,7 +115,7 @@ def many(concepts: int) -> str:
     for one in members.values():
         one.pictures += [picture() for _ in range(8)]
     hierarchy = Hierarchy(found, {chain[0]: chain[1:2] for chain in chains}, nodes)
-    return render_page(hierarchy, SetMembers(members, 30_000, 0), [], title="Many concepts")
+    return concepts_page(hierarchy, SetMembers(members, 30_000, 0), [], title="Many concepts")
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_only_the_pages_own_script_and_style_may_run():
     )
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (style, script)]
     expected = "default-src 'none'; img-src data:; style-src 'sha256-{}'; script-src 'sha256-{}'".format(*hashes)
-    assert Page(text).policy == expected
+    assert Page(text).policy == f"{expected}; base-uri 'none'; form-action 'none'"
     assert "http:" not in text and "https:" not in text
 
 
@@ -90,7 +90,7 @@ def test_a_set_from_the_command_line(folder, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "concepts of level 1" in out and "concepts.html" in out
     found = Page(first.decode())
-    assert len(found.ids) == len(WORDS) and first.count(b"data:image/jpeg") == 3 * len(WORDS)
+    assert len(found.ids) == len(WORDS) and first.count(b"data:image/png;base64,") == 3 * len(WORDS)
     report = (tmp_path / "out" / "report.md").read_text()
     assert "| train | 32 |" in report and "| image-caption pairs | 80 | 81,602 |" in report
     with pytest.raises(SystemExit, match="is there already. Pass --overwrite"):

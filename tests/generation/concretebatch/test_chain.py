@@ -37,6 +37,8 @@ from hfcomp.negatives.targets import CATEGORIES
 from hfcomp.writing import locked
 from tests import tiny
 from tests.generation.builds import forkserver, hashes
+from tests.generation.concretebatch import sets
+from tests.generation.concretebatch.sets import WORDS
 from tests.generation.kills import survive_kills
 from tests.generation.writers.endpoint import Answer, right, serving
 
@@ -44,27 +46,11 @@ LOADED = (
     *("tests.generation.parsing_server", "openai", "diffusers.pipelines.auto_pipeline", __name__),
     "diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl_img2img",
 )
-CAPTIONS = [
-    "A brown dog is sitting on a red couch.",
-    "Two men riding horses in front of a big barn.",
-    "A woman holding a blue umbrella under the bridge.",
-    "Three wooden boats are parked near the green dock.",
-    "A child eating pizza at a small table.",
-]
-WORDS = {
-    **{"dog": 4.85, "couch": 4.9, "man": 4.79, "horse": 5, "barn": 4.9, "woman": 4.46, "umbrella": 5, "bridge": 4.97},
-    **{"boat": 4.93, "dock": 4.7, "child": 4.78, "pizza": 5, "table": 4.9, "brown": 4.48, "red": 4.24, "big": 3.66},
-    **{"blue": 3.76, "wooden": 4.5, "green": 4.07, "small": 3.22, "two": 3.9, "three": 3.8, "front": 3.7, "near": 2.9},
-    **{"ride": 4.1, "hold": 3.6, "eat": 4.44, "park": 4.74, "sit": 4.4, "under": 3.45},
-}
 
 
 @pytest.fixture(scope="module")
 def ratings(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("ratings") / "ratings.txt"
-    lines = ["Word\tConc.M\tDom_Pos", *(f"{word}\t{rating}\tNoun" for word, rating in WORDS.items())]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
+    return sets.ratings(tmp_path_factory.mktemp("ratings") / "ratings.txt")
 
 
 @pytest.fixture(scope="module")
@@ -74,34 +60,13 @@ def pipeline(tmp_path_factory, clip) -> Path:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("source") / "photos"
-    folder.mkdir()
-    lines = []
-    for row in range(12):
-        tiny.image(row).save(folder / f"{row}.png")
-        facts = {"file_name": f"{row}.png", "caption": ["short", CAPTIONS[row % 5]], "image_id": str(row)}
-        lines.append(facts | {"license": "cc-by-nd-2.0" if row == 4 else "cc-by-2.0"})
-    lines[7]["caption"] = ["12"]
-    (folder / "5.png").write_bytes(b"no image")
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
+    return sets.photos(tmp_path_factory.mktemp("source") / "photos")
 
 
 @pytest.fixture
 def options(source, ratings, pipeline, tmp_path):
     def make(**changes) -> ConcreteBatchOptions:
-        settings = {
-            "source": str(source),
-            "output": tmp_path / "pairs",
-            "concreteness_ratings": str(ratings),
-            "parser": "rules",
-            "writer": "substitute",
-            "image_pipeline": str(pipeline),
-            "image_size": 32,
-            "image_batch_size": 2,
-            "shard_size": 5,
-        }
-        return ConcreteBatchOptions(**settings | changes)
+        return sets.options(source, ratings, pipeline, tmp_path / "pairs", **changes)
 
     return make
 

@@ -1,4 +1,4 @@
-"""Negative captions sampled in every epoch, instead of the first ones of a row."""
+"""Draws by seed, epoch and row alone: the same on any number of processes and workers, and after a resume."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import torch
 
 from hfcomp.data.loading import TrainingRows
-
-ALIGNED = ("negative_captions", "negative_kinds", "negative_concreteness")
 
 
 class EpochOrder(torch.utils.data.Sampler[tuple[int, int]]):
@@ -39,41 +37,46 @@ class EpochOrder(torch.utils.data.Sampler[tuple[int, int]]):
             yield row, epoch
 
 
-class DrawnNegatives(TrainingRows):
-    """Training rows with their negatives shuffled per row and epoch, masked ones last.
-
-    Whoever reads the first `K` reads `K` drawn from all. A draw depends on `seed`, epoch and row only.
+class DrawnRows(TrainingRows):
+    """Training rows of which something is drawn in each epoch; a subclass names it and draws it.
 
     Args:
-        rows: the training rows.
+        rows: the training rows, of which something else may be drawn.
         seed: of the draws.
+
+    Attributes:
+        what: is drawn; with seed, epoch and row it makes the draw.
     """
+
+    what: str
 
     def __init__(self, rows: TrainingRows, *, seed: int) -> None:
         self.rows = rows
         self.dataset = rows.dataset
         self.seed = seed
 
+    @property
+    def features(self) -> dict[str, Any]:
+        """As of the rows, before anything is drawn; likewise the columns."""
+        return self.rows.features
+
+    def column(self, name: str) -> list[Any]:
+        """A column of all rows, before anything is drawn."""
+        return self.rows.column(name)
+
+    def number_of_entries(self, name: str) -> int:
+        """How many rows have something in a column; 0 without the column."""
+        return self.rows.number_of_entries(name)
+
+    def draw(self, row: dict[str, Any], random_numbers: random.Random) -> dict[str, Any]:
+        """A row with what is drawn of it."""
+        raise TypeError(f"{type(self).__name__} does not say how a row is drawn: define draw().")
+
     def __getitems__(self, indices: list[int | tuple[int, int]]) -> list[dict[str, Any]]:
         """Rows by `(index, epoch)`; an index alone is of epoch 0."""
         wanted = [index if isinstance(index, tuple) else (index, 0) for index in indices]
-        read = self.rows.__getitems__([row for row, _ in wanted])
+        read = self.rows.__getitems__(wanted if isinstance(self.rows, DrawnRows) else [row for row, _ in wanted])
         return [
-            with_drawn_order(row, random.Random(f"negatives {self.seed} {epoch} {index}"))
+            self.draw(row, random.Random(f"{self.what} {self.seed} {epoch} {index}"))
             for row, (index, epoch) in zip(read, wanted, strict=True)
         ]
-
-
-def with_drawn_order(row: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """A row with its negatives in random order, those that are empty last, and with each what is said of it.
-
-    Columns that do not fit each other stay as they are, for the collator to refuse.
-    """
-    columns = {name: row[name] for name in ALIGNED if row.get(name) is not None}
-    texts = columns.get("negative_captions")
-    if texts is None or any(not isinstance(values, list) or len(values) != len(texts) for values in columns.values()):
-        return row
-    valid = [index for index, text in enumerate(texts) if text is not None and str(text).strip()]
-    empty = [index for index in range(len(texts)) if index not in valid]
-    order = [*draw.sample(valid, len(valid)), *empty]
-    return {**row, **{name: [values[index] for index in order] for name, values in columns.items()}}

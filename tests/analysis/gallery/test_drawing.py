@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from hfcomp.analysis import gallery
-from hfcomp.analysis.gallery import draw_gallery
+from hfcomp.analysis.gallery import drawing as gallery
+from hfcomp.analysis.gallery.drawing import draw_gallery
 from hfcomp.sandbox import training_set
 from tests import tiny
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 from datasets import Image as ImageFeature
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageFont
 
+from hfcomp.analysis.gallery.facts import negative_facts
 from hfcomp.data.columns import require_columns
 from hfcomp.data.images import decode_image
+from hfcomp.parsing.word_changes import changed_words
 from hfcomp.writing import replacing
 
 FONT_SIZE = 15
@@ -163,42 +163,18 @@ def _texts(row: Mapping[str, Any], label: str) -> list[_Text]:
     texts = [_Text(label, GRAY)]
     # a negative is of the row's one caption
     first = negatives[0][1] if negatives and len(captions) == 1 else None
-    texts += [_Text(text, BLACK, frozenset() if first is None else _changed(text, first)) for text in captions]
+    texts += [_Text(text, BLACK, frozenset() if first is None else changed_words(text, first)) for text in captions]
     texts += [_Text(f"also true: {text}", BLACK) for text in row.get("positive_captions") or []]
     for place, text in negatives[:MOST_NEGATIVES]:
-        marked = _changed(text, captions[0]) if len(captions) == 1 else ()
+        marked = changed_words(text, captions[0]) if len(captions) == 1 else ()
         texts.append(_Text(f"not: {text}", RED, frozenset(number + 1 for number in marked)))
-        facts = _facts(row, place)
+        facts = negative_facts(row, place)
         texts += [_Text(facts, GRAY)] if facts else []
     if len(negatives) > MOST_NEGATIVES:
         texts.append(_Text(f"and {len(negatives) - MOST_NEGATIVES} more negative captions", GRAY))
     if "negative_captions" in row and not negatives:
         texts.append(_Text("no negative caption", GRAY))
     return texts
-
-
-def _changed(text: str, other: str) -> frozenset[int]:
-    """The numbers of a text's words that the other one does not have there, whatever their capitals and stops."""
-    words, others = ([re.sub(r"\W", "", word.casefold()) or word for word in one.split()] for one in (text, other))
-    blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
-    kept = {number for block in blocks for number in range(block.a, block.a + block.size)}
-    return frozenset(range(len(words))) - kept
-
-
-def _facts(row: Mapping[str, Any], place: int) -> str:
-    """Kind, category, keyword and concreteness of a negative, those that are given."""
-    found = []
-    for column, title in (
-        ("negative_kinds", ""),
-        ("negative_categories", ""),
-        ("negative_keywords", "keyword "),
-        ("negative_concreteness", "concreteness "),
-    ):
-        values = row.get(column) or []
-        value = values[place] if place < len(values) else None
-        if value not in (None, ""):
-            found.append(title + (f"{value:.2f}" if isinstance(value, float) else str(value)))
-    return ", ".join(found)
 
 
 def _wrap(text: str, width: int, font: Any) -> list[list[tuple[int, str]]]:

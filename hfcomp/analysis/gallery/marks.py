@@ -1,0 +1,180 @@
+"""Marks of rows as a page saves them, and the data set without the rows that were dropped."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from datasets import Dataset
+from pydantic import Field
+
+from hfcomp.analysis.gallery.options import DataOptions
+from hfcomp.analysis.gallery.rows import read_set, row_id, set_fingerprint
+from hfcomp.data.built_sets import TRAIN
+from hfcomp.data.licenses import LICENSE
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.urls import UrlAccess, set_url_access
+from hfcomp.generation.cards import DEFAULT, Source, source_license, write_card
+from hfcomp.generation.local_files import check_local_files
+from hfcomp.generation.runner import run_stages
+from hfcomp.generation.shards import ROW, SET_ASIDE, Batch, Stage, StageFunction
+from hfcomp.generation.sources import output_features
+from hfcomp.reading import read_json
+from hfcomp.schemas import Strict, parse
+
+SCHEMA_VERSION = 1
+KEEP, DROP = "keep", "drop"
+WHAT = "gallery"
+"""What the card and the manifest call such a set."""
+DROPPED = "dropped in the gallery"
+_SHOWN = 3
+
+
+class Mark(Strict):
+    """A mark of one row."""
+
+    row: Annotated[int, Field(ge=0, description="the number of a row")]
+    id: Annotated[str, Field(description="the id of the row, as in the page")]
+    mark: Annotated[Literal["keep", "drop"], Field(description="keep or drop")]
+
+
+class MarksFile(Strict):
+    """What a page saves: its data set, and marks of some of its rows."""
+
+    schema_version: Annotated[Literal[1], Field(description=f"{SCHEMA_VERSION}")]
+    dataset: Annotated[str, Field(description="the name of the data set")]
+    split: Annotated[str, Field(description="the split of the rows")]
+    config: Annotated[str | None, Field(description="the configuration, or null")]
+    column_names: Annotated[dict[str, str], Field(description="hfcomp's names of columns and the set's own")]
+    fingerprint: Annotated[str, Field(description="the fingerprint of the data set")]
+    rows: Annotated[int, Field(ge=1, description="the number of rows of the data set")]
+    marks: Annotated[list[Mark], Field(description="the marks, one for each marked row")]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What came of the marks.
+
+    Attributes:
+        folder: of the new set.
+        read: rows of the data set.
+        written: rows of the new set.
+        dropped: rows that were marked to be dropped.
+        kept: rows that were marked to be kept; rows without a mark are kept too.
+        set_aside: other rows that are left out, such as those whose image file is missing, by reason.
+    """
+
+    folder: Path
+    read: int
+    written: int
+    dropped: int
+    kept: int
+    set_aside: Mapping[str, int]
+
+
+def read_marks(path: Path) -> MarksFile:
+    """Reads a file of marks.
+
+    Raises:
+        ValueError: for a file that is not one, or has two marks of one row.
+        OSError: for a file that cannot be read.
+    """
+    found = parse(MarksFile, read_json(path), str(path))
+    row, number = max(Counter(one.row for one in found.marks).items(), key=lambda one: one[1], default=(0, 1))
+    if number > 1:
+        raise ValueError(f"{path}: row {row} has {number} marks, expected one. Remove the others.")
+    return found
+
+
+def apply_marks(
+    name: str,
+    path: Path,
+    output: Path,
+    given: Mapping[str, Any],
+    *,
+    allow_outside_files: bool = False,
+    log: Callable[[str], None] = print,
+    progress: bool = False,
+) -> Applied:
+    """Writes a data set without the rows that were dropped, as `hfcomp build` writes one; after a kill it resumes.
+
+    Args:
+        name: of the data set, as for the page.
+        path: of the marks.
+        output: folder of the new set.
+        given: options of `DataOptions`; split, configuration and names of columns are by default those of the page.
+        allow_outside_files: also copy image files from outside the data set's folder.
+        log: receives a line about image files that are copied.
+        progress: whether to show a bar.
+
+    Raises:
+        ValueError: for marks of another data set or of rows that have changed, marks that drop nothing or everything,
+            or an output folder that holds something else.
+        OSError: for a file that cannot be read or written.
+        StageError: where the disk is full; what is done is kept.
+    """
+    marks = read_marks(path)
+    own = {"split": marks.split, "config": marks.config, "column_names": json.dumps(marks.column_names)}
+    options = DataOptions(**own | dict(given))
+    set_url_access(UrlAccess.asked(options.allow_urls, options.url_timeout))
+    dataset = read_set(name, options)
+    _check(dataset, marks, name, path)
+    check_local_files(dataset, dataset.column_names, name, allow_outside=allow_outside_files, log=log)
+    dropped = sorted(one.row for one in marks.marks if one.mark == DROP)
+    split = options.split.partition("[")[0]
+    build = run_stages(
+        dataset,
+        [Stage(WHAT, _without_rows, {"dropped": dropped})],
+        output,
+        features=output_features(dataset, {}),
+        reads=(),
+        split=TRAIN if "+" in options.split else split,
+        progress=progress,
+    )
+    source = Source(name, source_license(name), LICENSE in dataset.column_names)
+    words = ["hfcomp", "gallery", without_local_paths(name), "--apply", path.name]
+    write_card(output, {DEFAULT: [build.manifest]}, source, what=WHAT, command=f"{shlex.join(words)} --output DIR")
+    others = {reason: number for reason, number in build.manifest["set_aside"].items() if reason != DROPPED}
+    return Applied(output, len(dataset), build.manifest["rows"], len(dropped), len(marks.marks) - len(dropped), others)
+
+
+def _check(dataset: Dataset, marks: MarksFile, name: str, path: Path) -> None:
+    found = set_fingerprint(dataset)
+    if found != marks.fingerprint:
+        raise ValueError(
+            f"{path} has marks of another data set: of {marks.dataset}, split {marks.split}, {marks.rows:,} rows, "
+            f"with the fingerprint {_short(marks.fingerprint)}; {name} has {len(dataset):,} rows and {_short(found)}. "
+            "Pass the data set, --config and --split that were marked, or make its page again."
+        )
+    outside = [one.row for one in marks.marks if one.row >= len(dataset)]
+    if outside:
+        raise ValueError(f"{path}: there is no row {outside[0]}, expected 0 to {len(dataset) - 1}.")
+    changed = [one.row for one in marks.marks if row_id(dataset[one.row]) != one.id]
+    if changed:
+        rows = ", ".join(map(str, changed[:_SHOWN]))
+        raise ValueError(
+            f"{path}: {len(changed):,} of {len(marks.marks):,} marked rows have changed since, such as {rows}: their "
+            "ids are others. Make the page of this data set again, and mark them there."
+        )
+    dropped = sum(one.mark == DROP for one in marks.marks)
+    if dropped in (0, len(dataset)):
+        what = "drops no row: the set would stay as it is" if not dropped else "drops every row: nothing would be left"
+        raise ValueError(f"{path} {what}. Change marks in the page, and save them again.")
+
+
+def _short(fingerprint: str) -> str:
+    return fingerprint[:19]
+
+
+def _without_rows(dropped: Sequence[int]) -> StageFunction:
+    rows = frozenset(dropped)
+
+    def mark(batch: Batch) -> Batch:
+        return {**batch, SET_ASIDE: [DROPPED if row in rows else None for row in batch[ROW]]}
+
+    return mark

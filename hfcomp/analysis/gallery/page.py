@@ -1,0 +1,142 @@
+"""The page of a data set: its rows, with what models say of them, to search, sort and mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from hfcomp.analysis.gallery.marks import SCHEMA_VERSION
+from hfcomp.analysis.gallery.options import GalleryOptions
+from hfcomp.analysis.gallery.pictures import Pictures, make_pictures, other_images
+from hfcomp.analysis.gallery.rows import ShownRows, choose_rows, read_set, row_record
+from hfcomp.analysis.gallery.scores import ModelScores, score_rows, score_tables
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.urls import UrlAccess, url_access
+from hfcomp.generation.sources import column_names
+from hfcomp.reporting.pages.markup import table_html
+from hfcomp.reporting.pages.page import LIST_SCRIPT, render_page
+from hfcomp.writing import write_text
+
+_FILES = Path(__file__).parent
+PAGE = "gallery.html"
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """A page that was written.
+
+    Attributes:
+        path: of the page.
+        rows: how many it shows.
+        notes: what its reader has to know, as the page says too.
+    """
+
+    path: Path
+    rows: int
+    notes: Sequence[str]
+
+
+def write_gallery(name: str, path: Path, options: GalleryOptions, *, progress: bool = False) -> Gallery:
+    """Writes one HTML page of rows of a data set, with pictures and scores inside.
+
+    Args:
+        name: of the data set: a folder, a file, a Hub id, or `sandbox`.
+        path: of the page; a folder receives `gallery.html`.
+        options: what is shown, and how.
+        progress: whether to show bars.
+
+    Raises:
+        ValueError: for a page that is there already, a set without rows, images or captions, or without an image that
+            can be read, or a model that does not load.
+        OSError: for a file that cannot be read or written.
+    """
+    path = page_path(path)
+    if path.exists() and not options.overwrite:
+        raise ValueError(f"{path} is there already. Pass --overwrite, or another --output.")
+    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+        shown = choose_rows(read_set(name, options), name, options)
+        records = [row_record(row, number) for row, number in zip(shown, shown.numbers, strict=True)]
+        pictures = make_pictures(shown, options.image_size, progress=progress)
+        models = score_rows(shown, records, pictures.unreadable, options, progress=progress) if options.models else []
+    notes = [*pictures.notes(), *_notes(shown, models)]
+    write_text(path, gallery_page(name, shown, records, pictures, models, options, notes))
+    return Gallery(path, len(records), notes)
+
+
+def page_path(path: Path) -> Path:
+    """Where the page goes: a file ends in .html, anything else is a folder."""
+    return path if path.suffix.lower() in (".html", ".htm") and not path.is_dir() else path / PAGE
+
+
+def gallery_page(
+    name: str,
+    shown: ShownRows,
+    records: Sequence[dict[str, Any]],
+    pictures: Pictures,
+    models: Sequence[ModelScores],
+    options: GalleryOptions,
+    notes: Sequence[str],
+) -> str:
+    """The text of the page, the same for the same rows, scores and options."""
+    place = without_local_paths(name)
+    facts = {
+        "columns": shown.images,
+        "side": options.image_size,
+        "fingerprint": shown.fingerprint,
+        "models": [
+            {"name": one.name, "place": without_local_paths(one.place), "scale": one.scale, "bias": one.bias}
+            for one in models
+        ],
+        "set": {
+            "schema_version": SCHEMA_VERSION,
+            "dataset": place,
+            "split": options.split,
+            "config": options.config,
+            "column_names": column_names(options.column_names),
+            "fingerprint": shown.fingerprint,
+            "rows": len(shown.whole),
+        },
+    }
+    rows = [
+        {**record, "id": own_id, **images, "scores": [one.rows[place] for one in models] or None}
+        for place, (record, own_id, images) in enumerate(zip(records, pictures.ids, pictures.rows, strict=True))
+    ]
+    body = Template((_FILES / "gallery.html").read_text("utf-8")).substitute(
+        about=escape(_about(place, shown, options)),
+        notes=f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>' if notes else "",
+        tables="\n".join(map(table_html, score_tables(models))),
+    )
+    return render_page(
+        f"Gallery of {Path(place).name}",
+        body,
+        styles=[_FILES / "gallery.css"],
+        scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
+        data={"about": facts, "pictures": pictures.distinct, "data": rows},
+    )
+
+
+def _about(place: str, shown: ShownRows, options: GalleryOptions) -> str:
+    number, total = len(shown.numbers), len(shown.whole)
+    if number == total:
+        which = f"All {total:,} rows"
+    elif options.seed is None:
+        which = f"The first {number:,} of {total:,} rows"
+    else:
+        which = f"{number:,} of {total:,} rows, drawn at random with seed {options.seed},"
+    config = f", configuration {options.config}" if options.config else ""
+    return f"{which} of {place}{config}, split {options.split}."
+
+
+def _notes(shown: ShownRows, models: Sequence[ModelScores]) -> list[str]:
+    hidden = other_images(shown.dataset, shown.images)
+    found = [f"columns of images that are not shown: {', '.join(hidden)}"] if hidden else []
+    found += [
+        f"{one.truncated:,} texts are longer than the text tower of {one.name} and are cut for it"
+        for one in models
+        if one.truncated
+    ]
+    return found

@@ -1,0 +1,188 @@
+"""The rows that a page shows: which they are, what identifies them, and what is shown of their columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, Image
+
+from hfcomp.analysis.gallery.facts import negative_facts, other_facts
+from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
+from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.loading import load_training_set, undecoded
+from hfcomp.generation.options import RENAME
+from hfcomp.generation.runner import fingerprint
+from hfcomp.generation.sources import SHARD_PATH, column_names
+from hfcomp.parsing.word_changes import word_changes
+from hfcomp.sandbox import training_set
+
+SANDBOX, SANDBOX_ROWS = "sandbox", 1000
+"""The name of the built-in world's training set, where there is no file or folder of this name, and its rows here."""
+IMAGES = ("image", "negative_image", "mask")
+_EDITED_PAIRS = {
+    "image": "coco_image",
+    "caption": "coco_caption",
+    "negative_image": "inpaint_image",
+    "negative_captions": "inpaint_caption",
+    "negative_kinds": "concept",
+}
+"""Columns of InpaintCOCO and of sets of `hfcomp build inpaintcoco`."""
+_BYTES_OF_ID = 16
+
+
+@dataclass(frozen=True)
+class ShownRows:
+    """The rows of a page.
+
+    Attributes:
+        whole: the data set as it is read, images undecoded.
+        fingerprint: of its columns and all their texts and numbers; images count in the ids of rows.
+        dataset: the rows that are shown, under the contract's names.
+        numbers: of each in `whole`.
+    """
+
+    whole: Dataset
+    fingerprint: str
+    dataset: Dataset
+    numbers: list[int]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.dataset)
+
+    @property
+    def images(self) -> list[str]:
+        """The columns of images that the rows have."""
+        return [name for name in IMAGES if isinstance(self.dataset.features.get(name), Image)]
+
+
+def read_set(name: str, options: DataOptions) -> Dataset:
+    """A data set in the column contract, images undecoded.
+
+    Args:
+        name: a folder, a file, a Hub id, or `sandbox`.
+        options: how it is read.
+
+    Raises:
+        ValueError: for a split, configuration or column that is not there.
+        FileNotFoundError: for a path where nothing is.
+    """
+    if name == SANDBOX and not os.path.exists(name):
+        return undecoded(rename_columns(training_set(SANDBOX_ROWS, 0), column_names(options.column_names)))
+    dataset = load_training_set(name, split=options.split, config=options.config)
+    if SHARD_PATH in dataset.column_names:
+        dataset = dataset.remove_columns(SHARD_PATH)
+    return undecoded(rename_columns(dataset, column_names(options.column_names)))
+
+
+def set_fingerprint(dataset: Dataset) -> str:
+    """Identifies a data set by its columns and all their texts and numbers, and not by its images, which are large."""
+    texts = [name for name, feature in dataset.features.items() if not isinstance(feature, Image)]
+    return fingerprint(dataset, texts)
+
+
+def row_id(row: Mapping[str, Any]) -> str:
+    """Identifies a row by its content, images included: the same in any order of rows and on any machine.
+
+    Args:
+        row: as it is read, images undecoded. Of an image that is a file its name and size count.
+    """
+    text = json.dumps({name: _identity(value) for name, value in row.items()}, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_BYTES_OF_ID]
+
+
+def _identity(value: Any) -> Any:
+    if not isinstance(value, dict) or value.keys() != {"bytes", "path"}:
+        return value
+    if value["bytes"] is not None:
+        return hashlib.sha256(value["bytes"]).hexdigest()
+    path = value["path"]
+    return [path and Path(path).name, os.path.getsize(path) if path and os.path.isfile(path) else None]
+
+
+def choose_rows(whole: Dataset, name: str, options: GalleryOptions) -> ShownRows:
+    """The rows that are shown: the first ones, or some that are drawn at random.
+
+    Args:
+        whole: of `read_set`.
+        name: of the data set, for errors.
+        options: how many, and the seed.
+
+    Raises:
+        ValueError: for a set without rows, or without a column of images or captions.
+    """
+    if not len(whole):
+        raise ValueError(f"{name} has no rows in the split {options.split!r}. Check --split.")
+    named = _named(whole)
+    require_columns(named, ("image", "caption"), needed_by=f"the gallery of {name}", rename=RENAME)
+    if not isinstance(named.features["image"], Image):
+        raise ValueError(
+            f"{name}: column 'image' holds {named.features['image']}, expected images. Name the column of images: "
+            "--column_names image=..."
+        )
+    number = min(options.rows, len(named))
+    if options.seed is None:
+        numbers = list(range(number))
+    else:
+        drawn = np.random.default_rng(options.seed).choice(len(named), size=number, replace=False)
+        numbers = sorted(drawn.tolist())
+    return ShownRows(whole, set_fingerprint(whole), named.select(numbers), numbers)
+
+
+def _named(dataset: Dataset) -> Dataset:
+    """Rows of edited pairs under the contract's names; any others as they are."""
+    there = {*dataset.column_names}
+    if "image" in there or not {*_EDITED_PAIRS.values()} <= there:
+        return dataset
+    return dataset.rename_columns({theirs: ours for ours, theirs in _EDITED_PAIRS.items()})
+
+
+def row_record(row: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """What a page shows of a row, but for its images and scores.
+
+    Args:
+        row: under the contract's names.
+        number: of the row in the data set.
+    """
+    captions = texts_of(row["caption"])
+    caption = captions[0] if captions else None
+    texts = {name: value for name, value in row.items() if name not in IMAGES}
+    lists = {name: _listed(value) for name, value in texts.items() if name.startswith("negative_")}
+    negatives = [
+        {
+            "text": text,
+            "changes": word_changes(caption or "", text),
+            "kind": _entry(lists.get("negative_kinds"), place) or "",
+            "facts": negative_facts(lists, place),
+        }
+        for place, text in enumerate(lists.get("negative_captions") or [])
+        if text
+    ]
+    image_id = row.get("image_id")
+    return {
+        "row": number,
+        "image_id": None if image_id in (None, "") else str(image_id),
+        "caption": caption,
+        "positives": [*captions[1:], *texts_of(row.get("positive_captions"))],
+        "negatives": negatives,
+        "facts": other_facts(row, list(texts)),
+    }
+
+
+def texts_of(value: Any) -> list[str]:
+    """The texts of an entry that is a text, a list of texts or nothing, without empty ones."""
+    return [one for one in _listed(value) if isinstance(one, str) and one]
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _entry(values: list[Any] | None, place: int) -> Any:
+    return values[place] if values and place < len(values) else None

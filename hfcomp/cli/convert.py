@@ -1,0 +1,78 @@
+"""`hfcomp convert`: checkpoints of open_clip and of OpenAI as folders of transformers, and back."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hfcomp.cli.options import add_fields
+
+USAGE = "SOURCE --output DIR [--pretrained TAG] [--to open_clip]"
+SUMMARY = "open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, and back"
+TRANSFORMERS, OPEN_CLIP = "transformers", "open_clip"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Converts a checkpoint and prints what was found in it.
+
+    Raises:
+        ValueError: as `hfcomp.modeling.conversion` does, or for options of one direction in the other.
+    """
+    from hfcomp.modeling.conversion import ConversionOptions, convert_checkpoint, export_open_clip
+
+    options = vars(parser().parse_args(arguments))
+    source, folder, target = options.pop("source"), options.pop("output"), options.pop("to")
+    if target == TRANSFORMERS:
+        record = convert_checkpoint(source, folder, ConversionOptions(**options))
+    else:
+        if options:
+            raise ValueError(f"--{next(iter(options))} is of a checkpoint of open_clip, not of --to {OPEN_CLIP}.")
+        record = export_open_clip(source, folder)
+    for line in lines_of(record, folder):
+        print(line)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; what is not given is left to `ConversionOptions`."""
+    from hfcomp.modeling.conversion import ConversionOptions
+
+    found = argparse.ArgumentParser(
+        prog="hfcomp convert",
+        description="Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "
+        "folder that CLIPModel (SiglipModel) loads; with --to open_clip the other way.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    words = "file of weights (.safetensors, .pt, .pth, .bin, .ckpt), folder or Hub id"
+    found.add_argument("source", metavar="SOURCE", help=words)
+    found.add_argument("--output", type=Path, required=True, metavar="DIR", help="is made; an earlier one is replaced")
+    found.add_argument(
+        "--to", choices=(TRANSFORMERS, OPEN_CLIP), default=TRANSFORMERS, help=f"layout (default: {TRANSFORMERS})"
+    )
+    add_fields(found, ConversionOptions)
+    return found
+
+
+def lines_of(record: dict[str, Any], folder: Path) -> list[str]:
+    """What a conversion found, for the terminal."""
+    activation, unused = record["activation"], record.get("unused", [])
+    towers = dict.fromkeys((activation["image"], activation["text"]))
+    lines = [
+        f"{record['source']}: {record['layout']}",
+        f"activation: {' and '.join(towers)}, from {activation['source']}",
+    ]
+    if record.get("state") or record.get("prefix"):
+        lines.append(f"weights: under {record['state'] or 'the file'!r}, prefix {record['prefix']!r} removed")
+    if "preprocessing" in record:
+        shown = record["preprocessing"]
+        lines.append(
+            f"images: {shown['size']} pixels, {shown['interpolation']}, {shown['resize_mode']}, from {shown['source']}"
+        )
+    if unused:
+        shown = ", ".join(unused[:8]) + (", ..." if len(unused) > 8 else "")
+        lines.append(f"not used: {len(unused)} ({shown})")
+    if record.get("note"):
+        lines.append(f"note: {record['note']}")
+    return [*lines, f"written: {folder}"]

@@ -1,0 +1,188 @@
+"""Columns of file names that become columns of images, and files that are missing, found before they are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, Image, IterableDataset, Value
+
+IMAGE_COLUMNS = ("image", "negative_image", "mask")
+"""Columns of the contract that hold images."""
+TEXTS = (Value("string"), Value("large_string"))
+CHECKED_ROWS = 2000
+"""Rows whose files are looked for before training; of a larger set as many, evenly spaced, the first among them."""
+_TRIED_NAMES = 20
+
+
+class Folders(NamedTuple):
+    """Where relative file names start.
+
+    Attributes:
+        tables: the folders of the files that list the names.
+        root: of the data set, for names that are not found beside their table; None for none.
+    """
+
+    tables: tuple[Path, ...]
+    root: Path | None = None
+
+
+NO_FOLDERS = Folders(())
+"""Of a data set of the Hub: relative names stay as they are."""
+
+
+def text_columns(dataset: Dataset | IterableDataset) -> list[str]:
+    """The columns of images that hold texts."""
+    return [name for name in IMAGE_COLUMNS if name in dataset.column_names and dataset.features[name] in TEXTS]
+
+
+def with_image_files(dataset: Dataset | IterableDataset, folders: Folders) -> Dataset | IterableDataset:
+    """The data set with its file names as undecoded images; encoded images without that type get it.
+
+    Absolute names, members of archives and URLs stay as they are; an empty name is no image.
+
+    Args:
+        dataset: under the contract's names.
+        folders: where relative names start; without any a column with some stays a column of texts.
+
+    Raises:
+        ValueError: for a name that stands for several files, in the folders of several tables.
+    """
+    for column in IMAGE_COLUMNS:
+        if column in dataset.column_names and _is_encoded(dataset.features[column]):
+            dataset = dataset.cast_column(column, Image(decode=False))
+    columns = text_columns(dataset)
+    if isinstance(dataset, IterableDataset):
+        return _streamed(dataset, columns, folders) if columns and folders.tables else dataset
+    for column in columns:
+        names = dataset[column][:]
+        if not folders.tables and any(map(_is_relative, names)):
+            continue
+        place = _Places(column, _narrowed(folders, names))
+        files = [place(name, row) for row, name in enumerate(names)]
+        dataset = dataset.remove_columns(column).add_column(column, files, feature=Value("string"))
+        dataset = dataset.cast_column(column, Image(decode=False))
+    return dataset
+
+
+def _is_encoded(feature: Any) -> bool:
+    """Whether a column holds files as bytes, or as pandas writes images of `datasets`, but has not their type."""
+    if isinstance(feature, dict):
+        return feature.keys() == {"bytes", "path"}
+    return feature in (Value("binary"), Value("large_binary"))
+
+
+def _streamed(dataset: IterableDataset, columns: Sequence[str], folders: Folders) -> IterableDataset:
+    features = dataset.features.copy()
+    features.update({column: Image(decode=False) for column in columns})
+    places = {column: _Places(column, folders) for column in columns}
+
+    def placed(batch: dict[str, list[Any]], rows: list[int]) -> dict[str, list[Any]]:
+        files = {
+            column: [place(name, row) for name, row in zip(batch[column], rows, strict=True)]
+            for column, place in places.items()
+        }
+        return {
+            column: [None if name is None else {"path": name, "bytes": None} for name in names]
+            for column, names in files.items()
+        }
+
+    return dataset.map(placed, batched=True, with_indices=True, features=features)
+
+
+def _is_relative(name: str | None) -> bool:
+    return bool(name) and "://" not in name and not os.path.isabs(name)
+
+
+def _narrowed(folders: Folders, names: Sequence[str | None]) -> Folders:
+    """The one folder of a single table, or the root where names are found there alone, so that no row is looked up."""
+    if len(folders.tables) != 1 or folders.root in (None, folders.tables[0]):
+        return folders
+    tried = list(islice(filter(_is_relative, names), _TRIED_NAMES))
+    (own,), root = folders
+    at_root = not any((own / name).exists() for name in tried) and any((root / name).exists() for name in tried)
+    return Folders((root if at_root else own,))
+
+
+class _Places:
+    """The path of a file by its name in a table."""
+
+    def __init__(self, column: str, folders: Folders) -> None:
+        self.column = column
+        self.folders = [os.path.abspath(folder) for folder in folders.tables]
+        self.root = None if folders.root is None else os.path.abspath(folders.root)
+
+    def __call__(self, name: str | None, row: int) -> str | None:
+        if not name:
+            return None
+        if not _is_relative(name):
+            return name
+        if len(self.folders) == 1 and self.root in (None, self.folders[0]):
+            return os.path.join(self.folders[0], name)
+        found = [path for folder in self.folders if os.path.exists(path := os.path.join(folder, name))]
+        if len(found) > 1:
+            raise ValueError(
+                f"column {self.column!r}, row {row}: {name!r} is the name of {len(found)} files, {found[0]} and "
+                f"{found[1]}, as several tables list files relative to their folders. Load each table by its own "
+                "name, or give names relative to the folder of the data set."
+            )
+        at_root = None if self.root is None else os.path.join(self.root, name)
+        return found[0] if found else at_root or os.path.join(self.folders[0], name)
+
+
+def check_image_files(dataset: Any, columns: Sequence[str]) -> None:
+    """Looks for the files that columns of images name, before the first of them is needed.
+
+    Files inside the data set and URLs are not looked at; of many rows `CHECKED_ROWS` are.
+
+    Args:
+        dataset: with undecoded images; of a stream nothing is known.
+        columns: those that are read.
+
+    Raises:
+        FileNotFoundError: naming column, row, path and folder of the first file that is missing, and how many are.
+    """
+    if not isinstance(dataset, Dataset) or not len(dataset):
+        return
+    rows = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), CHECKED_ROWS)).astype(np.int64))
+    for column in columns:
+        if column not in IMAGE_COLUMNS or column not in dataset.column_names:
+            continue
+        names = _named_files(dataset, column, rows)
+        missing = [(row, name) for row, name in names if not os.path.exists(name)]
+        if missing:
+            raise FileNotFoundError(_missing(column, missing, len(rows), len(dataset)))
+
+
+def _named_files(dataset: Dataset, column: str, rows: np.ndarray) -> list[tuple[int, str]]:
+    """Rows with a file of this machine, and its path; the images inside the data set are not read."""
+    images = dataset.data.column(column)
+    if not pa.types.is_struct(images.type):
+        return []
+    places = pa.array(rows)
+    if dataset._indices is not None:
+        places = dataset._indices.column(0).take(places)
+    # a field at a time: rows that are taken whole would be read with their bytes
+    inside = pc.is_valid(pc.struct_field(images, "bytes")).take(places).to_pylist()
+    paths = pc.struct_field(images, "path").take(places).to_pylist()
+    found = zip(rows.tolist(), paths, inside, strict=True)
+    return [(row, path) for row, path, has_bytes in found if path and not has_bytes and "://" not in path]
+
+
+def _missing(column: str, missing: Sequence[tuple[int, str]], looked_at: int, total: int) -> str:
+    row, path = missing[0]
+    folder = Path(path).parent
+    known = "has no such file" if folder.is_dir() else "does not exist either"
+    of = f"all {total:,} rows" if looked_at == total else f"{looked_at:,} of {total:,} rows that were looked at"
+    return (
+        f"column {column!r}, row {row}: the file {path} does not exist; its folder {folder} {known}. Of {of}, "
+        f"{len(missing):,} name a missing file. Names are relative to the table that lists them where it is loaded "
+        "by its path (a recipe's dataset, hfcomp.data.load_training_set), else to the working directory. Correct the "
+        "names, add the files, or remove the rows."
+    )

@@ -1,0 +1,87 @@
+"""What columns are called elsewhere: proposals for `column_names`, which the user copies or corrects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hfcomp.reading import parse_json
+
+KNOWN_NAMES = {
+    "image": (
+        *("img", "photo", "picture", "jpg", "jpeg", "png", "webp", "filepath", "file_path", "image_path", "img_path"),
+        *("file_name", "filename", "image_file", "image_name", "path", "url", "image_url", "coco_url"),
+    ),
+    "caption": (
+        *("captions", "title", "text", "txt", "sentence", "sentences", "raw", "caption_text"),
+        *("description", "alt_text", "prompt"),
+    ),
+    "negative_captions": ("negative_caption", "neg_caption", "neg_captions", "hard_negatives", "negatives"),
+    "image_id": ("img_id", "imgid", "coco_id", "cocoid"),
+}
+"""Of a column, names by which other tools know it: open_clip (`filepath`, `title`), img2dataset and WebDataset (`jpg`,
+`txt`, `url`), `datasets` (`file_name`), COCO and Karpathy's splits (`cocoid`, `raw`)."""
+
+
+def proposed_names(dataset: Any, missing: Iterable[str]) -> dict[str, str]:
+    """The columns of a data set that by name and type may be those that are missing.
+
+    Args:
+        dataset: a `datasets.Dataset`, or a stream.
+        missing: names of the contract.
+    """
+    from datasets import Image
+
+    features = dataset.features or {}
+    own = {_plain(name): name for name in reversed(dataset.column_names)}
+    texts = {plain: name for plain, name in own.items() if _may_be_text(features.get(name))}
+    images = [name for name, feature in features.items() if isinstance(feature, Image)]
+    found = {}
+    for column in missing:
+        there = own if column == "image_id" else texts
+        names = [there[name] for name in KNOWN_NAMES.get(column, ()) if name in there]
+        if column == "image":  # a column of images is one, whatever its name
+            names = images if len(images) == 1 else [name for name in names if not images or name in images]
+        if names:
+            found[column] = names[0]
+    return found
+
+
+def spelled(names: Mapping[str, str]) -> str:
+    """A mapping of names as the command line and Python take it."""
+    pairs = ",".join(f"{ours}={theirs}" for ours, theirs in names.items())
+    return f"--column_names {pairs}, in Python column_names={json.dumps(dict(names))}"
+
+
+def parse_column_names(text: str) -> dict[str, str]:
+    """`caption=text,image=photo`, or a JSON object, as a mapping.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    expected = """expected hfcomp's name=the set's own, as caption=text, or JSON, as '{"caption": "text"}'."""
+    if text.lstrip().startswith("{"):
+        try:
+            names = parse_json(text)
+        except ValueError as error:
+            raise ValueError(f"--column_names: {text!r} is not JSON ({error}); {expected}") from error
+        if not all(isinstance(own, str) and own for own in names.values()):
+            raise ValueError(f"--column_names: found {text!r}, {expected}")
+        return names
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+    wrong = ["".join(pair) for pair in pairs if not pair[0].strip() or not pair[2].strip()]
+    if wrong:
+        raise ValueError(f"--column_names: found {wrong[0]!r}, {expected}")
+    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _may_be_text(feature: Any) -> bool:
+    """Whether a column may hold names, texts, lists of texts or images: no number."""
+    from datasets import Value
+
+    return not isinstance(feature, Value) or "string" in feature.dtype or "binary" in feature.dtype

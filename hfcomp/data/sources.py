@@ -1,0 +1,193 @@
+"""Rows of a data set as they are stored, by Hub id or path, under their own names; and where its file names start."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from datasets import (
+    Dataset,
+    DatasetDict,
+    ReadInstruction,
+    concatenate_datasets,
+    get_dataset_split_names,
+    load_dataset,
+    load_dataset_builder,
+    load_from_disk,
+)
+from datasets.arrow_writer import SchemaInferenceError
+from datasets.config import HF_DATASETS_CACHE
+from datasets.exceptions import DatasetGenerationError
+
+from hfcomp.data.built_sets import checked_shards, configuration, set_of_part, view_files
+from hfcomp.data.formats.archives import check_tail
+from hfcomp.data.formats.coco_folders import coco_splits, is_coco_folder, read_coco_folder
+from hfcomp.data.formats.image_files import NO_FOLDERS, Folders
+from hfcomp.data.formats.image_folders import captioned_splits, is_captioned_folder, read_captioned_folder
+from hfcomp.data.formats.tables import READERS, reader_of, tables_of_images
+from hfcomp.data.urls import add_repositories
+from hfcomp.data.views import View, choose_view, read_views
+from hfcomp.reading import may_be_hub_id
+
+
+def load_source(name: str, *, split: str = "train", config: str | None = None, **kwargs: Any) -> Dataset:
+    """The rows as they are stored, under their own names and with file names as texts; see [`load_training_set`]."""
+    views = read_views(Path(name))
+    if views is not None:
+        return _load_view(name, views, split, config, kwargs)
+    if whole := set_of_part(Path(name)):
+        known = ", ".join(read_views(whole) or ())
+        raise ValueError(
+            f"{name} is a part of the set {whole}. Name that folder, and one of its configurations: {known}."
+        )
+    path = configuration(Path(name), config)
+    shards = checked_shards(path)
+    for archive in sorted((*path.glob("*.tar"), *path.glob("*/*.tar"))) if path.is_dir() else ():
+        check_tail(archive)
+    if shards and path.is_dir() and "data_files" not in kwargs:
+        own = shards[0].name.partition("-")[0]
+        if split.partition("[")[0] != own:
+            raise ValueError(_no_split(name, split, [own]))
+        # by its files: the card of a built set, which `datasets` would read, is not verified
+        return _load(name, "parquet", data_files={own: list(map(str, shards))}, split=split, **kwargs)
+    if (path / "state.json").exists() or (path / "dataset_dict.json").exists():
+        return _part(name, load_from_disk(name), split)
+    if path.is_file():
+        return _part(name, _load_table(path, **kwargs), split)
+    if not kwargs.keys() & {"data_files", "streaming"}:
+        captioned = _captioned_folder(path, split, config)
+        if captioned is not None:
+            return captioned
+    if "data_files" not in kwargs and (tables := tables_of_images(path)):
+        return _load_tables(path, tables, split, **kwargs)
+    return _load_split(name, split, config, kwargs)
+
+
+def listing_folders(name: str, split: str, config: str | None, options: Mapping[str, Any]) -> Folders:
+    """The folders in which a data set's file names start; none for one of the Hub."""
+    path = Path(name)
+    if not path.exists():
+        return NO_FOLDERS
+    if path.is_file():
+        return Folders((path.parent,))
+    splits = split_names(split)
+    if "data_files" not in options and (tables := tables_of_images(path)):
+        return Folders(tuple(dict.fromkeys(table.parent for one in splits for table in tables[one])), path)
+    if (path / "state.json").exists() or (path / "dataset_dict.json").exists() or read_views(path) is not None:
+        return Folders((path,))
+    given = {key: value for key, value in options.items() if key != "streaming"}
+    files = load_dataset_builder(name, config, **given).config.data_files or {}
+    places = dict.fromkeys(Path(file).parent for one in splits for file in files.get(one, ()))
+    return Folders(tuple(places) or (path,), path)
+
+
+def _load_view(name: str, views: Mapping[str, View], split: str, config: str | None, kwargs: dict[str, Any]) -> Any:
+    """Rows of a set of parts: the columns and parts of one of its views."""
+    view = choose_view(Path(name), views, config)
+    files = {one: list(map(str, view_files(Path(name), view, one))) for one in split_names(split)}
+    return _load(name, "parquet", data_files=files, split=split, columns=list(view.columns), **kwargs)
+
+
+def _load_table(path: Path, **kwargs: Any) -> DatasetDict:
+    """A file of rows."""
+    builder, settings = reader_of(path)
+    if builder == "webdataset":
+        check_tail(path)
+    return _load(str(path), builder, data_files=str(path), **settings, **kwargs)
+
+
+def _load_tables(folder: Path, tables: Mapping[str, Sequence[Path]], split: str, **kwargs: Any) -> Any:
+    """The tables of a folder of images, with the splits that are asked for."""
+    wanted = split_names(split)
+    if any(name not in tables for name in wanted):
+        raise ValueError(_no_split(str(folder), split, tables))
+    builder, settings = reader_of(tables[wanted[0]][0])
+    files = {name: list(map(str, tables[name])) for name in wanted}
+    return _load(str(folder), builder, data_files=files, split=split, **settings, **kwargs)
+
+
+def _load(name: str, builder: str, *args: Any, **kwargs: Any) -> Any:
+    """`load_dataset`, whose errors say what cannot be read, or that there is no room."""
+    try:
+        return load_dataset(builder, *args, **kwargs)
+    except (DatasetGenerationError, ValueError, StopIteration, OSError) as error:
+        if "corresponds to no data" in str(error):  # a table of a header alone
+            raise ValueError(f"{name} has no rows.") from error
+        if isinstance(error, ValueError) and not isinstance(error, pa.ArrowInvalid):
+            raise
+        reason = error.__cause__ or error if isinstance(error, DatasetGenerationError) else error
+        if getattr(reason, "errno", None) == errno.ENOSPC or "Not enough disk space" in str(reason):
+            raise OSError(
+                f"{name} cannot be loaded: no space left on the disk of the cache, {HF_DATASETS_CACHE}. Make room, or "
+                "set HF_DATASETS_CACHE to another folder, and repeat."
+            ) from error
+        if isinstance(error, OSError):
+            raise
+        # what `datasets` raises for a file without a line; before version 5 the second
+        if isinstance(reason, SchemaInferenceError | StopIteration):
+            raise ValueError(f"{name} has no rows.") from error
+        kind = builder if any(builder == known for known, _ in READERS.values()) else "a data set"
+        raise ValueError(f"{name} cannot be read as {kind}: {reason}") from error
+
+
+def _captioned_folder(path: Path, split: str, config: str | None) -> Dataset | None:
+    """The rows of a COCO folder, or of one with texts beside its images; None for any other."""
+    if is_coco_folder(path):
+        splits, known = read_coco_folder(path, split_names(split), config), coco_splits(path)
+    elif is_captioned_folder(path):
+        splits, known = read_captioned_folder(path, split_names(split)), list(captioned_splits(path))
+    else:
+        return None
+    if any(name not in splits for name in split_names(split)):
+        raise ValueError(_no_split(str(path), split, known))
+    return _part(str(path), splits, split)
+
+
+def split_names(split: str) -> list[str]:
+    """The splits that a text such as `train[:90%]+test` names."""
+    return list(dict.fromkeys(part.partition("[")[0].strip() for part in split.split("+")))
+
+
+def _part(name: str, loaded: Dataset | DatasetDict, split: str) -> Dataset:
+    """What a split such as `train[:90%]` or `train+test` names; rows without splits are those of any one name."""
+    names = split_names(split)
+    if isinstance(loaded, Dataset):
+        if len(names) > 1:
+            raise ValueError(f"{name} has one split, but {split!r} names {len(names)}. Name one.")
+        loaded = DatasetDict({names[0]: loaded})
+    if any(one not in loaded for one in names):
+        raise ValueError(_no_split(name, split, loaded))
+    if split in loaded:
+        return loaded[split]
+    parts = ReadInstruction.from_spec(split).to_absolute({one: len(loaded[one]) for one in names})
+    return concatenate_datasets([loaded[one.splitname].select(range(one.from_, one.to)) for one in parts])
+
+
+def _load_split(name: str, split: str, config: str | None, kwargs: dict[str, Any]) -> Dataset:
+    """One split of a folder or a set of the Hub; `datasets` may also prepare the configuration's others."""
+    if not Path(name).exists():
+        if not may_be_hub_id(name):
+            raise FileNotFoundError(f"there is no file or folder {name!r}; relative paths start at {os.getcwd()!r}.")
+        add_repositories([name])
+    try:
+        return _load(name, name, config, split=split, **kwargs)
+    except ConnectionError as error:
+        raise ConnectionError(f"{name} is not a local file or folder, and as a Hub id: {error}") from error
+    except ValueError as error:
+        options = {key: kwargs[key] for key in ("revision", "token", "data_files", "data_dir") if key in kwargs}
+        try:
+            splits = get_dataset_split_names(name, config, **options)
+        except Exception:  # then the first error has to do
+            raise error from None
+        if split.partition("[")[0] in splits:
+            raise
+        raise ValueError(_no_split(name, split, splits)) from error
+
+
+def _no_split(name: str, split: str, splits: Iterable[str]) -> str:
+    known = ", ".join(splits)
+    return f"{name} has no split {split!r}; it has: {known}. Choose one: --split, or a recipe's dataset_split."

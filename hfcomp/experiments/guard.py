@@ -1,0 +1,171 @@
+"""The forgetting guard of a run: the way from the base to a trained model, and the point on it that a rule chooses.
+
+The method is guarded, and the control `same-batch` too: what interpolation does for any model is no merit of the
+method, so the guarded method is read against the guarded control. A point is chosen on items that the report does not
+have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoProcessor
+
+from hfcomp.data.overlap import ScoredImages
+from hfcomp.distributed import on_main_process
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.points import PointsEmbedder
+from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
+from hfcomp.experiments.prepare import declared_averages, prepare_evaluation, prepare_guard_benchmarks
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.experiments.session import Session
+from hfcomp.experiments.study import FOLDER, Study, evaluation_scoring, read_stored
+from hfcomp.merging.models import RECORD_FILE, write_point
+from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, find_proxies, halves
+from hfcomp.modeling.interpolation import load_interpolation
+from hfcomp.statistics.average import Average
+from hfcomp.statistics.outcomes import Outcomes, write_table
+from hfcomp.statistics.summary import BASE
+
+SEED = 1000
+"""Of the sandbox's scenes that choose a point; those of the report have 0."""
+OTHER_SCENES = f"scenes of another seed ({SEED}) than the report's"
+HALF = "half of the images of the evaluation; the report is of the other half"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What chooses the points, loaded before anything is trained.
+
+    Attributes:
+        evaluator: of the items that choose.
+        items: in words, which these are.
+        declared: averages in use, by title of the benchmark.
+        primary: as a recipe names it.
+        halved: whether the evaluation's own images are halved.
+        swept: the sweeps that were made, by the model's name.
+    """
+
+    evaluator: Evaluator
+    items: str
+    declared: Mapping[str, Sequence[Average]]
+    primary: str | None
+    halved: bool = False
+    swept: dict[str, Swept] = field(default_factory=dict)
+
+    @property
+    def images(self) -> list[ScoredImages]:
+        """Images that are scored beside those of the evaluation, and so may not be trained on either."""
+        return [] if self.halved else self.evaluator.images
+
+    def proxies(self, outcomes: Outcomes) -> Proxies:
+        """What points are judged by; raises ValueError for what is not scored."""
+        return find_proxies(outcomes, self.declared, primary=self.primary)
+
+    def check(self, outcomes: Outcomes) -> None:
+        """Raises ValueError for proxies that are not scored, or images that cannot be halved."""
+        self.proxies(self.choosing(outcomes))
+
+    def choosing(self, outcomes: Outcomes) -> Outcomes:
+        """The outcomes that choose."""
+        return halves(outcomes)[0] if self.halved else outcomes
+
+    def reported(self, outcomes: Outcomes) -> Outcomes:
+        """The outcomes that did not choose."""
+        return halves(outcomes)[1] if self.halved else outcomes
+
+    def facts(self) -> dict[str, Any]:
+        """What `results.json` says of it."""
+        return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
+
+
+def guarded_name(name: str) -> str:
+    """What the chosen point of a model is called."""
+    return f"{name} guarded"
+
+
+def prepare_guard(recipe: Recipe, session: Session, evaluate: Evaluator) -> Guard | None:
+    """Loads what chooses the points, if a recipe asks for it, so that missing data costs no training.
+
+    Raises ValueError for data that is unavailable, or proxies that are not scored.
+    """
+    config = recipe.experiment
+    if not config.forgetting_guard:
+        return None
+    declared = declared_averages(config)
+    if config.guard_benchmarks:
+        evaluator, declared = prepare_guard_benchmarks(config, log=session.log)
+        guard = Guard(evaluator, ", ".join(config.guard_benchmarks), declared, None)
+    elif config.evaluation == SANDBOX:
+        how = {"column_names": recipe.column_names, "seed": SEED, "log": session.log}
+        guard = Guard(prepare_evaluation(config, **how), OTHER_SCENES, declared, config.primary)
+    else:
+        guard = Guard(evaluate, HALF, declared, config.primary, halved=True)
+    on_main_process(lambda: guard.evaluator.check_names(guard.check))
+    session.log(f"forgetting guard: points are chosen on {guard.items}")
+    return guard
+
+
+def wants_guard(recipe: Recipe, folder: Path) -> bool:
+    """Whether a finished run is asked for guarded models that it does not have."""
+    return recipe.experiment.forgetting_guard and not any(folder.rglob(RECORD_FILE))
+
+
+def guard_models(study: Study, guard: Guard, method: str) -> None:
+    """Chooses a point for the method and `same-batch`, and adds their models to the study; for the main process."""
+    scored = set(study.outcomes([BASE]).table["image_id"])
+    for name in (SAME_BATCH, method):
+        if name not in study.models:
+            continue
+        place = Path(study.models[name])
+        folder = place.with_name(f"{place.name}-guarded")
+        guard.swept[name] = _guard_model(study, guard, name, folder, scored)
+        study.models[guarded_name(name)] = folder
+
+
+def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: set[str]) -> Swept:
+    base, tuned, config = study.models[BASE], study.models[name], study.recipe.experiment
+    outcomes = _outcomes(study, guard, name)
+    choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
+    how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
+    swept = choose(choosing, guard.proxies(choosing), **how)
+    facts = {**swept.facts(), "on": guard.items}
+    write_point(load_interpolation(base, tuned), swept.chosen.alpha, folder, base=base, tuned=tuned, chosen=facts)
+    return swept
+
+
+def _outcomes(study: Study, guard: Guard, name: str) -> Outcomes:
+    """Outcomes of all points between the base and a model, stored and scored where they are not yet."""
+    base, tuned, notes = study.models[BASE], study.models[name], study.session.notes
+    path = study.folder / FOLDER / "guard" / f"{name}.parquet"
+    of_items = evaluation_scoring(study.recipe, guard.evaluator).stamp
+    stamp = {"base": identity(base), "tuned": identity(tuned), "alphas": list(ALPHAS), **of_items}
+    table = read_stored(path, stamp, study.session.log)
+    if table is None:
+        before, processor = len(notes), AutoProcessor.from_pretrained(tuned, trust_remote_code=False)
+        embedder = PointsEmbedder(load_interpolation(base, tuned), ALPHAS, processor, device=study.recipe.device)
+        table = embedder.score(guard.evaluator)
+        write_table(path, table, {**stamp, "notes": notes[before:]})
+    return Outcomes(table)
+
+
+def without(outcomes: Outcomes, scored: set[str], session: Session) -> Outcomes:
+    """Outcomes of images that the report does not have; the others are counted.
+
+    Raises ValueError where there are no others.
+    """
+    table, known = outcomes.table, outcomes.table["image_id"].isin(scored)
+    count = table["image_id"][known].nunique()
+    if not count:
+        return outcomes
+    session.log(f"forgetting guard: {count:,} images are in the report too, and choose no point")
+    if known.all():
+        raise ValueError(
+            "guard_benchmarks: all images are in the report too. Name other benchmarks, or leave guard_benchmarks "
+            "out: half of the images of the evaluation then choose."
+        )
+    return Outcomes(table[~known])

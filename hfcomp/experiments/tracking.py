@@ -1,0 +1,74 @@
+"""What a study sends to the trackers of `report_to`: a run for each arm, and one for its results."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from datasets import Dataset
+
+from hfcomp.analysis.gallery import draw_gallery
+from hfcomp.data.loading import TrainingRows
+from hfcomp.experiments.arm import Arm, method_arm
+from hfcomp.experiments.recipes import Recipe
+from hfcomp.reporting.lines import KEYS, Line
+from hfcomp.trainers.stages import stage_config
+from hfcomp.trainers.trackers import TENSORBOARD_FOLDER, TrackedRun, project_of, send_results
+
+EXAMPLES = 4
+RESULTS = "results"
+
+
+def tracked_arm(recipe: Recipe, folder: Path, arm: Arm) -> TrackedRun:
+    """The run of an arm, with its first training pairs as a picture.
+
+    The runs of a study are a group, named by `run_name` or else by the study's folder.
+    """
+
+    def pictures() -> dict[str, bytes]:
+        content = example_pairs(arm)
+        return {"examples/training_pairs": content} if content else {}
+
+    given = recipe.trainer_arguments
+    group = given.get("run_name") or folder.name
+    return TrackedRun(project_of(given.get("project")), group, arm.name, folder / TENSORBOARD_FOLDER, pictures)
+
+
+def example_pairs(arm: Arm) -> bytes:
+    """A PNG of an arm's first rows as the trainer reads them; nothing for a stream, whose rows are not read twice."""
+    rows = arm.rows.dataset if isinstance(arm.rows, TrainingRows) else arm.rows
+    if not isinstance(rows, Dataset):
+        return b""
+    with tempfile.TemporaryDirectory() as folder:
+        count = min(EXAMPLES, len(rows))
+        return draw_gallery(rows, Path(folder) / "pairs.png", rows=range(count), heading=arm.name).read_bytes()
+
+
+def track_results(recipe: Recipe, folder: Path, figure: Path, lines: Sequence[Line]) -> None:
+    """Sends the figure, where it was drawn, and the table of results as the run `results` of the study's group.
+
+    Args:
+        recipe: of the study.
+        folder: of the study.
+        figure: that the report drew; it is absent without matplotlib.
+        lines: of the results.
+    """
+    arm = method_arm(recipe, None, name=RESULTS)
+    names = stage_config(arm.trainer_class, folder, arm.arguments, arm.batch_size).report_to
+    if not names:
+        return
+    run = tracked_arm(recipe, folder, arm).named(RESULTS)
+    pictures = {"results/figure": figure.read_bytes()} if figure.is_file() else {}
+    send_results(names, run, pictures=pictures, tables={"results/table": results_table(lines)})
+
+
+def results_table(lines: Sequence[Line]) -> tuple[list[str], list[list]]:
+    """Header and rows of the results: a row for each line and model, with its interval."""
+    header = [*KEYS, "aspect", "model", "value", "low", "high", "chance"]
+    rows = []
+    for line in lines:
+        for model, found in line["models"].items():
+            shown = [found.get(name) for name in ("value", "low", "high")]
+            rows.append([*(line[key] for key in KEYS), line["aspect"], model, *shown, line["chance"]])
+    return header, rows

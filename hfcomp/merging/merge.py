@@ -1,0 +1,202 @@
+"""`hfcomp merge`: a point between a base and a tuned model, given or chosen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
+from hfcomp.evaluation.benchmarks import find_benchmarks
+from hfcomp.evaluation.benchmarks.means import MEANS
+from hfcomp.evaluation.evaluation_results import EvaluationResults, evaluation_report, evaluation_to_json
+from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.models import check_device
+from hfcomp.evaluation.points import PointsEmbedder, point_name
+from hfcomp.evaluation.spec import data_folders
+from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
+from hfcomp.merging.models import write_point
+from hfcomp.merging.report import front_figure, points_table
+from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, find_proxies, halves
+from hfcomp.modeling import load_processor
+from hfcomp.modeling.interpolation import check_alpha, load_interpolation
+from hfcomp.reporting.report import Report, Section, titled
+from hfcomp.reporting.saving import REPORT_FILE, publish
+from hfcomp.statistics.average import Average
+from hfcomp.statistics.outcomes import Outcomes, write_table
+from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, versions
+from hfcomp.statistics.summary import BASE
+
+MODEL_FOLDER = "model"
+POINTS_FILE = "points.parquet"
+FIGURE = "figure.png"
+TUNED = "tuned"
+HALVES = (
+    "Half of the images chose the point; all numbers but those of the points are of the other half, which did not."
+)
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """How a point is chosen.
+
+    Attributes:
+        benchmarks: names as on the command line of `hfcomp evaluate`, at least one of composition and one general.
+        composition: the number that stands for composition, as in `find_proxies`.
+        general: the number that stands for general abilities, likewise.
+        rule: as in `choose_point`.
+        tolerance: likewise.
+        data: folders by name of a benchmark or a set of images.
+        data_dir: a folder with a sub-folder for each of the others.
+        batch_size: images or texts at a time.
+        device: such as `cpu` or `cuda:1`; by default a GPU where there is one.
+        allow_urls: fetch images that the data names by URL; only for data that you trust.
+        url_timeout: seconds for one of them.
+    """
+
+    benchmarks: Sequence[str]
+    composition: str | None = None
+    general: str | None = None
+    rule: Rule = "tolerance"
+    tolerance: float = TOLERANCE
+    data: Mapping[str, str | Path] | None = None
+    data_dir: str | Path | None = None
+    batch_size: int = 128
+    device: str | None = None
+    allow_urls: bool = False
+    url_timeout: float = DEFAULT_TIMEOUT
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, self.tolerance)
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size: found {self.batch_size}, expected 1 or more.")
+
+
+def merge(base: str | Path, tuned: str | Path, alpha: float, folder: Path) -> None:
+    """Writes the model at `alpha` between two, with its processor and `merge.json`, to a folder.
+
+    Args:
+        base: Hub id or folder.
+        tuned: likewise, of a model or an adapter (LoRA or DoRA) that was trained from the base.
+        alpha: from 0 (base) to 1 (tuned).
+        folder: an earlier one is replaced.
+
+    Raises:
+        ValueError: as `load_interpolation`, or for an `alpha` beyond 0 and 1.
+    """
+    check_alpha(alpha)
+    write_point(load_interpolation(base, tuned), alpha, folder, base=base, tuned=tuned)
+
+
+def merge_by_sweep(
+    base: str | Path, tuned: str | Path, options: SweepOptions, folder: Path, *, command: str = ""
+) -> Swept:
+    """Scores 11 points between two models, chooses one, and writes it to `model/` in a folder.
+
+    The folder also receives `points.parquet` (outcomes of all points), `items.parquet` and `results.json` (base, tuned
+    model and chosen point on the half of the images that did not choose, as `hfcomp compare` reads them), `report.md`
+    and, with matplotlib, `figure.png`, the front.
+
+    Args:
+        base: Hub id or folder.
+        tuned: likewise, of a model or an adapter.
+        options: of the sweep.
+        folder: whose lock the caller holds.
+        command: that is recorded.
+
+    Returns:
+        The scores of the points, and the chosen one.
+
+    Raises:
+        ValueError: as `load_interpolation`, `find_proxies` and `halves`, or for data that is wrong or unavailable.
+    """
+    check_device(options.device)
+    interpolation = load_interpolation(base, tuned)
+    evaluator = _load(options)
+    declared = {one.benchmark.title: one.benchmark.averages for one in evaluator.loaded} | MEANS
+    # what cannot be judged or halved costs no encoding
+    evaluator.check_names(lambda outcomes: (_proxies(outcomes, options=options, declared=declared), halves(outcomes)))
+    embedder = PointsEmbedder(
+        interpolation,
+        ALPHAS,
+        load_processor(tuned, argument="tuned"),
+        batch_size=options.batch_size,
+        device=options.device,
+    )
+    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+        outcomes = Outcomes(embedder.score(evaluator, progress=sys.stderr.isatty()))
+    choosing, reported = halves(outcomes)
+    proxies = _proxies(outcomes, options=options, declared=declared)
+    swept = choose(choosing, proxies, rule=options.rule, tolerance=options.tolerance)
+    scored = {"benchmarks": list(options.benchmarks), "held_out": HALVES}
+    write_point(
+        interpolation, swept.chosen.alpha, folder / MODEL_FOLDER, base=base, tuned=tuned, chosen=swept.facts() | scored
+    )
+    write_table(folder / POINTS_FILE, outcomes.table)
+    places = {BASE: base, TUNED: tuned, point_name(swept.chosen.alpha): folder / MODEL_FOLDER}
+    results = _results(swept, reported, evaluator, declared, places, command)
+    results.outcomes.write(folder / ITEMS_FILE)
+    contents = {**evaluation_to_json(results), "sweep": swept.facts() | scored}
+    publish(partial(_report, swept, results, folder), contents, folder / RESULTS_FILE)
+    return swept
+
+
+def _load(options: SweepOptions) -> Evaluator:
+    """The benchmarks with their data; one whose data is unavailable is an error, as it would change the choice."""
+    if not options.benchmarks:
+        raise ValueError("name the benchmarks: one of composition and one general, as sugarcrepe,coco2017_retrieval.")
+    evaluator, folders = Evaluator(print), data_folders(options.data, options.data_dir, option="data")
+    evaluator.load(find_benchmarks(options.benchmarks), folders)
+    for one in evaluator.skipped:
+        raise ValueError(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}")
+    folders.check_used("data")
+    return evaluator
+
+
+def _proxies(outcomes: Outcomes, *, options: SweepOptions, declared: Mapping[str, Sequence[Average]]) -> Proxies:
+    return find_proxies(outcomes, declared, composition=options.composition, general=options.general)
+
+
+def _results(
+    swept: Swept,
+    reported: Outcomes,
+    evaluator: Evaluator,
+    declared: Mapping[str, Sequence[Average]],
+    places: Mapping[str, str | Path],
+    command: str,
+) -> EvaluationResults:
+    """Base, tuned model and chosen point on the images that did not choose."""
+    names = {point_name(0.0): BASE, point_name(1.0): TUNED}
+    chosen = point_name(swept.chosen.alpha)
+    models = {**{BASE: places[BASE], TUNED: places[TUNED]}, names.get(chosen, chosen): places[chosen]}
+    table = reported.select(arm=list(dict.fromkeys([*names, chosen]))).table
+    return EvaluationResults(
+        Outcomes(table.assign(arm=table["arm"].replace(names))),
+        {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
+        declared,
+        BASE,
+        benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
+        notes=evaluator.notes,
+        versions=versions(),
+        config={"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")},
+    )
+
+
+def _report(swept: Swept, results: EvaluationResults, folder: Path, *, brief: bool) -> Report:
+    """The report of an evaluation with the front and the points before its tables."""
+    report = evaluation_report(results, brief=brief)
+    alpha = f"{swept.chosen.alpha:g}"
+    title = f"Between base and tuned model: alpha {alpha}"
+    chosen = f"alpha {alpha} is chosen: it has {swept.rule}."
+    figure = front_figure(FIGURE, titled(title, report.caveat), {TUNED: swept})
+    sections = [
+        Section("", [figure]),
+        Section("Points", [points_table(TUNED, swept, brief=brief)]),
+        *report.sections[1:],
+    ]
+    closing = {"model": str(folder / MODEL_FOLDER), "report": str(folder / REPORT_FILE)}
+    return replace(report, title=title, verdict=[chosen, HALVES], sections=sections, closing=closing)

@@ -1,0 +1,56 @@
+"""The words in which two texts differ, for showing a negative caption beside its caption."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Literal, NamedTuple
+
+
+class WordRun(NamedTuple):
+    """Words that follow one another.
+
+    Attributes:
+        kind: whether both texts have them, only the first one or only the second.
+        text: the words, of the second text where both have them.
+    """
+
+    kind: Literal["same", "removed", "added"]
+    text: str
+
+
+def word_changes(before: str, after: str) -> list[WordRun]:
+    """The runs of words that lead from a text to another one, in order.
+
+    Words are compared without their capitals and punctuation: a text that begins or ends elsewhere has changed no
+    other word.
+
+    Args:
+        before: a text, such as a caption.
+        after: the other one, such as its negative.
+    """
+    words, others = before.split(), after.split()
+    found: list[WordRun] = []
+    for tag, start, end, other, other_end in _matcher(words, others).get_opcodes():
+        if tag != "equal" and end > start:
+            found.append(WordRun("removed", " ".join(words[start:end])))
+        if other_end > other:
+            found.append(WordRun("same" if tag == "equal" else "added", " ".join(others[other:other_end])))
+    return found
+
+
+def changed_words(text: str, other: str) -> frozenset[int]:
+    """The numbers of a text's words, from 0, that the other text does not have in that place."""
+    words = text.split()
+    blocks = _matcher(words, other.split()).get_matching_blocks()
+    kept = {number for block in blocks for number in range(block.a, block.a + block.size)}
+    return frozenset(range(len(words))) - kept
+
+
+def _matcher(words: Sequence[str], others: Sequence[str]) -> SequenceMatcher[str]:
+    return SequenceMatcher(None, list(map(_folded, words)), list(map(_folded, others)), autojunk=False)
+
+
+def _folded(word: str) -> str:
+    return re.sub(r"\W", "", word.casefold()) or word

@@ -1,0 +1,114 @@
+"use strict";
+// What pages of items share: their data, a list that is drawn as one scrolls, marks that stay, files to save.
+// Texts of data become text nodes or values of attributes, never HTML.
+
+function readData(id) {
+  return JSON.parse(document.getElementById(id).textContent);
+}
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((one) => one !== null && one !== undefined && one !== ""));
+  return made;
+}
+
+// A list of items by number, of which only those near the window are made; each is made once.
+class ItemList {
+  constructor(place, make, batch = 20) {
+    Object.assign(this, { place, make, batch, order: [], drawn: 0, made: new Map() });
+    this.end = element("div", { class: "end" });
+    place.after(this.end);
+    this.observer = new IntersectionObserver(
+      (entries) => { if (entries.some((one) => one.isIntersecting)) this.draw(this.drawn + this.batch); },
+      { rootMargin: "1500px 0px" },
+    );
+  }
+
+  show(order) {
+    this.order = order;
+    this.drawn = 0;
+    this.place.replaceChildren();
+    this.draw(this.batch);
+  }
+
+  draw(number) {
+    const part = this.order.slice(this.drawn, number);
+    this.place.append(...part.map((item) => this.element(item)));
+    this.drawn += part.length;
+    this.observer.disconnect(); // it reports changes alone: an end that is still in sight has to be reported again
+    if (this.drawn < this.order.length) this.observer.observe(this.end);
+  }
+
+  element(item) {
+    if (!this.made.has(item)) this.made.set(item, this.make(item));
+    return this.made.get(item);
+  }
+
+  // The element of an item of the present order, drawn with all before it.
+  reveal(item) {
+    const place = this.order.indexOf(item);
+    if (place < 0) return null;
+    if (place >= this.drawn) this.draw(place + this.batch);
+    return this.element(item);
+  }
+}
+
+// A mark for each of some rows. The browser keeps them for all pages of one key, where it lets a page keep anything.
+class Marks {
+  constructor(key, whenChanged) {
+    Object.assign(this, { key, values: {}, isKept: true });
+    this.values = this.read();
+    addEventListener("storage", (event) => {
+      if (event.key === this.key) { this.values = this.read(); whenChanged(); }
+    });
+  }
+
+  read() {
+    try {
+      return JSON.parse(localStorage.getItem(this.key) || "{}");
+    } catch {
+      this.isKept = false;
+      return this.values;
+    }
+  }
+
+  of(row) {
+    return this.values[row] ? this.values[row].mark : "";
+  }
+
+  // Each of the changes is a row and its mark with whatever identifies it, or null for none.
+  set(changes) {
+    if (this.isKept) this.values = this.read(); // with those of another window
+    for (const [row, value] of changes) {
+      if (value === null) delete this.values[row];
+      else this.values[row] = value;
+    }
+    try {
+      localStorage.setItem(this.key, JSON.stringify(this.values));
+    } catch {
+      this.isKept = false;
+    }
+  }
+
+  count(mark) {
+    return Object.values(this.values).filter((one) => one.mark === mark).length;
+  }
+}
+
+function saveFile(name, type, text) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  element("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+// Keys by what they do, while nothing is typed or chosen.
+function onKeys(actions) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (action) { event.preventDefault(); action(); }
+  });
+}

@@ -1,0 +1,56 @@
+"""The frame of a page: one file with its own style, script and data, which loads nothing and sends nothing.
+
+Texts of data sets and models get into a page escaped, or as JSON that the page's script puts in as text. The page's
+policy allows its own style and script, by their hashes, and images in the page, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+FOLDER = Path(__file__).parent
+STYLE, LIST_SCRIPT = FOLDER / "page.css", FOLDER / "list.js"
+"""What pages have in common, and the list of items that is filtered, sorted, and drawn as one scrolls."""
+
+
+def render_page(
+    title: str, body: str, *, styles: Sequence[Path], scripts: Sequence[Path], data: Mapping[str, Any]
+) -> str:
+    """The text of a page, the same for the same arguments.
+
+    Args:
+        title: of the page, and its first heading.
+        body: HTML below it, in which every text is escaped already.
+        styles: files of CSS, after those that all pages have.
+        scripts: files of JavaScript, which run in this order as one script when the page is there.
+        data: JSON values by the id of the element that holds them; `readData` of `list.js`, or `JSON.parse` of its
+            text, gives one to the script.
+    """
+    style = "\n".join(path.read_text("utf-8") for path in (STYLE, *styles))
+    script = "\n".join(path.read_text("utf-8") for path in scripts)
+    return Template((FOLDER / "page.html").read_text("utf-8")).substitute(
+        policy=f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'",
+        title=escape(title),
+        style=style,
+        body=body,
+        data="\n".join(_data(name, value) for name, value in data.items()),
+        script=script,
+    )
+
+
+def _data(name: str, value: Any) -> str:
+    # no "</script" in it, whatever a text says
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{escape(name)}">{text}</script>'
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

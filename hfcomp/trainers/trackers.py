@@ -1,0 +1,231 @@
+"""Experiment trackers: runs of TensorBoard, Weights & Biases and Trackio that transformers' `report_to` asks for.
+
+transformers sends the log of a training to them. What is added here: a tracker that is not installed is refused before
+anything is trained, each arm of a study is a run of its own, and pictures and tables go to all of them alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+from transformers.integrations import TensorBoardCallback
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+from hfcomp.data.images import decode_image
+from hfcomp.reading import nearest
+
+TENSORBOARD, WANDB, TRACKIO = "tensorboard", "wandb", "trackio"
+TRACKERS = (TENSORBOARD, WANDB, TRACKIO)
+"""Trackers that get runs by arm, pictures and tables; transformers' others get the log alone."""
+TENSORBOARD_FOLDER = "tensorboard"
+PROJECT = "hfcomp"
+_UNSET_PROJECT = "huggingface"  # of transformers' `project`
+Pictures = Mapping[str, bytes]
+Table = tuple[Sequence[str], list[list]]  # header and rows
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """Where a training goes in the trackers.
+
+    Attributes:
+        project: of Weights & Biases, unless WANDB_PROJECT is set, and of Trackio.
+        group: of the runs that belong together; TensorBoard and Trackio show it as the beginning of a run's name.
+        name: of this one, in the group.
+        folder: of the files of TensorBoard, whose runs are its folders.
+        pictures: makes the PNG files that are sent at the start, by name; called only if a tracker is asked for.
+    """
+
+    project: str
+    group: str
+    name: str
+    folder: Path
+    pictures: Callable[[], Pictures] = dict
+
+    @property
+    def full_name(self) -> str:
+        """Group and name, as the run is called where there are no groups."""
+        return f"{self.group}/{self.name}"
+
+    def named(self, name: str) -> TrackedRun:
+        """Another run of the group, without pictures."""
+        return replace(self, name=name, pictures=dict)
+
+    def arguments(self) -> dict[str, str]:
+        """Fields of `TrainingArguments`."""
+        return {"run_name": self.full_name, "project": self.project}
+
+
+def check_trackers(names: Iterable[str]) -> None:
+    """Refuses trackers that transformers does not know or that are not installed.
+
+    Raises:
+        ValueError: for an unknown one, with the nearest.
+        ImportError: for one that is not installed, with the command that installs it.
+    """
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise ValueError(
+                f"report_to: unknown tracker {name!r}.{nearest(name, INTEGRATION_TO_CALLBACK)} hfcomp is tested with "
+                f"{', '.join(TRACKERS)}; none switches them off."
+            )
+        if name in TRACKERS and not _is_installed(name):
+            raise ImportError(
+                f"report_to: {name} is not installed. Run pip install 'hfcomp[trackers]' (or pip install {name}), or "
+                "leave report_to out."
+            )
+
+
+def project_of(given: str | None) -> str:
+    """The project that a user named, else hfcomp's."""
+    return PROJECT if given in (None, _UNSET_PROJECT) else given
+
+
+@contextmanager
+def tracked(trainer: Any, run: TrackedRun | None) -> Iterator[None]:
+    """Has what a trainer trains in the block be one run of its trackers, with pictures at its start.
+
+    Args:
+        trainer: of transformers, made with `run.arguments()`.
+        run: what it is called; `None` leaves the trackers as transformers has them.
+    """
+    if run is None or not trainer.args.report_to or not trainer.is_world_process_zero():
+        yield
+        return
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback):
+            callback.logging_dir = str(run.folder / run.name)
+    started = WANDB in trainer.args.report_to and _start_wandb(run)
+    trainer.add_callback(PicturesAtStart(trainer, run.pictures))
+    try:
+        yield
+    except BaseException:
+        _finish_wandb(started, status=1)
+        raise
+    _finish_wandb(started, status=0)
+
+
+class PicturesAtStart(TrainerCallback):
+    """Sends pictures to the trackers when a training starts; one that resumes has sent them.
+
+    Args:
+        trainer: whose trackers they are.
+        pictures: makes the PNG files, by name.
+    """
+
+    def __init__(self, trainer: Any, pictures: Callable[[], Pictures]) -> None:
+        self._trainer, self._pictures = trainer, pictures
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Sends them after the trackers have started."""
+        if state.is_world_process_zero and state.global_step == 0:
+            callbacks = self._trainer.callback_handler.callbacks
+            writer = next((one.tb_writer for one in callbacks if isinstance(one, TensorBoardCallback)), None)
+            for name, content in self._pictures().items():
+                _send(_Sinks(args.report_to, writer), name, picture=content)
+
+
+def send_results(names: Sequence[str], run: TrackedRun, *, pictures: Pictures, tables: Mapping[str, Table]) -> None:
+    """Sends pictures and tables as a run of their own.
+
+    Args:
+        names: the trackers, as in `report_to`.
+        run: what it is called.
+        pictures: PNG files by name.
+        tables: header and rows by name.
+    """
+    names = [name for name in names if name in TRACKERS]
+    if not names:
+        return
+    with _open_sinks(names, run) as sinks:
+        for name, content in pictures.items():
+            _send(sinks, name, picture=content)
+        for name, table in tables.items():
+            _send(sinks, name, table=table)
+
+
+@dataclass(frozen=True)
+class _Sinks:
+    """The trackers that are open, and TensorBoard's writer."""
+
+    names: Sequence[str]
+    writer: Any = None
+
+
+@contextmanager
+def _open_sinks(names: Sequence[str], run: TrackedRun) -> Iterator[_Sinks]:
+    writer, started = None, False
+    if TENSORBOARD in names:
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(log_dir=str(run.folder / run.name))
+    if WANDB in names:
+        started = _start_wandb(run)
+    if TRACKIO in names:
+        import trackio
+
+        trackio.init(project=run.project, name=run.full_name, resume="allow")
+    try:
+        yield _Sinks(names, writer)
+    finally:
+        if writer is not None:
+            writer.close()
+        if TRACKIO in names:
+            trackio.finish()
+        _finish_wandb(started, status=0)
+
+
+def _send(sinks: _Sinks, name: str, *, picture: bytes = b"", table: Table | None = None) -> None:
+    """One picture or table to each tracker in its own form."""
+    image = decode_image(picture) if picture else None
+    header, rows = table or ((), [])
+    if sinks.writer is not None and image is not None:
+        import numpy as np
+
+        sinks.writer.add_image(name, np.asarray(image), dataformats="HWC")
+    elif sinks.writer is not None:
+        sinks.writer.add_text(name, _as_markdown(header, rows))
+    if WANDB in sinks.names:
+        import wandb
+
+        wandb.log({name: wandb.Image(image) if image else wandb.Table(columns=list(header), data=rows)})
+    if TRACKIO in sinks.names:
+        import pandas as pd
+        import trackio
+
+        frame = None if image else pd.DataFrame(rows, columns=list(header))
+        trackio.log({name: trackio.Image(image) if image else trackio.Table(dataframe=frame)})
+
+
+def _as_markdown(header: Sequence[str], rows: list[list]) -> str:
+    cells = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(str(cell).replace('|', '&#124;') for cell in line)} |" for line in cells)
+
+
+def _start_wandb(run: TrackedRun) -> bool:
+    """Opens a run of Weights & Biases unless the user has one open, which then gets everything."""
+    import wandb
+
+    if wandb.run is not None:
+        return False
+    # where transformers' callback finds it, which would give it no group and never end it
+    wandb.init(project=os.environ.get("WANDB_PROJECT", run.project), group=run.group, name=run.full_name)
+    return True
+
+
+def _finish_wandb(started: bool, *, status: int) -> None:
+    if started:
+        import wandb
+
+        wandb.finish(exit_code=status)
+
+
+def _is_installed(name: str) -> bool:
+    return find_spec(name) is not None

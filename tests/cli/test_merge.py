@@ -1,0 +1,134 @@
+"""`hfcomp merge`, from the command line to the files that it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoProcessor, CLIPModel
+
+from hfcomp.checksums import read_checked
+from hfcomp.cli import main
+from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.stored import read_evaluation
+from hfcomp.merging.models import RECORD_FILE
+from tests import tiny
+from tests.evaluation import small_sugarcrepe
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    return tiny.clip(tmp_path_factory.mktemp("tuned"), seed=1, dtype=torch.float16)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return small_sugarcrepe.write(tmp_path_factory.mktemp("data"), images=40, per_subset=20)
+
+
+@pytest.fixture(scope="module")
+def swept(clip, tuned, root, tmp_path_factory):
+    """The folder of a sweep over SugarCrepe and scenes of the sandbox."""
+    folder = tmp_path_factory.mktemp("swept") / "out"
+    names = "sugarcrepe,sandbox_zero_shot"
+    main(sweep(clip, tuned, folder, "--benchmarks", names, "--data_dir", str(root)))
+    return folder
+
+
+def sweep(base, tuned, folder, *more: str) -> list[str]:
+    return ["merge", str(base), str(tuned), "--sweep", "--output_dir", str(folder), "--device", "cpu", *more]
+
+
+def assert_plain(folder, dtype):
+    model, info = CLIPModel.from_pretrained(folder, dtype="auto", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and model.dtype == dtype
+    AutoProcessor.from_pretrained(folder)
+
+
+def test_one_point_is_a_plain_model_with_its_record(clip, tuned, tmp_path, capsys):
+    main(["merge", str(clip), str(tuned), "--alpha", "0.4", "--output_dir", str(tmp_path / "point")])
+    assert f"model: {tmp_path / 'point'} (alpha 0.4)" in capsys.readouterr().out
+    assert_plain(tmp_path / "point", torch.float16)
+    record = read_checked(tmp_path / "point" / RECORD_FILE, "")
+    assert record["alpha"] == 0.4 and record["chosen"] is None
+    assert record["base"] == {"path": f"LOCAL/{clip.name}", "weights": identity(clip)}
+    assert record["tuned"]["weights"] == identity(tuned)
+    assert str(tmp_path) not in (tmp_path / "point" / RECORD_FILE).read_text()
+
+
+def test_a_folder_with_a_model_is_not_written_over_unless_asked(clip, tuned, tmp_path):
+    words = ["merge", str(clip), str(tuned), "--alpha", "1", "--output_dir", str(tmp_path)]
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SystemExit, match="holds a model already. Pass --overwrite"):
+        main(words)
+    main([*words, "--overwrite"])
+    assert_plain(tmp_path, torch.float16)
+
+
+def test_a_sweep_leaves_the_chosen_model_and_says_how_it_was_chosen(swept):
+    names = {path.name for path in swept.iterdir()}
+    assert names == {"model", "points.parquet", "items.parquet", "results.json", "report.md", "figure.png", ".lock"}
+    assert_plain(swept / "model", torch.float16)
+    chosen = read_checked(swept / "model" / RECORD_FILE, "")["chosen"]
+    assert chosen["benchmarks"] == ["sugarcrepe", "sandbox_zero_shot"]
+    points = {one["alpha"]: one for one in chosen["points"]}
+    assert len(points) == 11 and not points[chosen["alpha"]]["dominated"]
+    report = (swept / "report.md").read_text()
+    assert f"alpha {chosen['alpha']:g} is chosen: it has {chosen['rule']}." in report
+    assert "![" in report and "(figure.png)" in report
+
+
+def test_no_item_that_chose_is_reported(swept):
+    points, (reported, results) = pd.read_parquet(swept / "points.parquet"), read_evaluation(swept)
+    images, all_images = set(reported.table["image_id"]), set(points["image_id"])
+    assert 0 < len(images) < len(all_images)
+    assert results["sweep"]["images"][0] <= len(all_images - images)
+    # the scores of the points are those of the other images alone
+    kept = points[~points["image_id"].isin(images) & (points["benchmark"] == "SugarCrepe")]
+    subsets = kept[kept["arm"] == "alpha 0.2"].groupby("subset")["value"].mean()
+    found = {one["alpha"]: one for one in results["sweep"]["points"]}[0.2]["composition"]
+    assert len(subsets) == 7 and found == pytest.approx(subsets.mean())
+
+
+def test_what_a_sweep_reports_is_what_evaluating_the_chosen_model_finds(swept, clip):
+    reported, results = read_evaluation(swept)
+    chosen = next(name for name, facts in results["models"].items() if facts["path"] == str(swept / "model"))
+    assert results["models"][chosen]["weights"] == identity(swept / "model")
+    assert results["reference"] == "base" and results["models"]["base"]["path"] == str(clip)
+    assert set(reported.table["arm"]) == set(results["models"])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--alpha", "2"], "alpha: found 2, expected 0 (the base) to 1"),
+        (["--alpha", "0.5", "--rule", "mean"], "--rule is of --sweep"),
+        (["--sweep"], "name the benchmarks"),
+        (["--sweep", "--benchmarks", "sugarcrepe", "--data_dir", "ROOT"], "no general ability is scored"),
+        (["--sweep", "--benchmarks", "sandbox_zero_shot"], "nothing of composition is scored"),
+        (["--sweep", "--benchmarks", "sugarcrepe", "--tolerance", "3"], "tolerance: found 3, expected 0 to 1"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(clip, tuned, root, tmp_path, more, said):
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        main(
+            [
+                "merge",
+                str(clip),
+                str(tuned),
+                "--output_dir",
+                str(tmp_path / "out"),
+                *(str(root) if word == "ROOT" else word for word in more),
+            ]
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_records_of_two_runs_are_the_same(clip, tuned, tmp_path):
+    for name in ("one", "two"):
+        main(["merge", str(clip), str(tuned), "--alpha", "0.3", "--output_dir", str(tmp_path / name)])
+    one, two = (json.loads((tmp_path / name / RECORD_FILE).read_text()) for name in ("one", "two"))
+    assert one == two and identity(tmp_path / "one") == identity(tmp_path / "two")

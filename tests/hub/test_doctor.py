@@ -1,0 +1,69 @@
+"""`hfcomp doctor` against the stand-in Hub: who is logged in, what is refused, and no token in what it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from huggingface_hub import constants
+
+from hfcomp.environment.hub_access import find_hub_access
+from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN
+from tests.hub.running import ROOT
+
+
+def test_the_command_names_the_user_and_not_the_token(hub):
+    command = [sys.executable, "-m", "hfcomp.cli", "doctor", "--json"]
+    environment = hub.environment(WRONG_TOKEN)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert WRONG_TOKEN not in done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    broken = [one for one in answer["findings"] if one["state"] == "broken"]
+    assert done.returncode == 1 and answer["works"] is False
+    assert [one["name"] for one in broken] == ["login"] and "the token is refused" in broken[0]["found"]
+    assert {one["area"] for one in answer["findings"]} == {"packages", "extras", "devices", "storage", "hub"}
+    assert any(str(hub.home) in one["found"] for one in answer["findings"])
+
+
+@pytest.fixture
+def hub_access(hub, monkeypatch):
+    """What is found of the stand-in, by name, with a token or none, and other settings of `huggingface_hub`."""
+
+    def find(token: str | None, **settings):
+        for name, value in {"ENDPOINT": hub.address, "HF_HUB_OFFLINE": False, **settings}.items():
+            monkeypatch.setattr(constants, name, value)
+        monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
+        found = {one.name: one for one in find_hub_access()}
+        assert token is None or token not in str(found)
+        return found
+
+    return find
+
+
+@pytest.mark.parametrize(("token", "role"), [(WRITE_TOKEN, "write"), (READ_TOKEN, "read")])
+def test_the_user_and_the_kind_of_the_token_are_named(hub, hub_access, token, role):
+    found = hub_access(token)
+    assert found[hub.address].found == "reached" and "GET /api/whoami-v2" in hub.requests
+    assert (found["login"].state, found["login"].found) == ("ok", f"me with a token of the kind '{role}'")
+
+
+def test_no_token_is_a_note_and_a_refused_one_is_broken(hub, hub_access):
+    assert hub_access(None)["login"].state == "note"
+    refused = hub_access(WRONG_TOKEN)
+    assert refused[hub.address].state == "ok" and refused["login"].state == "broken"
+    assert refused["login"].fix == "hf auth login, or remove HF_TOKEN"
+
+
+def test_offline_asks_nobody_and_no_network_is_a_note(hub, hub_access):
+    offline = hub_access(WRITE_TOKEN, HF_HUB_OFFLINE=True)
+    assert offline[hub.address].found == "not asked: HF_HUB_OFFLINE is set" and hub.requests == []
+    assert offline["login"].found == "a token is set"
+    nowhere = hub_access(WRITE_TOKEN, ENDPOINT="http://127.0.0.1:9")["http://127.0.0.1:9"]
+    assert nowhere.state == "note" and nowhere.found.startswith("not reached: ")
+
+
+def test_a_hub_that_fails_is_a_note(hub, hub_access):
+    found = hub_access(None, ENDPOINT=f"{hub.address}/nowhere")[f"{hub.address}/nowhere"]
+    assert (found.state, found.found) == ("note", "answers with status 404")
