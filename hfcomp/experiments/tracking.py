@@ -8,7 +8,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from hfcomp.analysis.gallery import draw_gallery
+from hfcomp.analysis.gallery.drawing import draw_gallery
 from hfcomp.data.loading import TrainingRows
 from hfcomp.experiments.arm import Arm, method_arm
 from hfcomp.experiments.recipes import Recipe
