@@ -16,7 +16,20 @@ from hfcomp.cli.annotate import DRAFT, PROGRESS
 from hfcomp.evaluation.benchmarks import benchmarks
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("analyze", "annotate", "build", "compare", "convert", "doctor", "evaluate", "gallery", "levels", "merge")
+COMMANDS = (
+    "analyze",
+    "annotate",
+    "build",
+    "compare",
+    "convert",
+    "doctor",
+    "evaluate",
+    "gallery",
+    "levels",
+    "merge",
+    "push",
+    "push-dataset",
+)
 PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "hfcomp.evaluation", "hfcomp.data")
 
 
@@ -65,7 +78,7 @@ def test_every_command_of_the_docs_is_accepted():
         if name == "annotate" and words[0] in (DRAFT, PROGRESS):
             parser = f"{words.pop(0)}_parser"
         try:
-            given = getattr(import_module(f"hfcomp.cli.{name}"), parser)().parse_args(words)
+            given = getattr(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), parser)().parse_args(words)
         except SystemExit:
             pytest.fail(said)
         assert not {*getattr(given, "models", ())} & {*benchmarks()}, said

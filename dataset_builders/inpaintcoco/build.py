@@ -2,8 +2,8 @@
 
 `python dataset_builders/inpaintcoco/build.py --source runs/annotation --output data/inpaintcoco` builds a set from the
 accepted items of `hfcomp annotate`. `--source phiyodr/InpaintCOCO` imports the published set and flags its bad rows.
-`--repo my-org/inpaintcoco` pushes either. The same command resumes. The options are those of `hfcomp push-dataset` and
-`hfcomp build inpaintcoco`.
+`--push_to_hub my-org/inpaintcoco` pushes either. The same command resumes. The options are those of `hfcomp build
+inpaintcoco`.
 """
 
 from __future__ import annotations

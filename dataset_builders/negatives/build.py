@@ -1,9 +1,8 @@
 """The hard negative captions that AHNPL trains on, as its paper describes them and as its released code reads them.
 
 `python dataset_builders/negatives/build.py --source coco --output data/coco-negatives` builds both configurations of
-`config.yaml`, one folder each, and `--repo my-org/coco-negatives` pushes them. The same command resumes. Every option
-of `hfcomp build negatives` takes the place of the configuration's own value; `--any_license` and the options of
-`hfcomp push-dataset` are there too.
+`config.yaml`, one folder each, and `--push_to_hub my-org/coco-negatives` pushes them. The same command resumes. Every
+option of `hfcomp build negatives` takes the place of the configuration's own value; `--any_license` is there too.
 """
 
 from __future__ import annotations

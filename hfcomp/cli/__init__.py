@@ -8,8 +8,8 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
-    *("train", "evaluate", "compare", "attention", "levels", "analyze", "gallery", "merge"),
-    *("build", "annotate", "cache", "doctor", "push-metrics", "push-dataset", "convert"),
+    *("train", "evaluate", "compare", "merge", "attention", "levels", "analyze", "gallery"),
+    *("build", "annotate", "convert", "push", "push-dataset", "push-metrics", "cache", "doctor"),
 )
 
 

@@ -32,20 +32,23 @@ RESUME = f"{KEPT}: the same command resumes."
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Builds a set, or verifies one: see `hfcomp.generation.build`.
+    """Builds a set and pushes it where `--push_to_hub` says, or verifies one: see `hfcomp.generation.build`.
 
     Raises:
-        ValueError: for options that do not fit, or a set without rows.
+        ValueError: for options that do not fit, a set without rows, or a repository that may not be written to.
         SystemExit: where the build was interrupted, or a stage failed, after its traceback.
     """
+    from hfcomp.cli.publishing import built_and_pushed, take_push
     from hfcomp.generation.build import KINDS, verify_set
 
-    options = vars(parser().parse_args(arguments))
-    what = options.pop("what")
+    given = vars(parser().parse_args(arguments))
+    what = given.pop("what")
     if what == "verify":
-        verify_set(options["folder"], log=lambda line: print(line, flush=True))
-    else:
-        build_and_report(KINDS[what](**options))
+        verify_set(given["folder"], log=lambda line: print(line, flush=True))
+        return
+    push = take_push(given, KINDS[what])
+    options = KINDS[what](**given)
+    built_and_pushed(lambda: build_and_report(options).folder, push)
 
 
 def build_and_report(options: BuildOptions) -> BuiltSet:
@@ -122,6 +125,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The command line; what is not given is left to the fields of `hfcomp.generation.options`."""
+    from hfcomp.cli.publishing import PublishOptions
     from hfcomp.generation.build import KINDS
 
     found = argparse.ArgumentParser(
@@ -135,6 +139,7 @@ def parser() -> argparse.ArgumentParser:
         words = {"help": title.rstrip("."), "description": f"{title} {RESUME}", "usage": usage}
         one = kinds.add_parser(kind.what, allow_abbrev=False, argument_default=argparse.SUPPRESS, **words)
         add_fields(one, kind)
+        add_fields(one, PublishOptions)
     words = "check every file of a built set against its manifest.json"
     verify = kinds.add_parser("verify", allow_abbrev=False, help=words, description=f"{words}; 1 at the first damaged")
     verify.add_argument("folder", type=Path, metavar="DIR", help="folder of the built set")

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.cli.options import add_fields
+from hfcomp.cli.publishing import PublishOptions, built_and_pushed, take_push
 from hfcomp.generation.options import BuildOptions
-from hfcomp.hub.datasets import PushOptions, push_built_sets
 
 Build = Callable[[dict[str, Any]], Path | Mapping[str, Path]]
 
 
 def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Build, *, card: Path) -> None:
-    """Builds by a command line, by default from rows that may be adapted, and pushes to `--repo`.
+    """Builds by a command line, by default from rows that may be adapted, and pushes to `--push_to_hub`.
 
     Args:
         arguments: of the command line.
@@ -28,15 +28,9 @@ def build_and_push(arguments: Sequence[str], kind: type[BuildOptions], build: Bu
         ValueError: for options that do not fit; as `hfcomp.generation.build.build_set` and `push_built_sets`.
     """
     given = vars(parser(kind).parse_args(arguments))
-    push = {field.name: given.pop(field.name) for field in fields(PushOptions) if field.name in given}
-    if push and "repo" not in push:
-        raise ValueError(f"--{next(iter(push))} needs --repo.")
-    last = next((field.default for field in fields(kind) if field.name == "until"), None)
-    if push and given.get("until", last) != last:
-        raise ValueError(f"--repo pushes a finished set: leave out --until {given['until']}, or --repo until then.")
-    folders = build(given if _has_any_license(kind) else {"only_adaptable": True, **given})
-    if push:
-        push_built_sets(folders, PushOptions(**{"card": card, **push}))
+    push = take_push(given, kind, card)
+    options = given if _has_any_license(kind) else {"only_adaptable": True, **given}
+    built_and_pushed(lambda: build(options), push)
 
 
 def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
@@ -50,10 +44,9 @@ def parser(kind: type[BuildOptions]) -> argparse.ArgumentParser:
     either = found.add_mutually_exclusive_group()
     if not _has_any_license(kind):
         either.add_argument("--any_license", dest="only_adaptable", action="store_const", const=False, help=words)
-    add_fields(found, PushOptions)
+    add_fields(found, PublishOptions)
     add_fields(found, kind)
     for action in found._actions:
-        action.required = action.required and action.dest != "repo"
         if "--only_adaptable" in action.option_strings:
             either._group_actions.append(action)
     return found

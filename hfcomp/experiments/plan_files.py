@@ -11,6 +11,7 @@ from typing import Any
 from hfcomp.experiments.embeddings import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.plans import SearchPlan, SweepPlan, TradeoffPlan
+from hfcomp.experiments.pushing import refuse_push
 from hfcomp.experiments.recipes import (
     OPTIONS,
     SEARCH,
@@ -135,7 +136,9 @@ def read_plan(name: str, arguments: Sequence[str]) -> Sweep | Tradeoff | Search:
     if OPTIONS[kind] != option:
         raise ValueError(f"command line: --{option}: {path} is a {kind}. Use --{OPTIONS[kind]} {path}.")
     read = {SWEEP: _read_sweep, STUDY: _read_tradeoff, SEARCH: _read_search}[kind]
-    return read(RecipeFile.read(name, arguments), path, values)
+    source = RecipeFile.read(name, arguments)
+    refuse_push({**source.values, **source.overridden}, str(path))
+    return read(source, path, values)
 
 
 def _read_sweep(source: RecipeFile, path: Path, values: Any) -> Sweep:

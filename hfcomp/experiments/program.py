@@ -20,6 +20,7 @@ from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
 from hfcomp.experiments.guard import Guard, guard_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
+from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import open_session
@@ -40,13 +41,17 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     are both trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
     `controls/same-batch-guarded/`.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
-    and the numbers are the same. As a `kind` of study, `DryRun` leaves nothing.
+    and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
+    checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
     """
+    push = RunPush.of(recipe) if kind is Study else None
     session = open_session(recipe.trainer_arguments)
     session.state.print(f"hfcomp {__version__}: {recipe.experiment.method}")
     evaluate = prepare(recipe, session)
     guard = prepare_guard(recipe, session, evaluate)
     check_rows([method_arm(recipe, None)], session)  # its values, before rows are loaded
+    if push is not None:
+        on_main_process(push.check)
     check, has_primary = partial(check_primary, recipe.experiment), recipe.experiment.primary is not None
     if has_primary:
         on_main_process(lambda: evaluate.check_names(check))
@@ -54,11 +59,17 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     check_rows([method], session)
     names = recipe.experiment.controls
     controls = control_arms(names, method, asked="controls" in recipe.given, log=session.log)
-    with kind.open(recipe, session, evaluate, wants_more=partial(wants_guard, recipe)) as study:
+
+    def wants_more(folder: Path) -> bool:
+        return wants_guard(recipe, folder) or (push is not None and push.is_missing(folder))
+
+    with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
         study.write_report(lambda: _report(study, method, evaluate, guard))
+    if push is not None and session.state.is_main_process:
+        push.push(study.folder, print)
     return study.folder
 
 

@@ -55,6 +55,9 @@ REFUSED = {
     "per_device_train_batch_size": (
         "is batch_size, the rows of the contrastive batch over all processes, by their number: set batch_size instead."
     ),
+    **dict.fromkeys(
+        ("hub_strategy", "hub_always_push"), "has no meaning: a run is pushed once, when it is finished. Leave it out."
+    ),
 }
 
 

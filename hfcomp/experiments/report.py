@@ -65,8 +65,8 @@ def publish_run(
     """
     Outcomes(items).write(folder / ITEMS_FILE)
     said = {
-        "verdict": judgement(lines, general_of(lines, facts.get("general_average"))),
-        "meanings": meanings(models_of(lines), facts["method"]),
+        "verdict": run_report(lines, stages, facts, brief=True, swept=swept).verdict,
+        "meanings": meanings(models_of(lines), facts["method"], swept or {}),
         "stages": [asdict(stage) for stage in stages],
     }
     contents = {**facts, **said, "results": lines}
@@ -106,11 +106,7 @@ def run_report(
     def pairs(line: Line) -> list[tuple[str, str]]:
         return of_general if line["aspect"] == "general" else [*against, *guarded]
 
-    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method).items()]
-    known += [
-        f"{name}{GUARDED}: between base and {name}, at alpha {one.chosen.alpha:g}"
-        for name, one in (swept or {}).items()
-    ]
+    known = [f"{name}: {meaning}" for name, meaning in meanings(models, method, swept or {}).items()]
     sections = [
         Section("", [tables.figure_of_lines(FIGURE, title, drawn, reference=reference, main=method)]),
         *tables.sections_of_lines(lines, pairs, reference=reference, general=general, brief=brief),
@@ -150,9 +146,12 @@ def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Sw
     return [f"Guarded (alpha {alpha}): {gain} against {BASE} on {primary['primary']}, general abilities {change}."]
 
 
-def meanings(models: Sequence[str], method: str) -> dict[str, str]:
-    """What the base and the controls among the models are, by name."""
-    return {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
+def meanings(models: Sequence[str], method: str, swept: Mapping[str, Swept]) -> dict[str, str]:
+    """What the base, the controls and the guarded ones among the models are, by name."""
+    known = {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
+    return known | {
+        f"{name}{GUARDED}": f"between base and {name}, at alpha {one.chosen.alpha:g}" for name, one in swept.items()
+    }
 
 
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:

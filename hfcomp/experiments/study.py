@@ -61,10 +61,10 @@ CAVEATS = {
 # evaluation that they are of.
 FREE_FIELDS = {
     *("output_dir", "mini_batch_size", "disable_tqdm", "save_strategy", "save_steps", "save_total_limit", "report_to"),
-    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "run_name", "project"),
+    *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "run_name", "project", "push_to_hub"),
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
-FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "trackio_")
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "trackio_", "hub_")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 

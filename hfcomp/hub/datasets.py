@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub import DatasetCard
 
 from hfcomp.data.built_sets import (
     CARD,
@@ -28,11 +27,9 @@ from hfcomp.data.licenses import LICENSE, allows_adaptation
 from hfcomp.data.views import VIEWS, read_views
 from hfcomp.generation.build import verify_set
 from hfcomp.hub.dataset_cards import SetFolders, card_path, set_card
-from hfcomp.hub.refusals import one_line_refusals
+from hfcomp.hub.repositories import Repository, RepositoryOptions
 
-REPO_TYPE = "dataset"
-# Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
-FILES_AT_A_TIME = 16
+KIND = "dataset"
 _OURS = re.compile(rf"((?:[\w-]+/)?)(?:data/(?:train|test)-\d{{5}}-of-\d{{5}}\.parquet|{MANIFEST}|{SET_ASIDE_FILE})")
 _OF_PARTS = (VIEWS, HIERARCHY)
 _SHOWN = 3
@@ -40,22 +37,16 @@ Log = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
-class PushOptions:
-    """Repository.
+class PushOptions(RepositoryOptions):
+    """Data set.
 
     Attributes:
-        repo: id on the Hub, as my-org/my-set.
-        private: a new repository is private; one that exists stays as it is.
         card: README.md whose text and metadata come first, as dataset_builders/negatives/README.md.
         allow_unknown_licenses: push rows without a known licence too; you know that all may be published.
-        dry_run: check everything, list what would be sent, and send nothing.
     """
 
-    repo: str
-    private: bool = False
     card: Path | None = None
     allow_unknown_licenses: bool = False
-    dry_run: bool = False
 
 
 def push_built_sets(
@@ -82,8 +73,7 @@ def push_built_sets(
             unknown, concreteness ratings in it, a name that is no id, a repository with other data, or whatever the
             Hub refuses.
     """
-    with one_line_refusals(f"data set {options.repo}"):
-        validate_repo_id(options.repo)
+    repository = Repository.of(options, KIND, api)
     sets = SetFolders.of(folders)
     for folder in filter(None, (sets.whole, *sets.configs.values())):
         if sets.whole != folder.parent:
@@ -98,22 +88,26 @@ def push_built_sets(
     files = {sets.place(name) + file: path for name, one in sets.configs.items() for file, path in _files(one)}
     if sets.whole and read_views(sets.whole):
         files |= {name: sets.whole / name for name in _OF_PARTS}
-    card = set_card(sets, options.repo, options.card)
+    files = {CARD: set_card(sets, options.repo, options.card).encode(), **files}
     if options.dry_run:
-        log(f"would push to {options.repo}{' (private)' * options.private}: {', '.join([CARD, *files])}")
+        log(f"would push to {options.repo}{' (private)' * options.private}: {', '.join(files)}")
         return options.repo
-    if api is None:
-        from huggingface_hub import HfApi
+    state = repository.open()
+    stale = _stale_files(state.files, files, repository)
+    repository.commit(files, stale, "hfcomp: a built data set", state)
+    also = f", {len(stale):,} earlier ones removed" if stale else ""
+    log(f"pushed to {repository.address}: {len(files) - 1:,} files{also}")
+    return repository.address
 
-        api = HfApi()
-    with one_line_refusals(f"data set {options.repo}"):
-        address = api.create_repo(options.repo, repo_type=REPO_TYPE, private=options.private, exist_ok=True)
-        there = api.list_repo_files(options.repo, repo_type=REPO_TYPE)
-    stale = _stale_files(there, files, options.repo)
-    with one_line_refusals(f"data set {options.repo}"):
-        _upload(api, options.repo, card, files, stale)
-    log(f"pushed to {address}: {len(files):,} files{f', {len(stale):,} earlier ones removed' if stale else ''}")
-    return str(address)
+
+def check_repository(options: PushOptions, *, api: Any = None) -> None:
+    """Makes the repository and checks that a set may be pushed to it, before the set is built.
+
+    Raises:
+        ValueError: for a name that is no id, a repository with other data, or whatever the Hub refuses.
+    """
+    repository = Repository.of(options, KIND, api)
+    _stale_files(repository.open().files, {}, repository)
 
 
 def check_publishable(folder: Path, *, allow_unknown_licenses: bool = False) -> None:
@@ -202,7 +196,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     return ((name, folder / name) for name in names if (folder / name).is_file())
 
 
-def _stale_files(there: Sequence[str], files: Mapping[str, Path], repository: str) -> list[str]:
+def _stale_files(there: Collection[str], files: Mapping[str, Any], repository: Repository) -> list[str]:
     """Files of an earlier push, which `load_dataset` would read beside the new ones.
 
     Raises:
@@ -213,22 +207,7 @@ def _stale_files(there: Sequence[str], files: Mapping[str, Path], repository: st
     others = [name for name in there if name.endswith(".parquet") and name not in ours]
     if others:
         raise ValueError(
-            f"data set {repository} has data that no `hfcomp push-dataset` brought there: "
+            f"{repository.what} has data that no `hfcomp push-dataset` brought there: "
             f"{', '.join(others[:_SHOWN])}. Choose another repository, or remove these files on the Hub."
         )
     return sorted({*ours, *(name for name in _OF_PARTS if name in there and VIEWS in there)} - set(files))
-
-
-def _upload(api: Any, repository: str, card: str, files: Mapping[str, Path], stale: Sequence[str]) -> None:
-    added = [CommitOperationAdd(path_in_repo=place, path_or_fileobj=path) for place, path in files.items()]
-    for start in range(0, len(added), FILES_AT_A_TIME):
-        group = added[start : start + FILES_AT_A_TIME]
-        api.preupload_lfs_files(repository, additions=group, repo_type=REPO_TYPE, free_memory=False)
-    added.append(CommitOperationAdd(path_in_repo=CARD, path_or_fileobj=card.encode()))
-    removed = [CommitOperationDelete(path_in_repo=place) for place in stale]
-    api.create_commit(
-        repository,
-        operations=[*added, *removed],
-        commit_message="hfcomp: a built data set",
-        repo_type=REPO_TYPE,
-    )

@@ -18,6 +18,8 @@ _LOGIN = "Log in with `hf auth login` and a token with write access to the names
 _CONNECTION = "The Hub was not reached: check the connection, HF_ENDPOINT and HF_HUB_OFFLINE, then repeat the command"
 _LATER = "The Hub was reached but did not do it: repeat the command later"
 _BUSY = 429
+_CONFLICT = "Another commit came in between: repeat the command"
+_CONFLICTS = (409, 412)
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def _advice(error: BaseException) -> str:
     cause = (error.__cause__ if isinstance(error, RuntimeError) else None) or error
     if isinstance(cause, HfHubHTTPError):
         status = cause.response.status_code
-        advice = _LATER if status >= 500 or status == _BUSY else _LOGIN
+        advice = _LATER if status >= 500 or status == _BUSY else _CONFLICT if status in _CONFLICTS else _LOGIN
     elif isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
         advice = _LOGIN  # no token, or one of a wrong form
     else:

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
+from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, damage_named, read_tensors
 from hfcomp.writing import replacing
 
@@ -53,8 +54,12 @@ def save(backbone: nn.Module, objective_state: nn.Module, folder: str | Path, **
     backbone.save_pretrained(folder, **kwargs)
     if not keep_card:  # PEFT's template, every entry of which is "[More Information Needed]"
         card.unlink(missing_ok=True)
+    if not kwargs.get("is_main_process", True):
+        return
+    if not is_peft(backbone):
+        write_sentence_transformers_files(folder, backbone.config)
     state = extra_state(backbone, objective_state)
-    if state and kwargs.get("is_main_process", True):
+    if state:
         with replacing(Path(folder) / OBJECTIVE_STATE_FILE) as part:
             save_file(state, part, metadata={"format": "pt"})
         _record_unfrozen(backbone, Path(folder), sorted(name for name in state if name.startswith("backbone.")))

@@ -27,6 +27,7 @@ from hfcomp.trainers._support.adapters import check_used, with_adapter
 from hfcomp.trainers._support.callbacks import LogBeforeSave, LogitScaleClamp, SizeAtStart
 from hfcomp.trainers._support.changed_weights import ChangedWeights
 from hfcomp.trainers._support.gathering import first_rows, over_processes
+from hfcomp.trainers._support.hub_pushes import HubPushes
 from hfcomp.trainers._support.model_card import as_list, trainer_card
 from hfcomp.trainers._support.model_checks import align_special_tokens, check_processes, check_trainable
 from hfcomp.trainers._support.own_order import seed_of_order, tell_epochs, with_epochs
@@ -41,7 +42,7 @@ from hfcomp.writing import write_text
 logger = logging.get_logger(__name__)
 
 
-class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
+class CompositionalTrainer(ObjectiveHooks, HubPushes, Trainer, metaclass=OwnHelp):
     """Base of every objective: a subclass names the features that it requires and writes its loss in `compute_loss`.
 
     The subclass calls [`gather_features`] once, hands the features of the global batch to a loss of `hfcomp.losses`
@@ -346,6 +347,7 @@ class CompositionalTrainer(ObjectiveHooks, Trainer, metaclass=OwnHelp):
         if not self.args.should_save:
             return
         folder.mkdir(parents=True, exist_ok=True)
+        self._finish_current_push()  # it still reads these files
         self.model.save_pretrained(folder)
         self.processing_class.save_pretrained(folder)
 

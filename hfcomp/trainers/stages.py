@@ -167,11 +167,19 @@ def _check(path: Path, expected: str) -> None:
 
 
 def stage_config(trainer_class: type, folder: Path, arguments: dict[str, Any], batch_size: int) -> Any:
-    """A trainer's config, of those arguments that it has; `batch_size` counts the rows of all processes."""
-    known = {f.name for f in fields(trainer_class.config_class)}
+    """A trainer's config, of those arguments that it has; `batch_size` counts the rows of all processes.
+
+    A stage never pushes: the stages of a run would share one repository. A run pushes its result when it is finished.
+    """
+    known = {f.name for f in fields(trainer_class.config_class) if not is_of_push(f.name)}
     arguments = {key: value for key, value in arguments.items() if key in known}
     size = batch_size // world_size_at_launch()
     return trainer_class.config_class(output_dir=str(folder), per_device_train_batch_size=size, **arguments)
+
+
+def is_of_push(name: str) -> bool:
+    """Whether a field of a trainer's config says what is pushed, and where."""
+    return name == "push_to_hub" or name.startswith("hub_")
 
 
 def last_checkpoint(folder: Path, log: Callable[[str], None] = lambda line: None) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.cli import builders
+from hfcomp.cli import builders, publishing
 from hfcomp.generation.concretebatch.chain import ConcreteBatchOptions
 from hfcomp.generation.options import NegativeOptions
 
@@ -20,7 +20,12 @@ def run(monkeypatch):
 
     def run(*words, kind=NegativeOptions):
         built, pushed = [], []
-        monkeypatch.setattr(builders, "push_built_sets", lambda *given: pushed.append(given))
+
+        def check(options) -> None:
+            assert not built, "the repository is checked before the build"
+
+        monkeypatch.setattr(publishing, "check_repository", check)
+        monkeypatch.setattr(publishing, "push_built_sets", lambda *given: pushed.append(given))
         build = lambda given: built.append(given) or given["output"]  # noqa: E731
         builders.build_and_push([*WORDS, *words], kind, build, card=CARD)
         return built[0], pushed
@@ -35,21 +40,21 @@ def test_only_rows_that_may_be_adapted_are_read_unless_all_are_asked_for(run):
 
 
 def test_a_repository_receives_the_set_with_the_builder_s_card_or_another(run):
-    _, [(folder, options)] = run("--repo", "me/set", "--allow_unknown_licenses")
+    _, [(folder, options)] = run("--push_to_hub", "me/set", "--allow_unknown_licenses")
     assert folder == Path("out") and options.repo == "me/set" and options.allow_unknown_licenses
     assert options.card == CARD and not options.private
-    _, [(_, options)] = run("--repo", "me/set", "--card", "mine.md", "--private")
+    _, [(_, options)] = run("--push_to_hub", "me/set", "--card", "mine.md", "--private")
     assert options.card == Path("mine.md") and options.private
 
 
 def test_options_of_a_push_need_a_repository(run):
-    with pytest.raises(ValueError, match="--private needs --repo."):
+    with pytest.raises(ValueError, match="--private needs --push_to_hub."):
         run("--private")
 
 
 def test_a_set_that_would_not_be_finished_is_not_pushed(run):
-    with pytest.raises(ValueError, match="--repo pushes a finished set: leave out --until targets"):
-        run("--repo", "me/set", "--until", "targets", kind=ConcreteBatchOptions)
+    with pytest.raises(ValueError, match="--push_to_hub pushes a finished set: leave out --until targets"):
+        run("--push_to_hub", "me/set", "--until", "targets", kind=ConcreteBatchOptions)
     built, pushed = run("--until", "targets", kind=ConcreteBatchOptions)
     assert built["until"] == "targets" and not pushed
 
@@ -58,3 +63,15 @@ def test_all_licences_and_only_those_that_allow_adaptation_contradict_each_other
     with pytest.raises(SystemExit):
         run("--any_license", "--only_adaptable")
     assert "--only_adaptable: not allowed with argument --any_license" in capsys.readouterr().err
+
+
+def test_a_push_that_fails_leaves_the_set_and_the_command_that_pushes_it(monkeypatch):
+    def fail(*_):
+        raise ValueError("data set me/set was not pushed: 503.")
+
+    monkeypatch.setattr(publishing, "check_repository", lambda options: None)
+    monkeypatch.setattr(publishing, "push_built_sets", fail)
+    words = [*WORDS, "--push_to_hub", "me/set", "--private"]
+    with pytest.raises(ValueError, match=r"the set is built, but .* was not pushed: 503") as raised:
+        builders.build_and_push(words, NegativeOptions, lambda given: {"a": Path("out/a")}, card=CARD)
+    assert "`hfcomp push-dataset a=out/a --repo me/set --private --card card.md`" in str(raised.value)

@@ -9,6 +9,7 @@ from typing import Any
 
 LFS_ENDINGS = (".parquet", ".safetensors", ".bin", ".arrow", ".zip", ".tar", ".png", ".jpg")
 LFS_SIZE = 10 * 2**20
+MAIN = "main"
 WRITE_TOKEN, READ_TOKEN = "hf_" + "Write1Me" * 4, "hf_" + "Read1Me0" * 4
 OTHER_TOKEN, WRONG_TOKEN = "hf_" + "Other1Us" * 4, "hf_" + "Wrong1No" * 4
 
@@ -71,14 +72,14 @@ class Repository:
         name: owner/name.
         private: only its owner sees it.
         gated: its owner alone reads its files; everybody sees its name.
-        commits: the first to the last, all on main.
+        branches: by name, the commits of each from the first to the last.
     """
 
     kind: str
     name: str
     private: bool = False
     gated: bool = False
-    commits: list[Commit] = field(default_factory=list)
+    branches: dict[str, list[Commit]] = field(default_factory=lambda: {MAIN: []})
 
     def __post_init__(self) -> None:
         self.commit("initial commit", {".gitattributes": File(b"*.parquet filter=lfs diff=lfs merge=lfs -text\n")})
@@ -88,20 +89,35 @@ class Repository:
         return self.name.partition("/")[0]
 
     @property
+    def commits(self) -> list[Commit]:
+        """Those of main."""
+        return self.branches[MAIN]
+
+    @property
     def files(self) -> dict[str, File]:
         """Those of main."""
         return self.commits[-1].files
 
-    def commit(self, message: str, files: dict[str, File]) -> Commit:
+    def commit(self, message: str, files: dict[str, File], branch: str = MAIN) -> Commit:
+        commits = self.branches[branch]
         content = "".join(f"{path} {files[path].git_oid}\n" for path in sorted(files))
-        oid = hashlib.sha1(f"{self.name} {len(self.commits)} {message}\n{content}".encode()).hexdigest()
-        self.commits.append(Commit(oid, message, dict(files)))
-        return self.commits[-1]
+        oid = hashlib.sha1(f"{self.name} {branch} {len(commits)} {message}\n{content}".encode()).hexdigest()
+        commits.append(Commit(oid, message, dict(files)))
+        return commits[-1]
+
+    def add_branch(self, branch: str, revision: str) -> None:
+        if branch in self.branches:
+            raise Refused(409, f"Reference already exists: refs/heads/{branch}")
+        last = self.at(revision)
+        commits = next(one for one in self.branches.values() if last in one)
+        self.branches[branch] = commits[: commits.index(last) + 1]
 
     def at(self, revision: str) -> Commit:
-        if revision in ("main", "refs/heads/main"):
-            return self.commits[-1]
-        found = next((one for one in self.commits if one.oid == revision), None)
+        branch = revision.removeprefix("refs/heads/")
+        if branch in self.branches:
+            return self.branches[branch][-1]
+        every = (commit for commits in self.branches.values() for commit in commits)
+        found = next((one for one in every if one.oid == revision), None)
         if found is None:
             raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
         return found
@@ -155,15 +171,18 @@ class Repository:
         folders = [path for path in paths if any(name.startswith(f"{path}/") for name in files)]
         return found + [self.folder_facts(path) for path in folders]
 
-    def apply(self, lines: list[dict[str, Any]], blobs: dict[str, bytes]) -> Commit:
+    def apply(self, lines: list[dict[str, Any]], blobs: dict[str, bytes], branch: str = MAIN) -> Commit:
         """A commit from the lines of its request; large files are named by the hash of what was uploaded before."""
-        files, message = dict(self.files), ""
+        if branch not in self.branches:
+            raise Refused(404, f"Invalid rev id: {branch}", "RevisionNotFound")
+        head, message = self.branches[branch][-1], ""
+        files = dict(head.files)
         for line in lines:
             value = line["value"]
             path = value.get("path", "")
             if line["key"] == "header":
                 message = value["summary"]
-                if value.get("parentCommit") not in (None, self.commits[-1].oid):
+                if value.get("parentCommit") not in (None, head.oid):
                     raise Refused(412, "A commit has happened since. Please refresh and try again.")
             elif line["key"] == "file":
                 files[path] = File(base64.b64decode(value["content"]))
@@ -177,7 +196,7 @@ class Repository:
                 files = {name: file for name, file in files.items() if not name.startswith(path)}
             else:
                 raise Refused(400, f"unknown operation {line['key']}")
-        return self.commit(message, files)
+        return self.commit(message, files, branch)
 
 
 def upload_mode(path: str, size: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.hub.card_rules import card_errors
-from tests.hub.repositories import USERS, Refused, Repository, User, upload_mode
+from tests.hub.repositories import MAIN, USERS, Refused, Repository, User, upload_mode
 
 KINDS = {"model": "models", "dataset": "datasets", "space": "spaces"}
 _API = r"/api/(?P<kind>models|datasets|spaces)/(?P<name>[\w.-]+/[\w.-]+)"
@@ -204,8 +204,27 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_json(self.readable(kind, name).facts(revision or "main"))
 
     def refs(self, kind: str, name: str) -> None:
-        main = {"name": "main", "ref": "refs/heads/main", "targetCommit": self.readable(kind, name).commits[-1].oid}
-        self.send_json({"branches": [main], "tags": [], "converts": []})
+        branches = [
+            {"name": branch, "ref": f"refs/heads/{branch}", "targetCommit": commits[-1].oid}
+            for branch, commits in self.readable(kind, name).branches.items()
+        ]
+        self.send_json({"branches": branches, "tags": [], "converts": []})
+
+    def add_branch(self, kind: str, name: str, branch: str) -> None:
+        asked = json.loads(self.body() or b"{}")
+        self.writable(kind, name).add_branch(branch, asked.get("startingPoint") or MAIN)
+        self.send_json({})
+
+    def commits(self, kind: str, name: str, revision: str) -> None:
+        repository = self.readable(kind, name)
+        repository.at(revision)
+        commits = repository.branches.get(revision) or repository.commits
+        facts = {"authors": [{"user": repository.owner}], "date": "2026-01-01T00:00:00.000Z", "message": ""}
+        self.send_json([{"id": one.oid, "title": one.message, **facts} for one in reversed(commits)])
+
+    def auth_check(self, kind: str, name: str, write: str | None = None) -> None:
+        repository = self.writable(kind, name) if write else self.readable(kind, name, content=True)
+        self.send_json({"id": repository.name})
 
     def tree(self, kind: str, name: str, revision: str, folder: str | None = None) -> None:
         recursive = self.query.get("recursive", ["false"])[0].lower() in ("true", "1")
@@ -234,9 +253,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def commit(self, kind: str, name: str, revision: str) -> None:
         repository = self.writable(kind, name)
-        repository.at(revision)
         lines = [json.loads(line) for line in self.body().splitlines()]
-        oid = repository.apply(lines, self.server.blobs).oid
+        oid = repository.apply(lines, self.server.blobs, revision).oid
         self.send_json({"success": True, "commitOid": oid, "commitUrl": f"{self.server.address}/{name}/commit/{oid}"})
 
     def lfs_batch(self, kind: str | None, name: str) -> None:
@@ -290,6 +308,9 @@ ROUTES: list[tuple[tuple[str, ...], str, Callable[..., None]]] = [
     (("POST",), r"/api/validate-yaml", _Handler.validate_yaml),
     (READ, rf"{_API}(?:/revision/{_REVISION})?", _Handler.facts),
     (READ, rf"{_API}/refs", _Handler.refs),
+    (("POST",), rf"{_API}/branch/(?P<branch>[^/]+)", _Handler.add_branch),
+    (READ, rf"{_API}/commits/{_REVISION}", _Handler.commits),
+    (READ, rf"{_API}/auth-check(?:/(?P<write>write))?", _Handler.auth_check),
     (READ, rf"{_API}/tree/{_REVISION}(?:/(?P<folder>.+))?", _Handler.tree),
     (("POST",), rf"{_API}/paths-info/{_REVISION}", _Handler.paths_info),
     (("POST",), rf"{_API}/preupload/{_REVISION}", _Handler.preupload),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import DatasetCard
 
+from hfcomp import cli
 from hfcomp.data.loading import load_training_set
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.modeling.random_sdxl import write_tiny_sdxl
@@ -16,6 +17,7 @@ from hfcomp.reading import read_yaml
 from tests.generation.builds import png
 from tests.generation.inpaintcoco import sets
 from tests.generation.magic.sets import source
+from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN
 from tests.hub.running import ROOT, run_command, run_in_hub
 from tests.negatives import language_models
 
@@ -46,7 +48,7 @@ def run(hub, *words: object, builder: Path = BUILDER, fails: bool = False) -> st
 def test_both_configurations_are_built_and_pushed(hub, coco, tmp_path):
     model = language_models.roberta(tmp_path / "fill", {"Ġhorse": 0.0, "Ġgreen": -1.0, "Ġold": -2.0})
     words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--fill_model", model]
-    said = run(hub, *words, "--repo", "me/negatives")
+    said = run(hub, *words, "--push_to_hub", "me/negatives")
     assert f"pushed to {hub.address}/datasets/me/negatives" in said
     pushed = hub.repository("datasets", "me/negatives").files
     card = DatasetCard(pushed["README.md"].content.decode())
@@ -80,7 +82,7 @@ def test_concretebatch_is_built_pushed_and_loaded_back(hub, coco, clip, tmp_path
     (tmp_path / "ratings.txt").write_text("\n".join(ratings))
     words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--writer", "substitute"]
     words += ["--concreteness_ratings", tmp_path / "ratings.txt", "--image_pipeline", pipeline, "--image_size", "32"]
-    said = run(hub, *words, "--repo", "me/pairs", builder=BUILDERS / "concretebatch")
+    said = run(hub, *words, "--push_to_hub", "me/pairs", builder=BUILDERS / "concretebatch")
     assert f"pushed to {hub.address}/datasets/me/pairs" in said
     pushed = hub.repository("datasets", "me/pairs").files
     card = DatasetCard(pushed["README.md"].content.decode())
@@ -107,9 +109,9 @@ def test_a_builders_card_attributes_the_captions_and_cites_the_paper(builder):
 def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
     place = source(tmp_path / "source", license={0: "Attribution-NoDerivs License"})
     words = ["--source", place, "--output", tmp_path / "out", "--writer", "taxonomy", "--encoder", "captions"]
-    words += ["--taxonomy", tmp_path / "taxonomy.yaml", "--repo", "me/magic"]
+    words += ["--taxonomy", tmp_path / "taxonomy.yaml", "--push_to_hub", "me/magic"]
     said = run(hub, *words, "--until", "captions", builder=BUILDERS / "magic", fails=True)
-    assert "error: --repo pushes a finished set: leave out --until captions" in said
+    assert "error: --push_to_hub pushes a finished set: leave out --until captions" in said
     said = run(hub, *words, builder=BUILDERS / "magic")
     assert f"pushed to {hub.address}/datasets/me/magic" in said
     card = DatasetCard(hub.repository("datasets", "me/magic").files["README.md"].content.decode())
@@ -125,7 +127,7 @@ def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
 
 def test_inpaintcoco_of_a_project_is_built_pushed_and_loaded_back(hub, tmp_path):
     project = sets.project(tmp_path / "project", 4)
-    words = ["--source", project, "--output", tmp_path / "out", "--repo", "me/pairs"]
+    words = ["--source", project, "--output", tmp_path / "out", "--push_to_hub", "me/pairs"]
     said = run(hub, *words, builder=BUILDERS / "inpaintcoco")
     assert f"pushed to {hub.address}/datasets/me/pairs" in said
     pushed = hub.repository("datasets", "me/pairs").files
@@ -151,7 +153,7 @@ def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hu
         HfApi().upload_folder(repo_id="me/InpaintCOCO", repo_type="dataset", folder_path=sys.argv[1])
     """
     run_in_hub(hub, upload, source)
-    words = ["--source", "me/InpaintCOCO", "--output", tmp_path / "out", "--repo", "me/flagged"]
+    words = ["--source", "me/InpaintCOCO", "--output", tmp_path / "out", "--push_to_hub", "me/flagged"]
     run(hub, *words, builder=BUILDERS / "inpaintcoco")
     card = DatasetCard(hub.repository("datasets", "me/flagged").files["README.md"].content.decode())
     assert card.data.source_datasets == ["me/InpaintCOCO"] and "| empty caption | 1 |" in card.text
@@ -161,3 +163,46 @@ def test_the_published_inpaintcoco_is_read_from_the_hub_and_pushed_with_flags(hu
         assert rows["flags"][:] == [[], ["empty caption"], [], []] and {*rows["source"]} == {"me/InpaintCOCO"}
     """
     run_in_hub(hub, code)
+
+
+@pytest.fixture
+def build(coco, connect, monkeypatch, tmp_path):
+    """Runs `hfcomp build negatives` with a token; returns the folder of the set."""
+
+    def build(*words: str, token: str | bool = WRITE_TOKEN) -> Path:
+        monkeypatch.setattr("huggingface_hub.HfApi", lambda: connect(token))
+        given = ["--source", str(coco), "--output", str(tmp_path / "set"), "--split", "train2017"]
+        cli.main(["build", "negatives", *given, "--kinds", "swap", "--parser", "rules", *words])
+        return tmp_path / "set"
+
+    return build
+
+
+def test_a_set_is_built_and_pushed_by_one_command(hub, build):
+    folder = build("--push_to_hub", "me/negatives", "--private", "--revision", "first", "--only_adaptable")
+    pushed = hub.repository("datasets", "me/negatives")
+    shard = "data/train-00000-of-00001.parquet"
+    assert pushed.private and list(pushed.files) == [".gitattributes"]
+    assert pushed.branches["first"][-1].files[shard].content == (folder / shard).read_bytes()
+    assert "push_to_hub" not in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("token", [WRONG_TOKEN, READ_TOKEN, False])
+def test_without_the_right_to_write_nothing_is_built(hub, build, tmp_path, token):
+    with pytest.raises(SystemExit, match="^error: data set me/negatives was not pushed: .*hf auth login") as stopped:
+        build("--push_to_hub", "me/negatives", token=token)
+    assert str(token) not in str(stopped.value) and not (tmp_path / "set").exists()
+
+
+def test_a_set_that_may_not_be_published_is_built_and_kept(hub, build, tmp_path):
+    with pytest.raises(
+        SystemExit, match="^error: the set is built, but .* a licence that forbids adaptation"
+    ) as stopped:
+        build("--push_to_hub", "me/negatives", "--private")
+    assert f"`hfcomp push-dataset {tmp_path / 'set'} --repo me/negatives --private`" in str(stopped.value)
+    assert (tmp_path / "set" / "manifest.json").is_file()
+
+
+def test_options_of_a_push_need_one(build):
+    with pytest.raises(SystemExit, match="--private needs --push_to_hub"):
+        build("--private")

@@ -14,6 +14,7 @@ from hfcomp.data.built_sets import MANIFEST
 from hfcomp.data.publishing import TOKEN
 from hfcomp.generation.cards import loading_text
 from hfcomp.hub import datasets as pushing
+from hfcomp.hub import repositories
 from hfcomp.hub.dataset_cards import SetFolders, set_card
 from tests.hub.built import ALLOWED, built
 from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN, File
@@ -103,7 +104,7 @@ def push_here(folder: Path, api: HfApi, repo: str = "me/pairs") -> list[str]:
 
 
 def test_a_broken_push_changes_nothing_and_the_same_call_resumes(hub, connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(pushing, "FILES_AT_A_TIME", 2)
+    monkeypatch.setattr(repositories, "FILES_AT_A_TIME", 2)
     folder, api = built(tmp_path / "set", rows=9), connect(WRITE_TOKEN)
     hub.break_uploads(after=2)
     with pytest.raises(

@@ -14,9 +14,9 @@ from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.pictures import Pictures, make_pictures, other_images
 from hfcomp.analysis.gallery.rows import ShownRows, choose_rows, read_set, row_record
 from hfcomp.analysis.gallery.scores import ModelScores, score_rows, score_tables
+from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.generation.sources import column_names
 from hfcomp.reporting.pages.markup import table_html
 from hfcomp.reporting.pages.page import LIST_SCRIPT, render_page
 from hfcomp.writing import write_text
@@ -96,7 +96,7 @@ def gallery_page(
             "dataset": place,
             "split": options.split,
             "config": options.config,
-            "column_names": column_names(options.column_names),
+            "column_names": parse_column_names(options.column_names),
             "fingerprint": shown.fingerprint,
             "rows": len(shown.whole),
         },

@@ -16,10 +16,11 @@ from datasets import Dataset, Image
 from hfcomp.analysis.gallery.facts import negative_facts, other_facts
 from hfcomp.analysis.gallery.options import DataOptions, GalleryOptions
 from hfcomp.data.columns import rename_columns, require_columns
+from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.loading import load_training_set, undecoded
 from hfcomp.generation.options import RENAME
 from hfcomp.generation.runner import fingerprint
-from hfcomp.generation.sources import SHARD_PATH, column_names
+from hfcomp.generation.sources import SHARD_PATH
 from hfcomp.parsing.word_changes import word_changes
 from hfcomp.sandbox import training_set
 
@@ -73,12 +74,11 @@ def read_set(name: str, options: DataOptions) -> Dataset:
         ValueError: for a split, configuration or column that is not there.
         FileNotFoundError: for a path where nothing is.
     """
+    names = parse_column_names(options.column_names)
     if name == SANDBOX and not os.path.exists(name):
-        return undecoded(rename_columns(training_set(SANDBOX_ROWS, 0), column_names(options.column_names)))
-    dataset = load_training_set(name, split=options.split, config=options.config)
-    if SHARD_PATH in dataset.column_names:
-        dataset = dataset.remove_columns(SHARD_PATH)
-    return undecoded(rename_columns(dataset, column_names(options.column_names)))
+        return undecoded(rename_columns(training_set(SANDBOX_ROWS, 0), names))
+    dataset = load_training_set(name, split=options.split, config=options.config, column_names=names)
+    return undecoded(dataset.remove_columns(SHARD_PATH) if SHARD_PATH in dataset.column_names else dataset)
 
 
 def set_fingerprint(dataset: Dataset) -> str:

@@ -55,6 +55,7 @@ def test_the_card_is_valid_and_whole(name):
         " base ",
     ):
         assert words in text
+    assert "Not checked" not in text  # the overlap of images
     assert "not stated" not in text  # every value of a recipe says whose it is
 
 

@@ -1,0 +1,90 @@
+"""What the commands that build a set share to push it: `--push_to_hub`, checked before the set is built."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hfcomp.generation.options import BuildOptions
+from hfcomp.hub.datasets import PushOptions, check_repository, push_built_sets
+
+Folders = Path | Mapping[str, Path]
+TARGET = "push_to_hub"
+
+
+@dataclass(kw_only=True)
+class PublishOptions:
+    """Publishing.
+
+    Attributes:
+        push_to_hub: data set of the Hub that receives the finished set, as my-org/my-set; your right to write to it is
+            checked before the build starts.
+        private: a new repository is private; a public one that exists is refused.
+        revision: branch to push to, made from main where it is missing (default: main).
+        card: README.md whose text and metadata come first, as dataset_builders/negatives/README.md.
+        allow_unknown_licenses: push rows without a known licence too; you know that all may be published.
+    """
+
+    push_to_hub: str | None = None
+    private: bool = False
+    revision: str | None = None
+    card: Path | None = None
+    allow_unknown_licenses: bool = False
+
+
+def take_push(given: dict[str, Any], kind: type[BuildOptions], card: Path | None = None) -> PushOptions | None:
+    """Takes the options of a push out of those of a command line; None where nothing is pushed.
+
+    Args:
+        given: the options, of which those of the build are left.
+        kind: of the build.
+        card: of the set, unless another is given.
+
+    Raises:
+        ValueError: for options that need `--push_to_hub`, or a build that ends before the set is finished.
+    """
+    push = {field.name: given.pop(field.name) for field in fields(PublishOptions) if field.name in given}
+    if not push:
+        return None
+    if TARGET not in push:
+        raise ValueError(f"--{next(iter(push))} needs --{TARGET}.")
+    last = next((field.default for field in fields(kind) if field.name == "until"), None)
+    if given.get("until", last) != last:
+        raise ValueError(
+            f"--{TARGET} pushes a finished set: leave out --until {given['until']}, or --{TARGET} until then."
+        )
+    return PushOptions(repo=push.pop(TARGET), **{"card": card, **push})
+
+
+def built_and_pushed(build: Callable[[], Folders], push: PushOptions | None) -> None:
+    """Builds a set and pushes it, if it is to be pushed.
+
+    Args:
+        build: returns the folder of the set, or those of several by configuration.
+        push: where to.
+
+    Raises:
+        ValueError: as `build`; where the set may not be pushed, before it is built where that is known.
+    """
+    if push is None:
+        build()
+        return
+    check_repository(push)
+    folders = build()
+    try:
+        push_built_sets(folders, push)
+    except ValueError as error:
+        raise ValueError(f"the set is built, but {error} Then push it: `{_command(folders, push)}`.") from error
+
+
+def _command(folders: Folders, push: PushOptions) -> str:
+    named = [str(folders)] if isinstance(folders, Path) else [f"{name}={place}" for name, place in folders.items()]
+    words = ["hfcomp", "push-dataset", *named, "--repo", push.repo]
+    for name in ("private", "allow_unknown_licenses"):
+        words += [f"--{name}"] if getattr(push, name) else []
+    for name in ("revision", "card"):
+        words += [f"--{name}", str(getattr(push, name))] if getattr(push, name) else []
+    return shlex.join(words)

@@ -1,0 +1,182 @@
+"""A repository of the Hub that files go to: whether they may, and all of them in one commit at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils.sha import git_hash
+
+from hfcomp.hub.refusals import one_line_refusals
+
+Kind = Literal["model", "dataset"]
+TITLES: dict[Kind, str] = {"model": "model", "dataset": "data set"}
+MAIN = "main"
+# Files that are uploaded before the next ones begin: what an interrupted push has not to send again.
+FILES_AT_A_TIME = 16
+
+
+@dataclass(kw_only=True)
+class RepositoryOptions:
+    """Repository.
+
+    Attributes:
+        repo: id on the Hub, as my-org/my-name.
+        private: a new repository is private; a public one that exists is refused.
+        revision: branch to push to, made from main where it is missing (default: main).
+        dry_run: check everything, list what would be sent, and send nothing.
+    """
+
+    repo: str
+    private: bool = False
+    revision: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """What is in a repository.
+
+    Attributes:
+        head: the last commit of the branch.
+        files: their paths there.
+        is_as_main: whether it is another branch than main and holds nothing of its own.
+    """
+
+    head: str
+    files: Collection[str]
+    is_as_main: bool = False
+
+
+@dataclass
+class Repository:
+    """A model or data set of the Hub.
+
+    Attributes:
+        name: its id.
+        kind: model or dataset.
+        private: whether a new one is.
+        branch: that is pushed to.
+        api: a `huggingface_hub.HfApi`; by default one with the login of this machine.
+        address: once it is open.
+    """
+
+    name: str
+    kind: Kind
+    private: bool = False
+    branch: str = MAIN
+    api: Any = field(default=None, repr=False)
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        with one_line_refusals(self.what):
+            validate_repo_id(self.name)
+
+    @classmethod
+    def of(cls, options: RepositoryOptions, kind: Kind, api: Any = None) -> Repository:
+        """The one that options name.
+
+        Raises:
+            ValueError: for a name that is no id.
+        """
+        return cls(options.repo, kind, options.private, options.revision or MAIN, api)
+
+    @property
+    def what(self) -> str:
+        """What errors call it."""
+        return f"{TITLES[self.kind]} {self.name}"
+
+    def open(self) -> State:
+        """Makes the repository, and the branch, where there is none, and checks that it may be written to.
+
+        Raises:
+            ValueError: for a public one where a private one is asked for, or whatever the Hub refuses.
+        """
+        if self.api is None:
+            from huggingface_hub import HfApi
+
+            self.api = HfApi()
+        with one_line_refusals(self.what):
+            # with exist_ok alone, one that may not be written to would be found too
+            if "/" not in self.name or not self.api.repo_exists(self.name, repo_type=self.kind):
+                made = self.api.create_repo(
+                    self.name, repo_type=self.kind, private=self.private or None, exist_ok=True
+                )
+                self.name = made.repo_id
+            self.api.auth_check(self.name, repo_type=self.kind, write=True)
+            is_private = self.api.repo_info(self.name, repo_type=self.kind).private
+        self.address = f"{self.api.endpoint}/{'datasets/' * (self.kind == 'dataset')}{self.name}"
+        if self.private and not is_private:
+            raise ValueError(
+                f"{self.what} exists and is public, and a private one was asked for. Make it private in its settings, "
+                "or choose another name."
+            )
+        with one_line_refusals(self.what):
+            if self.branch != MAIN:
+                self.api.create_branch(self.name, branch=self.branch, repo_type=self.kind, exist_ok=True)
+            return self.state()
+
+    def state(self) -> State:
+        """What is on the branch now."""
+        head, main = (
+            self.api.repo_info(self.name, repo_type=self.kind, revision=revision).sha
+            for revision in (self.branch, MAIN)
+        )
+        files = self.api.list_repo_files(self.name, repo_type=self.kind, revision=head)
+        return State(head, files, self.branch != MAIN and head == main)
+
+    def commit(self, files: Mapping[str, Path | bytes], removed: Iterable[str], message: str, onto: State) -> str:
+        """Uploads files, the largest first, and makes all of them visible in one commit.
+
+        What was uploaded before is not sent again: the Hub knows it by its hash. Where nothing changes there is no
+        commit.
+
+        Args:
+            files: their content, by their place in the repository.
+            removed: places of files to remove.
+            message: of the commit.
+            onto: what the repository holds; another commit since is refused.
+
+        Returns:
+            The commit that has the files.
+
+        Raises:
+            ValueError: for whatever the Hub refuses.
+        """
+        where = {"repo_type": self.kind, "revision": self.branch}
+        with one_line_refusals(self.what):
+            added = additions(files)
+            for start in range(0, len(added), FILES_AT_A_TIME):
+                group = added[start : start + FILES_AT_A_TIME]
+                self.api.preupload_lfs_files(self.name, additions=group, free_memory=False, **where)
+            operations = [*added, *(CommitOperationDelete(path_in_repo=place) for place in removed)]
+            done = self.api.create_commit(
+                self.name, operations=operations, commit_message=message, parent_commit=onto.head, **where
+            )
+        return done.oid
+
+    def has(self, files: Mapping[str, Path | bytes], state: State) -> bool:
+        """Whether all of these files are there with the same content."""
+        if not files.keys() <= set(state.files):
+            return False
+        with one_line_refusals(self.what):
+            found = self.api.get_paths_info(self.name, list(files), repo_type=self.kind, revision=state.head)
+        there = {one.path: one.lfs.sha256 if one.lfs else one.blob_id for one in found}
+        return all(
+            there.get(one.path_in_repo) in (one.upload_info.sha256.hex(), _git_hash(one)) for one in additions(files)
+        )
+
+
+def additions(files: Mapping[str, Path | bytes]) -> list[CommitOperationAdd]:
+    """Files as the operations of a commit, the largest first."""
+    added = [CommitOperationAdd(path_in_repo=place, path_or_fileobj=file) for place, file in files.items()]
+    return sorted(added, key=lambda one: -one.upload_info.size)
+
+
+def _git_hash(file: CommitOperationAdd) -> str:
+    with file.as_file() as stream:
+        return git_hash(stream.read())
