@@ -44,6 +44,17 @@ def _analyze_magic(arguments: Sequence[str]) -> None:
     from hfcomp.analysis.hierarchy.analyze import HierarchyOptions, analyze_hierarchy
     from hfcomp.writing import locked
 
+    given = vars(magic_parser().parse_args(arguments))
+    folder, options = given.pop("folder"), HierarchyOptions(**given)
+    with locked(options.output_dir):
+        page = analyze_hierarchy(folder, options, progress=sys.stderr.isatty())
+    print(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def magic_parser() -> argparse.ArgumentParser:
+    """The command line of `hfcomp analyze magic`; what is not given is left to the fields of `HierarchyOptions`."""
+    from hfcomp.analysis.hierarchy.analyze import HierarchyOptions
+
     found = argparse.ArgumentParser(
         prog=f"hfcomp analyze {MAGIC}",
         description="Draws the hierarchy of a set of `hfcomp build magic` as one HTML page.",
@@ -52,11 +63,7 @@ def _analyze_magic(arguments: Sequence[str]) -> None:
     )
     found.add_argument("folder", type=Path, metavar="DIR", help="folder of the set")
     add_fields(found, HierarchyOptions)
-    given = vars(found.parse_args(arguments))
-    folder, options = given.pop("folder"), HierarchyOptions(**given)
-    with locked(options.output_dir):
-        page = analyze_hierarchy(folder, options, progress=sys.stderr.isatty())
-    print(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    return found
 
 
 def parser() -> argparse.ArgumentParser:

@@ -17,15 +17,20 @@ WIDTH = 78
 
 def main(arguments: Sequence[str]) -> None:
     """Prints a line for each benchmark, or everything on those that are named, with `--benchmarks` or without."""
-    parser = argparse.ArgumentParser(prog="hfcomp evaluate --list", allow_abbrev=False)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--benchmarks", default="")
-    parser.add_argument("--suite", choices=[*SUITES, "all"], default="all")
-    parser.add_argument("--list", action="store_true")
-    options = parser.parse_intermixed_args(arguments)
+    options = parser().parse_intermixed_args(arguments)
     names = names_of(",".join([*options.names, options.benchmarks]))
     whole = [line for benchmark in find_benchmarks(names) for line in _whole(benchmark)]
     print("\n".join(whole or _all(options.suite)))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `hfcomp evaluate --list`."""
+    found = argparse.ArgumentParser(prog="hfcomp evaluate --list", allow_abbrev=False)
+    found.add_argument("names", nargs="*")
+    found.add_argument("--benchmarks", default="")
+    found.add_argument("--suite", choices=[*SUITES, "all"], default="all")
+    found.add_argument("--list", action="store_true")
+    return found
 
 
 def _all(chosen: str) -> Iterator[str]:

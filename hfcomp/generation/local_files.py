@@ -39,7 +39,7 @@ def check_local_files(
 
     Raises:
         ValueError: for files outside, with their number, the first of them, and how to allow them. Nothing counts as
-            inside of a home directory, or of what holds one. Also where all files are missing.
+            inside of a home directory, or of what holds one.
     """
     roots = _roots(source)
     everything = [root for root in roots if _holds_everything(root)]
@@ -61,12 +61,6 @@ def check_local_files(
         log(
             f"{number:,} image files that {source} names are copied into the set: {number - len(outside):,} from "
             f"{inside} and its sub-folders, {len(outside):,} from elsewhere"
-        )
-    if missing and len(missing) == number and not urls:
-        raise ValueError(
-            f"all {number:,} image files that {source} names are missing, such as {', '.join(missing[:_SHOWN])}. "
-            "Names are relative to the file that lists them: correct them, put the files there, or build without "
-            "images (--columns caption)."
         )
     if missing:
         log(

@@ -10,7 +10,7 @@ from datasets import Dataset, Features, Image, LargeList, List, Value
 from hfcomp.data.built_sets import TRAIN
 from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.caption_files import with_captions_of
-from hfcomp.data.formats.image_files import TEXTS
+from hfcomp.data.formats.image_files import TEXTS, check_image_files
 from hfcomp.data.known_names import parse_column_names, proposed_names, spelled
 from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import contract_rows
@@ -70,6 +70,7 @@ def read_rows(options: BuildOptions, log: Log) -> Dataset:
             "names are read beside a local file or folder: download the set and pass its folder as --source; or build "
             "without images: --columns caption."
         )
+    check_image_files(dataset, kept, one_is_enough=True)
     return dataset if options.limit is None else dataset.select(range(min(options.limit, len(dataset))))
 
 

@@ -325,7 +325,7 @@ def test_mistakes_with_concepts_end_in_a_line_and_leave_nothing(with_phrases, tm
         (["--fill_model", "x"], "--fill_model needs the kind mask"),
         (
             ["--column_names", "caption=text,image=file"],
-            "all 7 image files that .* names are missing, such as .*a",
+            "row 0: the file .* does not exist.* Of all 7 rows, 7 name a missing file",
         ),
         (["--device", "gpu"], "device: 'gpu' cannot be used here"),
         (["--keyword_table", "no.yaml"], "no.yaml"),

@@ -136,7 +136,7 @@ class _Places:
         return found[0] if found else at_root or os.path.join(self.folders[0], name)
 
 
-def check_image_files(dataset: Any, columns: Sequence[str]) -> None:
+def check_image_files(dataset: Any, columns: Sequence[str], *, one_is_enough: bool = False) -> None:
     """Looks for the files that columns of images name, before the first of them is needed.
 
     Files inside the data set and URLs are not looked at; of many rows `CHECKED_ROWS` are.
@@ -144,6 +144,7 @@ def check_image_files(dataset: Any, columns: Sequence[str]) -> None:
     Args:
         dataset: with undecoded images; of a stream nothing is known.
         columns: those that are read.
+        one_is_enough: whether other files may be missing, as in a build, which sets their rows aside.
 
     Raises:
         FileNotFoundError: naming column, row, path and folder of the first file that is missing, and how many are.
@@ -156,7 +157,7 @@ def check_image_files(dataset: Any, columns: Sequence[str]) -> None:
             continue
         names = _named_files(dataset, column, rows)
         missing = [(row, name) for row, name in names if not os.path.exists(name)]
-        if missing:
+        if missing and not (one_is_enough and len(missing) < len(names)):
             raise FileNotFoundError(_missing(column, missing, len(rows), len(dataset)))
 
 

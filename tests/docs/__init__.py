@@ -1,0 +1,1 @@
+"""The pages of the documentation hold what they say."""

@@ -1,0 +1,74 @@
+"""Every block of README, docs, recipes and cards runs in a test, is accepted by its parser, or says what it needs.
+
+A page complies with one of these:
+
+- ```` ```bash ````: each line is a command of hfcomp, a recipe, a builder, `make` or `pip install`; it is parsed here;
+- ```` ```python ```` after a line `<!-- run by tests/docs/test_python.py -->`, which names the file of a test that
+  runs the block and names the page;
+- ```` ```yaml ````, ```` ```json ````: it is read here;
+- any of them after a line `<!-- needs the Hub -->` (or one of `NEEDS`): commands of hfcomp are parsed and Python is
+  compiled; nothing else is checked.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.docs.commands import check_command
+from tests.docs.snippets import ROOT, lines, snippets
+
+NEEDS = {"the Hub", "vLLM", "a finished run"}
+"""What no test has."""
+UNCHECKED = {"", "text", "bibtex"}
+"""Output, lists of files, citations."""
+RENDERED = "model_cards/"
+"""Written by a template, which has tests of its own."""
+HOW = (__doc__ or "").partition("A page complies")[2]
+
+
+@pytest.fixture(autouse=True)
+def clone(monkeypatch, tmp_path):
+    """The working directory of the commands: a clone, with the files that pages write, and real data somewhere."""
+    for folder in ("recipes", "dataset_builders"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    search, *_ = (one.code for one in snippets("yaml") if one.page == "docs/search.md")
+    (tmp_path / "mine.yaml").write_text(search)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HFCOMP_REAL_DATA", str(tmp_path))
+
+
+@pytest.mark.parametrize("one", snippets(), ids=str)
+def test_a_mark_is_one_of_two(one):
+    assert not one.mark or one.test or one.needs in NEEDS, f"found <!-- {one.mark} -->; {HOW}"
+    assert one.language in {"bash", "python", "yaml", "json", *UNCHECKED}, HOW
+
+
+@pytest.mark.parametrize("one", snippets("bash"), ids=str)
+def test_commands_are_accepted(one, capsys):
+    for words in lines(one):
+        if one.needs and words[0] != "hfcomp":
+            continue
+        try:
+            check_command(words)
+        except SystemExit as stop:
+            if stop.code:
+                pytest.fail(f"{' '.join(words)}\n{capsys.readouterr().err or stop}")
+        except ValueError as error:
+            pytest.fail(f"{' '.join(words)}\n{error}")
+
+
+@pytest.mark.parametrize("one", snippets("python"), ids=str)
+def test_python_compiles_and_names_the_test_that_runs_it(one):
+    compile(one.code, str(one), "exec")
+    if not one.needs and not one.page.startswith(RENDERED):
+        assert one.test, HOW
+        test = ROOT / one.test
+        assert test.is_file() and one.page in test.read_text(), f"{one.test} does not run a block of {one.page}"
+
+
+@pytest.mark.parametrize("one", snippets("yaml", "json"), ids=str)
+def test_files_are_read(one):
+    assert (yaml.safe_load if one.language == "yaml" else json.loads)(one.code)
