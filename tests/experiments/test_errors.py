@@ -254,7 +254,7 @@ def test_a_package_that_is_not_installed_is_named(refused, monkeypatch):
 
 @pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), RuntimeError("x"), AssertionError("x")])
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch, error):
-    def fail(plan: object) -> Path:
+    def fail(*arguments: object) -> Path:
         raise error
 
     monkeypatch.setattr(command, "run", fail)

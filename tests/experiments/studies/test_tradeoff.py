@@ -257,7 +257,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
 
 def test_the_command_tells_a_study_from_a_sweep(monkeypatch):
     called = []
-    monkeypatch.setattr(command, "run_tradeoff", lambda study: called.append(study.plan.per_epoch))
+    monkeypatch.setattr(command, "run_tradeoff", lambda study, kind: called.append(study.plan.per_epoch))
     command.main("hard_negatives", ["--report", "tradeoff"])
     assert called == [10]
 
