@@ -111,14 +111,15 @@ def test_every_half_of_a_character_is_found(text):
     assert parse_json(r'["\\ud83d \ud83d\ude00"]') == ["\\ud83d \U0001f600"]
 
 
-def test_a_field_that_is_too_long_names_file_and_line(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text('key,caption\n1,a dog\n2,"' + "x" * 200_000 + '"\n')
-    with pytest.raises(ValueError, match="a.csv, line 3: a field has more than 131,072 characters.*unclosed quote"):
+@pytest.mark.parametrize(("name", "between"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_a_field_that_is_too_long_names_file_and_line(tmp_path, name, between):
+    path = tmp_path / name
+    path.write_text(f'key{between}caption\n1{between}a dog\n2{between}"' + "x" * 200_000 + '"\n')
+    with pytest.raises(ValueError, match=f"{name}, line 3: a field has more than 131,072 characters.*unclosed quote"):
         read_captions(path)
     with pytest.raises(ValueError, match="own.csv, line 2: a field"):
         list(csv_rows(["a,b\n", '1,"' + "x" * 200_000 + '"\n'], "own.csv"))
 
 
 def test_all_kinds_of_files_of_captions_are_covered():
-    assert set(READERS) == {".json", ".jsonl", ".csv", ".parquet"}
+    assert set(READERS) == {".json", ".jsonl", ".csv", ".tsv", ".parquet"}
