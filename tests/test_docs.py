@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -12,24 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.cli.annotate import DRAFT, PROGRESS
-from hfcomp.evaluation.benchmarks import benchmarks
-
 ROOT = Path(__file__).parents[1]
-COMMANDS = (
-    "analyze",
-    "annotate",
-    "build",
-    "compare",
-    "convert",
-    "doctor",
-    "evaluate",
-    "gallery",
-    "levels",
-    "merge",
-    "push",
-    "push-dataset",
-)
 PACKAGES = ("hfcomp", "hfcomp.losses", "hfcomp.trainers", "hfcomp.negatives", "hfcomp.evaluation", "hfcomp.data")
 
 
@@ -51,41 +33,6 @@ def test_the_site_builds_without_a_broken_link(tmp_path):
     page = (tmp_path / "site/api/index.html").read_text()
     assert 'id="hfcomp.losses.cement_loss"' in page
     assert "logit_scale" in page
-
-
-def commands() -> list[tuple[str, list[str]]]:
-    """Each `hfcomp` command in a shell block of README, docs, recipes and cards, with its page."""
-    found = []
-    for page in (
-        path
-        for folder in (".", "docs", "recipes", "dataset_builders", "model_cards")
-        for path in _pages(ROOT / folder)
-    ):
-        for block in re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
-            lines = (shlex.split(line, comments=True) for line in block.replace("\\\n", " ").splitlines())
-            found += [(str(page.relative_to(ROOT)), words[1:]) for words in lines if words[:1] == ["hfcomp"]]
-    return [(page, words) for page, words in found if words[0] in COMMANDS and "--list" not in words]
-
-
-def test_every_command_of_the_docs_is_accepted():
-    found = commands()
-    assert {words[0] for _, words in found} >= {"analyze", "annotate", "build", "evaluate"}
-    for page, (name, *words) in found:
-        said = f"{page}: hfcomp {name} {shlex.join(words)}"
-        if (name, *words[:1]) == ("analyze", "magic"):  # has a parser of its own
-            continue
-        parser = "parser"
-        if name == "annotate" and words[0] in (DRAFT, PROGRESS):
-            parser = f"{words.pop(0)}_parser"
-        try:
-            given = getattr(import_module(f"hfcomp.cli.{name.replace('-', '_')}"), parser)().parse_args(words)
-        except SystemExit:
-            pytest.fail(said)
-        assert not {*getattr(given, "models", ())} & {*benchmarks()}, said
-
-
-def _pages(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 
 
 def _value(path):

@@ -13,10 +13,6 @@ from transformers import CLIPModel
 
 from hfcomp import CompositionalConfig
 from hfcomp.cli import main
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.engine import run_benchmark, validate
-from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import Folders
 from hfcomp.sandbox import training_set
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -114,24 +110,9 @@ def test_evaluation_from_python_runs(clip, tmp_path, monkeypatch, capsys):
 
 
 def test_the_blocks_of_the_page_on_benchmarks_run(clip, tmp_path, capsys):
-    _, _, module, own, training, keywords = blocks("docs/benchmarks.md")
+    _, _, module, training, keywords = blocks("docs/benchmarks.md")
     exec(module, {})
     assert "'accuracy': 0.5" in capsys.readouterr().out
-
-    rows = tiny.pairs(8, ragged=False)
-    columns = {"negatives": rows["negative_captions"][:], "kind": ["a", "b"] * 4}
-    folder = tmp_path / "pairs"
-    kept = rows.select_columns(["image", "caption"])
-    for name, values in columns.items():
-        kept = kept.add_column(name, values)
-    folder.mkdir()
-    kept.to_parquet(folder / "test-00000-of-00001.parquet")
-    names: dict = {}
-    exec(own, names)
-    mine = names["MINE"]
-    items = validate(mine, load_items(mine, Folders(own={"mine": folder})))
-    report = run_benchmark(mine, items, Embedder(clip, device="cpu"))
-    assert set(report.items["subset"]) == {"a", "b"} and len(report.items) == 8
 
     small_sugarcrepe.write(tmp_path / "data", per_subset=1)
     shorter = "per_device_train_batch_size=4, max_steps=2, eval_strategy"
@@ -150,3 +131,35 @@ def test_the_blocks_of_the_page_on_benchmarks_run(clip, tmp_path, capsys):
     names = {}
     exec(keywords, names)
     assert names["MINE"].name == "mine"
+
+
+def test_the_benchmark_of_the_docs_runs(clip, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mine, check = blocks("docs/adding_a_benchmark.md")
+    rows = tiny.pairs(8, ragged=False)
+    columns = {"negatives": rows["negative_captions"][:], "kind": ["a", "b"] * 4}
+    folder = Path("my/folder")
+    kept = rows.select_columns(["image", "caption"])
+    for name, values in columns.items():
+        kept = kept.add_column(name, values)
+    folder.mkdir(parents=True)
+    kept.to_parquet(folder / "test-00000-of-00001.parquet")
+    names: dict = {}
+    exec(mine, names)
+    exec(check.replace("openai/clip-vit-base-patch32", str(clip)), names)
+    report = names["report"]
+    assert set(report.items["subset"]) == {"a", "b"} and len(report.items) == 8
+    Path("my_module.py").write_text(mine)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = [
+        "evaluate",
+        str(clip),
+        "--benchmarks",
+        "my_module:MINE",
+        "--data",
+        "mine=my/folder",
+        "--blind",
+        "constant",
+    ]
+    main([*words, "--no_cache"])
+    assert "mean of kinds" in capsys.readouterr().out

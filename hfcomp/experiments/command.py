@@ -16,13 +16,13 @@ from transformers import TrainingArguments
 from hfcomp.errors import FLAG, one_line_errors
 from hfcomp.experiments.dry_run import DryRun
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.plan_files import Search, Sweep, Tradeoff, read_plan
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_file, read_recipe, split_options
-from hfcomp.experiments.search import run_search
+from hfcomp.experiments.studies.plan_files import Search, Sweep, Tradeoff, read_plan
+from hfcomp.experiments.studies.search import run_search
+from hfcomp.experiments.studies.sweep import run_sweep
+from hfcomp.experiments.studies.tradeoff import run_tradeoff
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.tradeoff import run_tradeoff
 from hfcomp.trainers.config import CompositionalConfig, field_default
 
 INTRODUCTION = """Every field is an override: --field value. Options beside the fields:

@@ -14,8 +14,8 @@ from hfcomp.cli import COMMANDS
 from hfcomp.cli.builders import parser as builder_parser
 from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.experiments.command import recipe_help
-from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe, split_options
+from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.generation.build import KINDS
 from tests.docs.snippets import ROOT, blocks
 

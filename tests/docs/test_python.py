@@ -112,7 +112,10 @@ def test_adapters(clip, tmp_path):
 def test_conversion(old_clip, capsys):
     network = worlds.model(worlds.Shape(head_width=64, text_heads=1), worlds.vocabulary(old_clip), act="quick_gelu")
     torch.save(worlds.state(network), "negclip.pth")
-    run("docs/conversion.md", changes={'pretrained="openai"': f'pretrained="openai", processor="{old_clip}"'})
+    run(
+        "docs/conversion.md",
+        changes={'pretrained="openai"': f'pretrained="openai", head_width=64, processor="{old_clip}"'},
+    )
     assert "quick_gelu" in capsys.readouterr().out
 
 

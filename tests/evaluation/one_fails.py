@@ -25,11 +25,11 @@ from hfcomp.evaluation import callback, embed, engine, evaluation_results, evalu
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.experiments import prepare, program, study
-from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
-from hfcomp.experiments.search import run_search
 from hfcomp.experiments.session import Session
-from hfcomp.experiments.sweep import run_sweep
+from hfcomp.experiments.studies.plan_files import read_plan
+from hfcomp.experiments.studies.search import run_search
+from hfcomp.experiments.studies.sweep import run_sweep
 from hfcomp.reporting import saving
 from hfcomp.trainers import stages
 from hfcomp.trainers.info_nce import InfoNCETrainer

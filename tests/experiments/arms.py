@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.session import open_session
+from hfcomp.experiments.studies.plan_files import Sweep
+from hfcomp.experiments.studies.sweep import first_rows, sweep_arms
 from hfcomp.experiments.study import Study
-from hfcomp.experiments.sweep import first_rows, sweep_arms
 from hfcomp.trainers.cost import StageSummary
 
 

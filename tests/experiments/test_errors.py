@@ -248,13 +248,13 @@ def test_a_model_of_the_hub_that_cannot_be_reached_is_named_with_the_reason(refu
 
 
 def test_a_package_that_is_not_installed_is_named(refused, monkeypatch):
-    monkeypatch.setattr("hfcomp.experiments.plan_files.find_spec", lambda name: None)
+    monkeypatch.setattr("hfcomp.experiments.studies.plan_files.find_spec", lambda name: None)
     assert "pip install 'hfcomp[search]'" in refused("clear_glass", "--search")
 
 
 @pytest.mark.parametrize("error", [TypeError("x"), KeyError("x"), RuntimeError("x"), AssertionError("x")])
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch, error):
-    def fail(plan: object) -> Path:
+    def fail(*arguments: object) -> Path:
         raise error
 
     monkeypatch.setattr(command, "run", fail)

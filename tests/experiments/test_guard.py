@@ -15,9 +15,9 @@ from hfcomp.checksums import read_checked
 from hfcomp.evaluation import points
 from hfcomp.experiments import program
 from hfcomp.experiments.guard import without
-from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.recipes import read_recipe
 from hfcomp.experiments.session import Session
+from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.merging.models import RECORD_FILE
 from hfcomp.reporting.lines import primary_of
 from hfcomp.statistics import Outcomes

@@ -9,9 +9,9 @@ import pytest
 from transformers import CLIPModel
 
 from hfcomp.experiments import program
-from hfcomp.experiments.plan_files import read_plan
 from hfcomp.experiments.pushing import RunPush
 from hfcomp.experiments.recipes import read_recipe
+from hfcomp.experiments.studies.plan_files import read_plan
 from hfcomp.trainers.base import CompositionalTrainer
 from tests import tiny
 from tests.hub.repositories import READ_TOKEN, WRITE_TOKEN, WRONG_TOKEN, File

@@ -51,7 +51,7 @@ def test_the_card_is_valid_and_whole(name):
         f"hfcomp train {name}",
         "| torch |",
         "Synthetic",
-        "held out",
+        "## Overlap of",
         " base ",
     ):
         assert words in text

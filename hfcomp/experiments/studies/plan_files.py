@@ -8,9 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hfcomp.experiments.embeddings import check_source
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.plans import SearchPlan, SweepPlan, TradeoffPlan
 from hfcomp.experiments.pushing import refuse_push
 from hfcomp.experiments.recipes import (
     OPTIONS,
@@ -24,6 +22,8 @@ from hfcomp.experiments.recipes import (
     plan_of,
     split_options,
 )
+from hfcomp.experiments.studies.embeddings import check_source
+from hfcomp.experiments.studies.plans import SearchPlan, SweepPlan, TradeoffPlan
 from hfcomp.experiments.study import evaluation_settings
 from hfcomp.reading import read_yaml
 from hfcomp.schemas import parse

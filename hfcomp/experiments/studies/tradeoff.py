@@ -25,11 +25,11 @@ from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring, check_rows, method_arm
 from hfcomp.experiments.controls import plain
 from hfcomp.experiments.data import Log, load_rows
-from hfcomp.experiments.plan_files import Tradeoff
-from hfcomp.experiments.plans import TradeoffPlan
 from hfcomp.experiments.prepare import prepare_base, prepare_concepts
 from hfcomp.experiments.report import FIGURE, evaluate_command
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.studies.plan_files import Tradeoff
+from hfcomp.experiments.studies.plans import TradeoffPlan
 from hfcomp.experiments.study import Study, evaluation_scoring
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line

@@ -17,11 +17,11 @@ from hfcomp.distributed import fail_together, on_main_process
 from hfcomp.experiments.arm import check_rows, method_arm
 from hfcomp.experiments.data import load_rows, num_negatives
 from hfcomp.experiments.dry_run import DryRun
-from hfcomp.experiments.plan_files import Search, shown
-from hfcomp.experiments.plans import Range
 from hfcomp.experiments.prepare import prepare
-from hfcomp.experiments.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.studies.plan_files import Search, shown
+from hfcomp.experiments.studies.plans import Range
+from hfcomp.experiments.studies.search_report import SearchResults, Trial, publish_search, read_trials, trial_line
 from hfcomp.experiments.study import Study
 from hfcomp.statistics.measures import search_measure
 from hfcomp.statistics.score import Score, score

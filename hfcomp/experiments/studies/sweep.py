@@ -17,12 +17,12 @@ from hfcomp.distributed import on_main_process
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import CONTROLS, NotApplicable
 from hfcomp.experiments.data import load_rows, num_negatives
-from hfcomp.experiments.embeddings import follow, held_out_rows, read_paths, score_base
-from hfcomp.experiments.plan_files import Sweep
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.session import Session, open_session
+from hfcomp.experiments.studies.embeddings import follow, held_out_rows, read_paths, score_base
+from hfcomp.experiments.studies.plan_files import Sweep
+from hfcomp.experiments.studies.sweep_report import part_name, publish_sweep, summarize_sweep
 from hfcomp.experiments.study import CAVEATS, Study
-from hfcomp.experiments.sweep_report import part_name, publish_sweep, summarize_sweep
 from hfcomp.fields import columns_of
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import headline_measures

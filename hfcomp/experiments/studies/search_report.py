@@ -16,8 +16,8 @@ from hfcomp import __version__
 from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.plan_files import Search
-from hfcomp.experiments.plans import SearchPlan
+from hfcomp.experiments.studies.plan_files import Search
+from hfcomp.experiments.studies.plans import SearchPlan
 from hfcomp.reporting.report import Lines, Report, Section, Table
 from hfcomp.reporting.saving import publish
 from hfcomp.reporting.tables import made_table

@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.report import MEANINGS, evaluate_command
+from hfcomp.experiments.studies.plans import SweepPlan
 from hfcomp.metrics.units import Unit
 from hfcomp.reporting import tables
 from hfcomp.reporting.format import decimal, direction

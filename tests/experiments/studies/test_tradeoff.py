@@ -17,9 +17,9 @@ from hfcomp.analysis.keyword_report import StudyResults, summarize_study
 from hfcomp.experiments import command
 from hfcomp.experiments import study as study_module
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.plan_files import read_plan
-from hfcomp.experiments.plans import LineName, TradeoffPlan
-from hfcomp.experiments.tradeoff import run_tradeoff, whole_parts
+from hfcomp.experiments.studies.plan_files import read_plan
+from hfcomp.experiments.studies.plans import LineName, TradeoffPlan
+from hfcomp.experiments.studies.tradeoff import run_tradeoff, whole_parts
 from hfcomp.reporting import saving
 from hfcomp.trainers.replaced_negatives import ReplacedNegativesTrainer
 
@@ -257,7 +257,7 @@ def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, mon
 
 def test_the_command_tells_a_study_from_a_sweep(monkeypatch):
     called = []
-    monkeypatch.setattr(command, "run_tradeoff", lambda study: called.append(study.plan.per_epoch))
+    monkeypatch.setattr(command, "run_tradeoff", lambda study, kind: called.append(study.plan.per_epoch))
     command.main("hard_negatives", ["--report", "tradeoff"])
     assert called == [10]
 

@@ -21,9 +21,9 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring
 from hfcomp.experiments.data import Log, training_rows
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig
-from hfcomp.experiments.plans import EmbeddingPlan
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
+from hfcomp.experiments.studies.plans import EmbeddingPlan
 from hfcomp.experiments.study import Study
 from hfcomp.statistics.summary import BASE
 

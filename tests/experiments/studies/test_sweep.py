@@ -14,11 +14,11 @@ import yaml
 from scipy import stats
 
 from hfcomp.experiments.arm import Arm
-from hfcomp.experiments.plan_files import read_plan
-from hfcomp.experiments.plans import SweepPlan
 from hfcomp.experiments.recipes import find_plan
-from hfcomp.experiments.sweep import run_sweep
-from hfcomp.experiments.sweep_report import summarize_sweep, sweep_report
+from hfcomp.experiments.studies.plan_files import read_plan
+from hfcomp.experiments.studies.plans import SweepPlan
+from hfcomp.experiments.studies.sweep import run_sweep
+from hfcomp.experiments.studies.sweep_report import summarize_sweep, sweep_report
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics import sign_flip_test
 from hfcomp.statistics.score import score

@@ -14,16 +14,16 @@ import pandas as pd
 import pytest
 import yaml
 
-from hfcomp.experiments import search as search_module
-from hfcomp.experiments import search_report
 from hfcomp.experiments.arm import Arm
 from hfcomp.experiments.command import main
 from hfcomp.experiments.experiment_config import ExperimentConfig
-from hfcomp.experiments.plan_files import Search, read_plan
-from hfcomp.experiments.plans import Choices, Interval, Range
 from hfcomp.experiments.recipes import find_plan, read_recipe, recipes_folder
-from hfcomp.experiments.search import MOST_FAILURES, run_search
-from hfcomp.experiments.search_report import Trial
+from hfcomp.experiments.studies import search as search_module
+from hfcomp.experiments.studies import search_report
+from hfcomp.experiments.studies.plan_files import Search, read_plan
+from hfcomp.experiments.studies.plans import Choices, Interval, Range
+from hfcomp.experiments.studies.search import MOST_FAILURES, run_search
+from hfcomp.experiments.studies.search_report import Trial
 from hfcomp.schemas import parse
 from hfcomp.trainers.cement import CementTrainer
 from tests import tiny

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from hfcomp.data.concepts.random_spans import RandomSpans
-from hfcomp.experiments.plan_files import read_plan
-from hfcomp.experiments.plans import SweepPlan
-from hfcomp.experiments.sweep_report import SweepResults, contrast_pair, publish_sweep
+from hfcomp.experiments.studies.plan_files import read_plan
+from hfcomp.experiments.studies.plans import SweepPlan
+from hfcomp.experiments.studies.sweep_report import SweepResults, contrast_pair, publish_sweep
 from hfcomp.trainers.ce_clip import CEClipTrainer
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary
