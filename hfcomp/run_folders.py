@@ -18,6 +18,8 @@ from hfcomp.writing import remove_unfinished, try_lock, write_text
 
 CONFIG_FILE = "config.yaml"
 FINISHED_FILE = "finished"
+# Beside the merged model, in the folder of a method or a control.
+ADAPTER_FOLDER = "adapter"
 LOST_CONFIG = "Put it back from a copy, remove the folder, or choose another --output_dir."
 # A folder with one of the others and without a configuration holds a run of unknown values.
 OF_A_RUN = (CONFIG_FILE, "overlap.json", FINISHED_FILE)

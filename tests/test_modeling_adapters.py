@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoProcessor
 import hfcomp
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, load_backbone, load_config
 from hfcomp.modeling.adapters import load_merged
+from hfcomp.modeling.sentence_transformers_files import MODULE_CONFIG_FILE
 from hfcomp.trainers.ahnpl import AHNPLTrainer
 from hfcomp.trainers.info_nce import InfoNCETrainer
 from tests import tiny, tolerances
@@ -66,6 +67,8 @@ def test_a_merged_adapter_is_a_plain_model_with_its_features_and_scale(model, se
     assert torch.equal(plain.logit_scale, scale)
     assert not torch.equal(scale, AutoModel.from_pretrained(base).logit_scale)
     assert {path.name for path in (tmp_path / "merged").iterdir()} >= {"config.json", "tokenizer_config.json"}
+    # sentence-transformers pads a SigLIP's texts wrongly without them; a CLIP needs none
+    assert (tmp_path / "merged" / MODULE_CONFIG_FILE).is_file() == model.startswith("siglip")
     assert not (tmp_path / "merged" / OBJECTIVE_STATE_FILE).exists()
     assert AutoProcessor.from_pretrained(tmp_path / "merged") is not None
 

@@ -10,6 +10,7 @@ from transformers import AutoModel, CLIPModel
 
 from hfcomp.modeling import checkpoints, load_backbone
 from hfcomp.modeling.interpolation import Interpolation, load_interpolation
+from hfcomp.modeling.sentence_transformers_files import MODULE_CONFIG_FILE
 from tests import tiny
 
 TARGETS = ["q_proj", "v_proj", "fc1", "visual_projection"]
@@ -55,6 +56,12 @@ def test_the_scale_is_a_geometric_mean_as_its_logarithm_is_stored(clip):
     tuned.logit_scale.data.fill_(40.0).log_()
     scale = Interpolation(base, tuned).set(0.5).logit_scale.detach().exp()
     assert float(scale) == pytest.approx(20.0)
+
+
+def test_a_saved_point_of_a_siglip_has_what_sentence_transformers_needs(clip, siglip, tmp_path):
+    for place in (clip, siglip):
+        load_interpolation(place, place).save(tmp_path / place.name, 0.4)
+        assert (tmp_path / place.name / MODULE_CONFIG_FILE).is_file() == (place == siglip)
 
 
 def test_points_do_not_depend_on_the_ones_before(clip, tuned):

@@ -16,12 +16,13 @@ from hfcomp.data.loading import TrainingRows
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
+from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.summary import BASE
 from hfcomp.trainers.config import OPTIMISATION
 from hfcomp.trainers.cost import StageSummary
 from hfcomp.trainers.hooks import ObjectiveHooks
 from hfcomp.trainers.progress import Pace
-from hfcomp.trainers.stages import ADAPTER_FOLDER, stage_config, train_stage
+from hfcomp.trainers.stages import stage_config, train_stage
 from hfcomp.trainers.trackers import TrackedRun
 
 

@@ -44,12 +44,15 @@ def one_line_refusals(what: str) -> Iterator[None]:
 def _advice(error: BaseException) -> str:
     if isinstance(error, HFValidationError):
         return "Choose another name."
-    cause = (error.__cause__ if isinstance(error, RuntimeError) else None) or error
+    is_upload = isinstance(error, RuntimeError)
+    advice = _how_to_go_on((error.__cause__ if is_upload else None) or error)
+    return f"{advice}." if advice == _LOGIN and not is_upload else f"{advice}: what was uploaded is not sent again."
+
+
+def _how_to_go_on(cause: BaseException) -> str:
     if isinstance(cause, HfHubHTTPError):
         status = cause.response.status_code
-        advice = _LATER if status >= 500 or status == _BUSY else _CONFLICT if status in _CONFLICTS else _LOGIN
-    elif isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
-        advice = _LOGIN  # no token, or one of a wrong form
-    else:
-        advice = _CONNECTION
-    return f"{advice}: what was uploaded is not sent again."
+        return _LATER if status >= 500 or status == _BUSY else _CONFLICT if status in _CONFLICTS else _LOGIN
+    if isinstance(cause, OSError) and not isinstance(cause, ConnectionError | TimeoutError):
+        return _LOGIN  # no token, or one of a wrong form
+    return _CONNECTION

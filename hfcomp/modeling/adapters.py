@@ -20,6 +20,7 @@ from transformers.utils import logging
 
 from hfcomp.modeling.backbones import TOWERS, load_backbone, load_processor
 from hfcomp.modeling.checkpoints import is_peft, save_objective_state
+from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.reading import nearest
 from hfcomp.writing import replacing_folder
 
@@ -215,6 +216,7 @@ def load_merged(adapter: str | Path) -> PreTrainedModel:
 
 def _write(merged: PreTrainedModel, adapter: str | Path, folder: Path) -> None:
     merged.save_pretrained(folder)
+    write_sentence_transformers_files(folder, merged.config)
     load_processor(adapter, argument="processor").save_pretrained(folder)
     save_objective_state(adapter, folder)
 

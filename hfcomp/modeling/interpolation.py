@@ -12,7 +12,8 @@ from torch import nn
 
 from hfcomp.modeling.backbones import load_backbone
 from hfcomp.modeling.checkpoints import is_peft
-from hfcomp.modeling.mergeable import check_base, merge_adapter
+from hfcomp.modeling.mergeable import check_base, merge_without_magnitudes
+from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 
 # What decides how weights of equal names and shapes are used.
 TOWERS = ("text_config", "vision_config")
@@ -92,8 +93,9 @@ class Interpolation:
         return self
 
     def save(self, folder: str | Path, alpha: float) -> None:
-        """Writes the model at `alpha` as `save_pretrained` does, in the precision of `dtype`."""
+        """Writes the model at `alpha` as a trainer does, in the precision of `dtype`."""
         copy.deepcopy(self.set(alpha)).to(self.dtype).save_pretrained(folder)
+        write_sentence_transformers_files(folder, self.model.config)
 
     def _weight(self, name: str, alpha: float) -> torch.Tensor:
         """A weight at `alpha`, in fp32 at least."""
@@ -122,7 +124,7 @@ def load_interpolation(base: str | Path, tuned: str | Path) -> Interpolation:
     dtype = start.dtype
     end = load_backbone(tuned, dtype=torch.float32)  # half precision would round the merged weights twice
     check_base(end, start.float(), tuned, base)
-    merged, magnitudes = merge_adapter(end, tuned)
+    merged, magnitudes = merge_without_magnitudes(end, tuned)
     return Interpolation(start, merged, magnitudes=magnitudes, dtype=dtype)
 
 

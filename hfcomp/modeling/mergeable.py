@@ -35,7 +35,7 @@ def check_base(backbone: nn.Module, base: nn.Module, adapter_place: str | Path, 
             )
 
 
-def merge_adapter(backbone: nn.Module, place: str | Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+def merge_without_magnitudes(backbone: nn.Module, place: str | Path) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """The plain model of an adapter, `W + scaling * B A`; of DoRA without its magnitudes, which come beside it.
 
     Args:

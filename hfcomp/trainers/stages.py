@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from hfcomp.checksums import file_hash, read_checked
 from hfcomp.distributed import fail_together, gather_objects, on_main_process, world_size
 from hfcomp.modeling.adapters import write_merged
+from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.trainers.cost import Clock, PeakMemory, StageSummary, summarize_stage
 from hfcomp.trainers.progress import Pace, show_progress
 from hfcomp.trainers.trackers import TrackedRun, tracked
@@ -23,7 +24,6 @@ from hfcomp.writing import write_json, write_text
 SUMMARY_FILE = "stage.json"
 HISTORY_FILE = "history.json"
 HASHES = "files"
-ADAPTER_FOLDER = "adapter"
 TRAIN_AGAIN = f"Remove {SUMMARY_FILE} and start the run again: this stage resumes from its last checkpoint, if any."
 CHECKSUMS_FILE = "checksums.json"
 WITHOUT_HASH = (CHECKSUMS_FILE, SUMMARY_FILE, "README.md")

@@ -219,6 +219,7 @@ def test_without_the_right_to_write_nothing_is_made(hub, connect, run, token, wo
         push(run, connect(token))
     said = str(raised.value)
     assert words in said and "\n" not in said and str(token) not in said and not hub.repositories
+    assert "uploaded" not in said  # nothing was
 
 
 @pytest.mark.parametrize("private", [False, True])

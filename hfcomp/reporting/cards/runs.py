@@ -26,11 +26,13 @@ from hfcomp.reporting.cards.methods import find_method
 from hfcomp.reporting.cards.values import values_table, without_secrets
 from hfcomp.reporting.lines import Line, general_of, models_of, of_aspect, standing
 from hfcomp.reporting.report import Lines, Section, Table
+from hfcomp.run_folders import ADAPTER_FOLDER
 from hfcomp.statistics.results import RESULTS_FILE
 from hfcomp.statistics.summary import BASE
 from hfcomp.writing import write_bytes
 
 METHOD_FOLDER = "method"
+MERGED = "The results are those of the model that this adapter makes of its base: they differ by rounding only."
 FIGURE = "figure.png"
 FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
 LOST = "Rerun the recipe: its finished stages are kept."
@@ -47,7 +49,7 @@ SEED = 42
 
 
 def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
-    """Writes the cards of a run: for its folder and for that of its method, so that pushing either brings one.
+    """Writes the cards of a run: for its folder, its method and the adapter of that, so that pushing any brings one.
 
     They are made of `results.json` alone, so that a run may get new ones at any time.
 
@@ -64,14 +66,15 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
     """
     results = read_checked(folder / RESULTS_FILE, LOST)
     written = []
-    for own in (folder, folder / METHOD_FOLDER):
+    adapter = folder / METHOD_FOLDER / ADAPTER_FOLDER
+    for own in (folder, adapter.parent, *([adapter] if adapter.is_dir() else [])):
         drawn = _copy_figure(folder / FIGURE, own)
-        if write_card(own, run_card(results, place=place, figure=drawn)):
+        if write_card(own, run_card(results, place=place, figure=drawn, adapter=own == adapter)):
             written.append(own)
     return written
 
 
-def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = False) -> Card:
+def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = False, adapter: bool = False) -> Card:
     """The card of a run.
 
     Places on this machine are cut to their last part and tokens taken out: a card is read by others.
@@ -80,10 +83,11 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         results: the content of its `results.json`.
         place: the model's id on the Hub, where it is known.
         figure: whether the run's figure is beside the card.
+        adapter: whether it is the card of the method's adapter, not of the merged model.
     """
     model = results["config"].get("model")
     # before places are cut: what is left of one has the form of an id
-    metadata, base_id = _metadata(results), model if is_on_hub(model) else None
+    metadata, base_id = _metadata(results, adapter=adapter), model if is_on_hub(model) else None
     results = without_local_paths(dict(results), known=_local_places(results))
     config, lines, name = results["config"], results["results"], results["method"]
     base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
@@ -100,21 +104,22 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         legend=tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS),
         evaluate=evaluate_command(name, place, base_id),
         overlap=[found["note"].removeprefix(OVERLAP) for found in results.get("overlap", ())],
-        provenance=_provenance(results, base),
+        provenance=_provenance(results, base, adapter=adapter),
         command=(results["command"], "bash") if results.get("command") else None,
         values=_values(results),
         recipe=yaml.safe_dump(without_secrets(config), sort_keys=True, allow_unicode=True).strip(),
         costs=tables.costs(results.get("stages", ())),
         environment=results.get("versions", {}),
         limits=list(_limits(results)),
-        notes=[note for note in results["notes"] if not note.startswith(OVERLAP)],
+        notes=[MERGED] * adapter + [note for note in results["notes"] if not note.startswith(OVERLAP)],
         place=place,
+        adapter=adapter,
         base_place=base_id or BASE_PLACE,
         eval_files=eval_files(lines, benchmarks=results.get("benchmarks", {}), version=results["hfcomp_version"]),
     )
 
 
-def _metadata(results: Mapping[str, Any]) -> ModelCardData:
+def _metadata(results: Mapping[str, Any], *, adapter: bool) -> ModelCardData:
     config, benchmarks = results["config"], results.get("benchmarks", {})
     own = config.get("evaluation_dataset") or config.get("dataset")
     return card_metadata(
@@ -122,6 +127,7 @@ def _metadata(results: Mapping[str, Any]) -> ModelCardData:
         base=config.get("model"),
         datasets=[config.get("dataset")],
         results=eval_results(results["results"], own=own, benchmarks=benchmarks),
+        adapter=adapter,
     )
 
 
@@ -159,9 +165,10 @@ def _models(meanings: Mapping[str, str]) -> list[Section]:
     return [Section("Models", [Lines(lines)])] if lines else []
 
 
-def _provenance(results: Mapping[str, Any], base: str) -> dict[str, str]:
+def _provenance(results: Mapping[str, Any], base: str, *, adapter: bool) -> dict[str, str]:
     """What was trained from what."""
     config, data = results["config"], results.get("data", {}).get("training", {})
+    models = results.get("models", {})
     stages = {stage["name"]: stage for stage in results.get("stages", ())}
     steps, processes = stages.get(results["method"], {}).get("steps"), results.get("processes")
     parts = [f"{config['batch_size']} rows" if "batch_size" in config else ""]
@@ -169,13 +176,13 @@ def _provenance(results: Mapping[str, Any], base: str) -> dict[str, str]:
     parts += [f"{processes} process{'es' * (processes > 1)}" if processes else ""]
     found = {
         "base": base,
-        "weights of the base": results.get("models", {}).get(BASE, {}).get("weights"),
+        "weights of the base": models.get(BASE, {}).get("weights"),
         "training data": ", ".join(_training(data, config)),
         "batch": ", ".join(part for part in parts if part),
         "seed": config.get("seed", SEED),
         "recipe": results.get("recipe"),
         "evaluation": "; ".join(_evaluation(results)),
-        "weights of this model": results.get("models", {}).get(results["method"], {}).get("weights"),
+        f"weights of {'the merged' if adapter else 'this'} model": models.get(results["method"], {}).get("weights"),
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
 

@@ -25,7 +25,7 @@ PLUMBING = frozenset(
     )
 )
 """Fields that say what a run is called, logs and keeps: nothing that it learns from."""
-_SOURCE = re.compile(rf"^({'|'.join(WHOSE)})\b[,:;]?\s*(.*)$", re.DOTALL)
+_SOURCE = re.compile(rf"^({'|'.join(WHOSE)})(?:'s)?\b[,:;]?\s*(.*)$", re.DOTALL)
 _LONGEST = 120
 
 

@@ -106,6 +106,7 @@ def test_results_that_others_added_to_a_repository_stay(tmp_path: Path):
     [
         ("paper, section 3.2: HN1", "paper's", "section 3.2: HN1"),
         ("code", "code's", ""),
+        ("code's default: no clipping", "code's", "default: no clipping"),
         ("ours: 2e-5", "ours", "2e-5"),
         ("papers", "not stated", "papers"),
         ("", "not stated", ""),

@@ -291,6 +291,15 @@ def test_new_cards_are_made_of_the_results_of_a_finished_run(folder):
         write_run_cards(folder)
 
 
+def test_the_adapter_of_a_run_has_the_runs_card_with_the_code_that_loads_an_adapter(folder):
+    (folder / "method" / "adapter").mkdir()
+    adapter, merged = card(folder, "method/adapter/README.md"), card(folder, "method/README.md")
+    assert results(adapter) == results(merged)
+    assert (adapter.data.library_name, merged.data.library_name) == ("peft", "transformers")
+    assert "PeftModel.from_pretrained" in adapter.text and "PeftModel" not in merged.text
+    assert "differ by rounding only" in section(adapter.text, "## Notes")
+
+
 def test_a_card_that_was_changed_by_hand_stays(folder, caplog):
     card(folder)
     text = (folder / "README.md").read_text()
