@@ -66,7 +66,8 @@ def source(tmp_path_factory) -> Path:
 @pytest.fixture
 def options(source, ratings, pipeline, tmp_path):
     def make(**changes) -> ConcreteBatchOptions:
-        return sets.options(source, ratings, pipeline, tmp_path / "pairs", **changes)
+        own = {"source": source, "ratings": ratings, "pipeline": pipeline, "output": tmp_path / "pairs"}
+        return sets.options(**own | changes)
 
     return make
 
