@@ -80,9 +80,7 @@ def _load(kind: Any, place: str, length: int) -> Any:
         return CLIPTokenizer(**{name: str(path) for name, path in files.items()}, model_max_length=length)
     try:
         tokenizer = kind.from_pretrained(place, model_max_length=length, trust_remote_code=False)
-        if len(tokenizer) <= len(
-            tokenizer.all_special_tokens
-        ):  # what transformers makes of files that it did not find
+        if len(tokenizer) <= len(tokenizer.all_special_tokens):  # of files that were not found
             raise ValueError("Its vocabulary was not found.")
         return tokenizer
     except (OSError, ValueError) as error:
