@@ -43,7 +43,7 @@ def export_open_clip(model: str | Path, folder: Path) -> dict[str, Any]:
     backbone = load_backbone(model, dtype="auto")
     if not isinstance(backbone, CLIPModel):
         kind = type(backbone).__name__
-        hint = " Merge the adapter first (merge_and_unload)." if hasattr(backbone, "peft_config") else ""
+        hint = " Merge the adapter first (hfcomp.merge_adapter)." if hasattr(backbone, "peft_config") else ""
         raise ValueError(f"{model}: found a {kind}; only a CLIPModel is written in open_clip's layout.{hint}")
     processor, config = load_processor(model, argument="model"), backbone.config
     _check_end_of_text(model, processor.tokenizer, config.text_config)

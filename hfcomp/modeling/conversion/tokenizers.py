@@ -79,7 +79,10 @@ def _load(kind: Any, place: str, length: int) -> Any:
     if plain and not (Path(place) / "tokenizer_config.json").is_file():
         return CLIPTokenizer(**{name: str(path) for name, path in files.items()}, model_max_length=length)
     try:
-        return kind.from_pretrained(place, model_max_length=length, trust_remote_code=False)
+        tokenizer = kind.from_pretrained(place, model_max_length=length, trust_remote_code=False)
+        if len(tokenizer) <= len(tokenizer.all_special_tokens):  # of files that were not found
+            raise ValueError("Its vocabulary was not found.")
+        return tokenizer
     except (OSError, ValueError) as error:
         where = "" if Path(place).is_dir() else " (a Hub id, which needs a connection)"
         raise ValueError(
