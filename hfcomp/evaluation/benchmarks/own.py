@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hfcomp.data.formats.tables import is_table, tables_of_images
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.protocols.pair_retrieval import PairsAndNegatives
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders, Origin
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 def is_place(name: str) -> bool:
     """Whether a text is an existing file or folder, or can only be a path or a Hub id."""
+    from hfcomp.data.formats.tables import is_table  # slow to import, and whoever only lists benchmarks comes here
+
     return Path(name).exists() or is_table(name) or "/" in name
 
 
@@ -132,6 +133,8 @@ class OwnData:
     def _default_split(self) -> str:
         """`test` where there is one, else the only split; where there are others, the error of loading names them."""
         from datasets import get_dataset_split_names
+
+        from hfcomp.data.formats.tables import tables_of_images
 
         path = Path(self.source)
         if path.is_file():
