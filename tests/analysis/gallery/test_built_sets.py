@@ -80,7 +80,7 @@ def test_magic(tmp_path, capsys):
     facts = dict(rows[0]["facts"])
     assert facts["group"] in magic.WORDS and {"generalised_caption", "hard_negative_groups"} <= facts.keys()
     with pytest.raises(SystemExit, match="configuration"):
-        run(["gallery", str(folder), "--output", str(tmp_path / "other.html")])
+        run(["gallery", str(folder), "--config", "caption", "--output", str(tmp_path / "other.html")])
 
 
 def test_the_sandbox(tmp_path, capsys, monkeypatch):
