@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,7 @@ def test_the_benchmark_of_the_docs_runs(clip, tmp_path, monkeypatch, capsys):
     assert set(report.items["subset"]) == {"a", "b"} and len(report.items) == 8
     Path("my_module.py").write_text(mine)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_module", raising=False)  # of another test
     words = [
         "evaluate",
         str(clip),
