@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.reporting.cards.card import render_card
 from hfcomp.reporting.cards.runs import run_card
 from hfcomp.reporting.lines import ASPECTS, of_aspect, standing
@@ -37,14 +38,14 @@ def write(name: str, run: Path | None) -> None:
 
 
 def pinned(results: dict[str, Any]) -> dict[str, Any]:
-    """What a card is made of, in as many digits as it shows and some more; the machine is not named."""
+    """What a card is made of, in as many digits as it shows and some more, without the machine's name and paths."""
     kept = {key: value for key, value in results.items() if key not in LEFT_OUT}
     kept["versions"] = results["versions"] | {"platform": results["versions"]["platform"].partition("-")[0]}
     method = list(results["results"][0]["models"])[-1]
     compared = [one for aspect in ASPECTS for one in standing(of_aspect(results["results"], aspect))]
     kept["results"] = [_line(line, method, line in compared) for line in results["results"]]
     kept["general_average"] = results["general_average"] and _line(results["general_average"], method, True)
-    return _rounded(kept)
+    return without_local_paths(_rounded(kept))
 
 
 def _line(line: dict[str, Any], method: str, compared: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from hfcomp.data.publishing import ABSOLUTE, TOKEN
+from hfcomp.data.publishing import ABSOLUTE, TOKEN, without_local_paths
 from hfcomp.experiments import program
 from hfcomp.experiments.recipes import read_recipe, recipe_files, recipes_folder
 from tests.hub.card_rules import card_errors
@@ -33,6 +34,13 @@ def card(name: str) -> str:
 def test_every_method_has_a_card_and_no_other_has():
     assert sorted(path.stem for path in examples.CARDS.glob("*.md")) == sorted([*NAMES, "template"])
     assert sorted(path.stem for path in examples.FACTS.iterdir()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neither_the_facts_nor_the_card_name_a_place_on_a_machine(name):
+    facts = json.loads((examples.FACTS / f"{name}.json").read_text(encoding="utf-8"))
+    assert without_local_paths(facts) == facts
+    assert without_local_paths(card(name)) == card(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
