@@ -43,7 +43,7 @@ from hfcomp.data.annotations.masks import above, mask_image
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import AUTOMATIC, QUALITIES, Edit, Item
 from hfcomp.errors import one_line_errors
-from hfcomp.evaluation.benchmarks.inpaintcoco import INPAINTCOCO
+from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
 from hfcomp.generation.build import verify_set
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hfcomp.analysis.group_figure import draw_groups
 from hfcomp.analysis.joint_embeddings import joint_embeddings
 from hfcomp.analysis.level_figure import draw_levels, lines_by_level
-from hfcomp.evaluation.benchmarks.hierarcaps import HIERARCAPS_LEVELS
-from hfcomp.evaluation.benchmarks.magic import MAGIC
+from hfcomp.evaluation.benchmarks.papers.hierarcaps import HIERARCAPS_LEVELS
+from hfcomp.evaluation.benchmarks.papers.magic import MAGIC
 from hfcomp.evaluation.benchmarks.sandbox import LEVEL_ROWS, SANDBOX_LEVELS, SandboxData
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.engine import select_rows, validate

@@ -11,7 +11,7 @@ from typing import Any
 from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.distributed import fail_together, rank
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.benchmarks.keywords import NoKeyword
+from hfcomp.evaluation.benchmarks.papers.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks

@@ -21,7 +21,7 @@ from transformers import AutoModel, AutoProcessor
 
 from hfcomp import cli
 from hfcomp.evaluation import engine, hub
-from hfcomp.evaluation.benchmarks.sugarcrepe_pp import SUBSETS
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.modeling import merge_adapter
@@ -216,7 +216,7 @@ def test_a_benchmark_that_fails_costs_no_other(models, data, tmp_path, monkeypat
     monkeypatch.setattr("hfcomp.evaluation.evaluator.run_benchmark", fails)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_benchmarks.py").write_text(
-        "from dataclasses import replace\nfrom hfcomp.evaluation.benchmarks.sugarcrepe import SUGARCREPE\n"
+        "from dataclasses import replace\nfrom hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE\n"
         "BROKEN = replace(SUGARCREPE, name='sugarcrepe_broken', title='Broken')\n"
     )
     given = words(models, data, tmp_path, benchmarks="my_benchmarks:BROKEN,sugarcrepe", names=("clip", "siglip"))

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoProcessor, EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
 from hfcomp.evaluation import callback as module
-from hfcomp.evaluation.benchmarks.sugarcrepe import SUGARCREPE
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
 from hfcomp.evaluation.blind import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.callback import EvaluateBenchmarks, benchmark_values

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hfcomp.evaluation.benchmarks.keywords import KeywordItems
+from hfcomp.evaluation.benchmarks.papers.keywords import KeywordItems
 from hfcomp.evaluation.protocols.attribute_zero_shot import AttributeZeroShot
 from hfcomp.evaluation.protocols.group_match import GroupAndCaption, GroupMatch
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
-from hfcomp.evaluation.benchmarks.keywords import NoKeyword
+from hfcomp.evaluation.benchmarks.papers.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.sandbox import (
     SANDBOX,
     concept_benchmarks,

@@ -1,0 +1,1 @@
+"""Benchmarks that the five papers brought, beside those of the field."""

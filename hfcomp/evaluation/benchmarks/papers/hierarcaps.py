@@ -1,0 +1,109 @@
+"""HierarCaps (Alper and Averbuch-Elor 2024): captions of an image from the general to the specific, in two ways.
+
+`HIERARCAPS` asks as its authors do whether they are found in that order; `HIERARCAPS_LEVELS` asks as CLEAR GLASS does,
+on each level, whether their image is found among others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
+from hfcomp.evaluation.cells import Fitted, MappedImages
+from hfcomp.evaluation.protocols import level_choice as level
+from hfcomp.evaluation.protocols.hierarchy import Hierarchy
+from hfcomp.evaluation.sources import Adapted, RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Folders
+from hfcomp.metrics.hierarchy import LEVELS
+from hfcomp.reading import csv_rows
+
+FILE = "hierarcaps_test.csv"
+COMMIT = "ba22b8914db10973e38d2c03f08bb4dce7ba118e"
+SIDE = 256  # pixels of the authors' own images
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The items of the authors' table; `image` is COCO's name of the file in val2017, where all of them are.
+
+    Raises:
+        ValueError: for a row that has not four captions.
+    """
+    found = []
+    with open(folder / FILE, encoding="utf-8", newline="") as lines:
+        table = csv_rows(lines, str(folder / FILE))
+        header = next(table, (0, []))[1]
+        for number, (_, cells) in enumerate(table):
+            row = dict(zip(header, cells, strict=False))
+            captions = [text.strip() for text in row["captions"].split("=>")]
+            if len(captions) != LEVELS:
+                raise ValueError(
+                    f"{folder / FILE}, row {number}, column 'captions': found {len(captions)} texts between '=>', "
+                    f"expected {LEVELS}: {row['captions']!r}."
+                )
+            image = row["image_url"].rpartition("_")[2]
+            found.append({"item": row["id"], "image": image, "image_id": image, "captions": captions})
+    return found
+
+
+def rows_beside_images(folder: Path) -> list[dict[str, Any]]:
+    """The same with paths of the authors' own, smaller copies of the images."""
+    return [{**row, "image": str(folder / "test_imgs" / f"COCO_val2014_{row['image']}")} for row in rows(folder)]
+
+
+def fitted(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """The same items with COCO's images as in the authors' own copies: whole, in a white square of 256 pixels."""
+    images = MappedImages(items.images["image"], lambda cell, row: Fitted(cell, SIDE))
+    return replace(items, images={"image": images})
+
+
+def as_levels(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """The same items with a column for each text: level 1 the most specific, level 4 the most general."""
+    texts, found = items.rows["captions"][:], items.rows.remove_columns("captions")
+    for place, name in enumerate(reversed(level.LEVELS)):
+        found = found.add_column(name, [row[place] for row in texts])
+    return replace(items, rows=found)
+
+
+HIERARCAPS = Benchmark(
+    name="hierarcaps",
+    title="HierarCaps",
+    suite=COMPOSITIONAL,
+    protocol=Hierarchy(),
+    data=(
+        RawFiles(
+            required_files=(FILE, "test_imgs"),
+            read=rows_beside_images,
+            layout=f"{FILE} (data/) and test_imgs/ (assets/) of github.com/TAU-VAILab/hierarcaps",
+        ),
+        Adapted(
+            RawFiles(
+                required_files=(FILE,),
+                read=rows,
+                layout=f"{FILE} of github.com/TAU-VAILab/hierarcaps and a folder val2017/ with COCO's images",
+                pool=COCO_VAL2017,
+                web=f"https://raw.githubusercontent.com/TAU-VAILab/hierarcaps/{COMMIT}/data",
+            ),
+            fitted,
+        ),
+    ),
+    paper="Alper and Averbuch-Elor 2024, arXiv:2407.08521",
+    licence="not stated; images of COCO",
+    obtain="Downloaded automatically, with COCO val2017 from the Hub.",
+    version=2,
+)
+
+HIERARCAPS_LEVELS = Benchmark(
+    name="hierarcaps_levels",
+    title="HierarCaps levels",
+    suite=COMPOSITIONAL,
+    protocol=level.LevelChoice(),
+    data=tuple(Adapted(form, as_levels) for form in HIERARCAPS.data),
+    paper=f"{HIERARCAPS.paper}; asked as in Suissa et al., CLEAR GLASS, Table 3",
+    licence=HIERARCAPS.licence,
+    obtain=HIERARCAPS.obtain,
+    folder=HIERARCAPS.name,
+    in_suites=False,
+    version=2,
+)

@@ -1,0 +1,300 @@
+"""Keyword ranking (Rösch et al. 2024): the true object, color, place or size against all alternatives."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
+from hfcomp.evaluation.benchmarks.retrieval.retrieval import FLICKR30K_IMAGES
+from hfcomp.evaluation.cells import PooledImages, is_missing
+from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
+from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
+from hfcomp.evaluation.spec import COMPOSITIONAL, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Data, Folders
+from hfcomp.negatives.keywords import all_keyword_permutations
+from hfcomp.negatives.keywords.matching import PAPER, Matching, check_concept, find_keywords
+from hfcomp.negatives.keywords.tables import CONCEPTS, PAPER_TABLE, KeywordTable
+from hfcomp.reading import read_json
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+LIMIT = 5000
+"""Items of a concept, our choice: the 200,310 of objects in SBU would be 16 million captions to encode."""
+
+_PAPER = "Rösch et al. 2024, arXiv:2403.02875"
+_ROWS_AT_A_TIME = 1000
+
+
+def keyword_benchmark(
+    name: str,
+    data: Data | tuple[Data, ...],
+    *,
+    title: str,
+    licence: str,
+    obtain: str,
+    concepts: Sequence[str] = CONCEPTS,
+    limit: int | None = LIMIT,
+    seed: int = 0,
+    matching: Matching = PAPER,
+) -> Benchmark:
+    """Keyword ranking on any images with captions.
+
+    An item is a caption that holds a keyword of a concept; its candidates are the caption and all its permutations
+    (80 for object, 9 for color, 2 for location and size), and each concept is a subset. Where a caption holds several
+    keywords of a concept, the first is permuted: the paper has one item per caption.
+
+    Args:
+        name: on the command line.
+        data: forms of the data, whose rows have an image in `image` and its caption in `caption` or all of them in
+            `captions`; `item` may name a row, `image_id` say which rows show the same.
+        title: in tables.
+        licence: of the data.
+        obtain: how to get the data.
+        concepts: some of `object`, `color`, `location` and `size`.
+        limit: items of a concept; of more, as many are drawn and the others counted as left out. `None`: all.
+        seed: of the draw.
+        matching: how keywords are found and written, `PAPER` or `EXTENDED`.
+
+    Raises:
+        ValueError: for a concept that the paper does not have, or a limit below 1.
+    """
+    for concept in concepts:
+        check_concept(concept)
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit: found {limit}, expected 1 or more, or None for all items.")
+    forms = data if isinstance(data, tuple) else (data,)
+    return Benchmark(
+        name=name,
+        title=title,
+        suite=COMPOSITIONAL,
+        protocol=KeywordRanking(),
+        data=tuple(Adapted(form, KeywordItems(tuple(concepts), limit, seed, matching)) for form in forms),
+        paper=_PAPER if limit is None else f"{_PAPER}; our choice: at most {limit:,} captions of a concept",
+        licence=licence,
+        obtain=obtain,
+    )
+
+
+class NoKeyword(ValueError):
+    """No caption holds a keyword of the concepts that are asked for."""
+
+
+class _Caption(NamedTuple):
+    """A caption by its row and its place there."""
+
+    row: int
+    number: int
+    item: str
+    image_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class KeywordItems:
+    """Makes images with captions into items of keyword ranking; arguments as in [`keyword_benchmark`].
+
+    Attributes:
+        concepts: each a subset.
+        limit: items of a concept.
+        seed: of the draw.
+        matching: of keywords.
+        table: of concepts and keywords.
+    """
+
+    concepts: tuple[str, ...] = CONCEPTS
+    limit: int | None = LIMIT
+    seed: int = 0
+    matching: Matching = PAPER
+    table: KeywordTable = PAPER_TABLE
+
+    def __call__(
+        self, pairs: BenchmarkData, folders: Folders | None = None, folder: Path | None = None
+    ) -> BenchmarkData:
+        """One row per caption and concept with a keyword in it, with the images of `pairs`.
+
+        Raises:
+            NoKeyword: when no caption holds one.
+            ValueError: when there is no column of captions.
+        """
+        from datasets import Dataset, concatenate_datasets
+
+        cells = pairs.images["image"] if "image" in pairs.images else pairs.rows["image"]
+        found, empty = self._captions_by_concept(pairs)
+        left_out = dict(pairs.left_out) | ({EMPTY_CAPTION: empty} if empty else {})
+        tables: list[Dataset] = []
+        places: list[int] = []
+        for concept, captions in found.items():
+            kept, missing = self._sample(captions, cells)
+            if missing:
+                left_out[NO_IMAGE] = left_out.get(NO_IMAGE, 0) + missing
+            if len(kept) + missing < len(captions):
+                reason = f"not among the {self.limit:,} drawn of a concept"
+                left_out[reason] = left_out.get(reason, 0) + len(captions) - len(kept) - missing
+            places += [one.row for one in kept]
+            # as Python's strings, the candidates of many items take several times the room that they take in a table
+            for start in range(0, len(kept), _ROWS_AT_A_TIME):
+                part = kept[start : start + _ROWS_AT_A_TIME]
+                tables.append(Dataset.from_list([self._row(one, concept) for one in part]))
+        if not tables:
+            raise NoKeyword(
+                f"{pairs.origin.place}: no caption holds a keyword of {', '.join(self.concepts)} "
+                "(hfcomp.negatives.find_keywords)."
+            )
+        images = {"image": PooledImages(cells, places)}
+        return BenchmarkData(concatenate_datasets(tables), pairs.origin, images, left_out)
+
+    def _captions_by_concept(self, pairs: BenchmarkData) -> tuple[dict[str, list[_Caption]], int]:
+        """The captions that hold a keyword, by concept, and the number of rows without any caption."""
+        rows = pairs.rows
+        column = "captions" if "captions" in rows.column_names else "caption"
+        if column not in rows.column_names:
+            raise ValueError(
+                f"{pairs.origin.place}: has neither 'caption' nor 'captions'; it has "
+                f"{', '.join(map(repr, rows.column_names))}."
+            )
+        names = [str(name) for name in rows["item"]] if "item" in rows.column_names else map(str, range(len(rows)))
+        images = [str(name) for name in rows["image_id"]] if "image_id" in rows.column_names else None
+        found: dict[str, list[_Caption]] = defaultdict(list)
+        empty = 0
+        for row, (name, value) in enumerate(zip(names, rows[column], strict=True)):
+            captions = [value] if isinstance(value, str) else value or []
+            empty += not any(text and text.strip() for text in captions)
+            for number, text in enumerate(captions):
+                item = name if isinstance(value, str) else f"{name}/{number}"
+                one = _Caption(row, number, item, images[row] if images else name, text or "")
+                for concept in self.concepts:
+                    if find_keywords(one.text, concept, self.matching, table=self.table):
+                        found[concept].append(one)
+        return {concept: found[concept] for concept in self.concepts if found[concept]}, empty
+
+    def _sample(self, captions: list[_Caption], cells: Sequence[Any]) -> tuple[list[_Caption], int]:
+        """At most `limit` captions, and how many have no image."""
+        if self.limit is None or len(captions) <= self.limit:
+            return captions, 0
+
+        # a digest per item: the sample does not depend on the form of the data or on other rows
+        def place(one: _Caption) -> bytes:
+            return hashlib.blake2b(f"{self.seed}\n{one.item}".encode(), digest_size=16).digest()
+
+        kept: list[_Caption] = []
+        missing = 0
+        for one in sorted(captions, key=place):
+            if len(kept) == self.limit:
+                break
+            if is_missing(cells[one.row]):
+                missing += 1
+            else:
+                kept.append(one)
+        return sorted(kept), missing
+
+    def _row(self, one: _Caption, concept: str) -> dict[str, Any]:
+        permuted = all_keyword_permutations(one.text, concept, matching=self.matching, table=self.table)
+        others = permuted.texts[: permuted.target] + permuted.texts[permuted.target + 1 :]
+        return {
+            "subset": concept,
+            "item": one.item,
+            "image_id": one.image_id,
+            "caption": one.text,
+            "negative_captions": list(others),
+        }
+
+
+def flickr30k_captions(folder: Path) -> list[dict[str, Any]]:
+    """All of Flickr30k's images, each with its captions, of the authors' file of lines `name#number<tab>caption`."""
+    captions: dict[str, list[str]] = defaultdict(list)
+    for line in (folder / "results_20130124.token").read_text(encoding="utf-8").splitlines():
+        key, _, caption = line.partition("\t")
+        captions[key.partition("#")[0]].append(caption)
+    return [{"item": name, "image": name, "captions": texts} for name, texts in captions.items()]
+
+
+def sbu_captions(folder: Path) -> list[dict[str, Any]]:
+    """SBU's images and captions, of the one JSON object of lists; a file is called as in its address.
+
+    Raises:
+        ValueError: when the lists are not of the same length.
+    """
+    file = folder / "sbu-captions-all.json"
+    content = read_json(file)
+    urls, captions = content.get("image_urls", ()), content.get("captions", ())
+    if len(urls) != len(captions):
+        raise ValueError(f"{file}: found {len(urls)} image_urls and {len(captions)} captions, expected one each.")
+    return [{"image": url.rpartition("/")[2], "caption": text} for url, text in zip(urls, captions, strict=True)]
+
+
+def by_product(rows: Dataset) -> Dataset:
+    """Photographs "57910_0" and "57910_1" are of one product and have one caption: intervals draw products."""
+    return rows.add_column("image_id", [str(name).rpartition("_")[0] or str(name) for name in rows["item_ID"]])
+
+
+KEYWORDS_COCO = keyword_benchmark(
+    "keywords_coco",
+    COCO2017_CAPTIONS,
+    title="Keywords, COCO",
+    licence="captions CC BY 4.0; images of Flickr, a licence each",
+    obtain="Downloaded automatically from the Hub.",
+)
+KEYWORDS_FLICKR30K = keyword_benchmark(
+    "keywords_flickr30k",
+    (
+        RawFiles(
+            required_files=("results_20130124.token",),
+            read=flickr30k_captions,
+            layout="results_20130124.token of Flickr30k and a folder flickr30k-images/",
+            pool=FLICKR30K_IMAGES,
+        ),
+        HubData("lmms-lab/flickr30k", {"image": "image", "captions": "caption", "item": "filename"}),
+    ),
+    title="Keywords, Flickr30k",
+    licence="not stated on the Hub; Flickr30k is for research and teaching only",
+    obtain="Downloaded automatically from the Hub (4.4 GB).",
+)
+KEYWORDS_SBU = keyword_benchmark(
+    "keywords_sbu",
+    RawFiles(
+        required_files=("sbu-captions-all.json",),
+        read=sbu_captions,
+        layout="sbu-captions-all.json and a folder sbu_images/ with the files that its addresses name",
+        pool=Pool("sbu_images", obtain="Pass the folder of the downloaded files as --data sbu_images=FOLDER."),
+    ),
+    title="Keywords, SBU",
+    licence="not stated; images of Flickr",
+    obtain=(
+        "Get sbu-captions-all.tar.gz from https://www.cs.rice.edu/~vo9/sbucaptions, download the images that it names "
+        "(many are gone) and pass the folder as --data keywords_sbu=FOLDER."
+    ),
+)
+KEYWORDS_FASHION200K = keyword_benchmark(
+    "keywords_fashion200k",
+    HubData(
+        "Marqo/fashion200k",
+        {"image": "image", "caption": "text", "item_ID": "item_ID"},
+        {"all": {"split": "data"}},
+        reshape=by_product,
+    ),
+    title="Keywords, Fashion200K",
+    licence="Apache 2.0 on the Hub, by an uploader who does not own it",
+    obtain="Downloaded automatically from the Hub (3.5 GB).",
+    concepts=("object", "color"),
+)
+KEYWORDS_NASA = keyword_benchmark(
+    "keywords_nasa",
+    HubData("nkasmanoff/nasa_earth_instagram", {"image": "image", "caption": "text"}, {"all": {"split": "train"}}),
+    title="Keywords, NASA Earth",
+    licence="not stated; images and texts are NASA's",
+    obtain="Downloaded automatically from the Hub (54 MB).",
+    concepts=("color",),
+)
+KEYWORDS_OLDBOOK = keyword_benchmark(
+    "keywords_oldbook",
+    HubData("gigant/oldbookillustrations", {"image": "1600px", "caption": "info_alt"}, {"all": {"split": "train"}}),
+    title="Keywords, Old Book Illustrations",
+    licence="CC BY-NC 4.0",
+    obtain="Downloaded automatically from the Hub (5 GB, raw scans included).",
+    concepts=("object", "location", "size"),
+)

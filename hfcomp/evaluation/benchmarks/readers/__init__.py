@@ -1,0 +1,1 @@
+"""What several benchmarks read with: annotation files and sets of images."""

@@ -1,0 +1,1 @@
+"""Retrieval of images by their captions and of captions by their images."""
