@@ -11,9 +11,9 @@ from typing import Any
 from hfcomp.data.overlap.policy import ALLOW, check_own_split
 from hfcomp.distributed import fail_together, rank
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.benchmarks.papers.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.benchmarks.own import own_benchmark
+from hfcomp.evaluation.benchmarks.papers.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
 from hfcomp.evaluation.scored_images import scored_images

@@ -10,8 +10,8 @@ from transformers import AutoProcessor
 
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation import embed
-from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
+from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import Folders

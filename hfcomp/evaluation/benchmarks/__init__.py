@@ -17,8 +17,8 @@ from hfcomp.reading import nearest
 def benchmarks() -> dict[str, Benchmark]:
     """All benchmarks of the package by name, compositional ones first, then in the order of their names."""
     found: dict[str, Benchmark] = {}
-    for module in pkgutil.iter_modules(__path__):
-        for value in vars(import_module(f"{__name__}.{module.name}")).values():
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        for value in vars(import_module(module.name)).values():
             for benchmark in value if isinstance(value, tuple) else (value,):
                 if isinstance(benchmark, Benchmark) and found.setdefault(benchmark.name, benchmark) is not benchmark:
                     raise ValueError(f"{module.name}: another benchmark already has the name {benchmark.name!r}.")

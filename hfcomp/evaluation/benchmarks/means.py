@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.classification.coco_labels import COCO_LABELS
 from hfcomp.evaluation.benchmarks.classification.linear_probes import IMAGENET_PROBES
-from hfcomp.evaluation.benchmarks.retrieval.retrieval import FLICKR30K
+from hfcomp.evaluation.benchmarks.classification.vtab import VTAB
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUGARCREPE_PP
-from hfcomp.evaluation.benchmarks.classification.vtab import VTAB
 from hfcomp.evaluation.benchmarks.composition.winoground import WINOGROUND
+from hfcomp.evaluation.benchmarks.retrieval.retrieval import FLICKR30K
 from hfcomp.evaluation.spec import Average, Benchmark
 
 PROBES = {one.name: one for one in (*COCO_LABELS, *IMAGENET_PROBES)}

@@ -11,9 +11,9 @@ import pytest
 
 import hfcomp
 from hfcomp.evaluation.benchmarks import benchmarks
-from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
 from hfcomp.evaluation.benchmarks.classification.vtab import VTAB
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
+from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.experiments.program import run
 from hfcomp.experiments.recipes import read_recipe
@@ -21,8 +21,8 @@ from hfcomp.statistics.summary import summarize
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
 from tests.evaluation.benchmarks.classification.test_coco_labels import raw_folder
-from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
 from tests.evaluation.benchmarks.composition.test_winoground import raw
+from tests.evaluation.benchmarks.retrieval.test_retrieval import FLICKR30K, karpathy
 from tests.evaluation.webdatasets import encoded, write_set
 
 COMPOSITIONAL, GENERAL = "Im et al. 2026, Table 2", "Im et al. 2026, Table 3"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import IMAGENET_LICENCE, IMAGENET_PAPER, IMAGENET_REVISION
+from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import (
+    IMAGENET_LICENCE,
+    IMAGENET_PAPER,
+    IMAGENET_REVISION,
+)
 from hfcomp.evaluation.probes.adamw10 import fit_adamw10
 from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
 from hfcomp.evaluation.protocols.linear_probe import Fit, Probe

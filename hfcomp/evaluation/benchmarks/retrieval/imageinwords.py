@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hfcomp.evaluation.benchmarks.retrieval.docci import annotated, sentences
 from hfcomp.evaluation.benchmarks.readers.entries import line_entries
+from hfcomp.evaluation.benchmarks.retrieval.docci import annotated, sentences
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark
