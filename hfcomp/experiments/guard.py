@@ -25,8 +25,9 @@ from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.experiments.study import FOLDER, Study, evaluation_scoring, read_stored
 from hfcomp.merging.models import RECORD_FILE, write_point
-from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, find_proxies, halves
+from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
 from hfcomp.modeling.interpolation import load_interpolation
+from hfcomp.run_folders import guarded_folder, guarded_name
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, write_table
 from hfcomp.statistics.summary import BASE
@@ -83,11 +84,6 @@ class Guard:
         return {"items": self.items, "models": {guarded_name(name): one.facts() for name, one in self.swept.items()}}
 
 
-def guarded_name(name: str) -> str:
-    """What the chosen point of a model is called."""
-    return f"{name} guarded"
-
-
 def prepare_guard(recipe: Recipe, session: Session, evaluate: Evaluator) -> Guard | None:
     """Loads what chooses the points, if a recipe asks for it, so that missing data costs no training.
 
@@ -122,7 +118,7 @@ def guard_models(study: Study, guard: Guard, method: str) -> None:
         if name not in study.models:
             continue
         place = Path(study.models[name])
-        folder = place.with_name(f"{place.name}-guarded")
+        folder = guarded_folder(place)
         guard.swept[name] = _guard_model(study, guard, name, folder, scored)
         study.models[guarded_name(name)] = folder
 
@@ -133,6 +129,8 @@ def _guard_model(study: Study, guard: Guard, name: str, folder: Path, scored: se
     choosing = guard.choosing(outcomes) if guard.halved else without(outcomes, scored, study.session)
     how = {"rule": config.guard_rule, "tolerance": config.guard_tolerance}
     swept = choose(choosing, guard.proxies(choosing), **how)
+    for warning in few_images(swept):
+        study.session.log(f"forgetting guard of {name}: {warning}")
     facts = {**swept.facts(), "on": guard.items}
     write_point(load_interpolation(base, tuned), swept.chosen.alpha, folder, base=base, tuned=tuned, chosen=facts)
     return swept

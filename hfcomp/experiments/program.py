@@ -27,6 +27,7 @@ from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.tracking import track_results
 from hfcomp.reporting.cards.methods import class_names
+from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER
 from hfcomp.statistics.measures import missing_averages
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
@@ -75,15 +76,15 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
 
 def _arms(study: Study, method: Arm, controls: Sequence[Arm]) -> Iterator[Arm]:
     """The controls and the method, and last the control that waits for what the method cost."""
-    yield from (replace(arm, folder=f"controls/{arm.name}") for arm in controls)
-    yield replace(method, folder="method")
+    yield from (replace(arm, folder=f"{CONTROLS_FOLDER}/{arm.name}") for arm in controls)
+    yield replace(method, folder=METHOD_FOLDER)
     if EQUAL_IMAGES in study.recipe.experiment.controls:
         try:
             arm = equal_images(method, study.costs[method.name])
         except NotApplicable as reason:
             study.session.log(f"control {EQUAL_IMAGES} is skipped: {reason}")
         else:
-            yield replace(arm, folder=f"controls/{arm.name}")
+            yield replace(arm, folder=f"{CONTROLS_FOLDER}/{arm.name}")
 
 
 def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None) -> None:

@@ -15,7 +15,7 @@ from hfcomp.experiments.experiment_config import SAME_BATCH
 from hfcomp.merging.report import front_figure, points_table
 from hfcomp.merging.sweep import Swept
 from hfcomp.reporting import tables
-from hfcomp.reporting.cards.runs import FIGURE, METHOD_FOLDER, write_run_cards
+from hfcomp.reporting.cards.runs import FIGURE, write_run_cards
 from hfcomp.reporting.format import direction, has_interval, number, p_value
 from hfcomp.reporting.lines import (
     Line,
@@ -31,6 +31,7 @@ from hfcomp.reporting.lines import (
 )
 from hfcomp.reporting.report import Lines, Report, Section, titled
 from hfcomp.reporting.saving import REPORT_FILE, publish
+from hfcomp.run_folders import METHOD_FOLDER, guarded_name
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE
 from hfcomp.statistics.summary import BASE
@@ -45,7 +46,6 @@ MEANINGS = {
     "equal-images": "plain with a larger batch, so that it encodes as many images as {method}",
 }
 FRONT = "guard.png"
-GUARDED = " guarded"
 
 
 def publish_run(
@@ -123,8 +123,8 @@ def run_report(
 
 def _guarded_pairs(models: Sequence[str], method: str) -> list[tuple[str, str]]:
     """The guarded method against the base, then against the guarded control."""
-    others = (BASE, f"{SAME_BATCH}{GUARDED}")
-    return [(f"{method}{GUARDED}", name) for name in others if {f"{method}{GUARDED}", name} <= {*models}]
+    own, others = guarded_name(method), (BASE, guarded_name(SAME_BATCH))
+    return [(own, name) for name in others if {own, name} <= {*models}]
 
 
 def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, title: str, *, brief: bool) -> Section:
@@ -138,7 +138,7 @@ def _guard_section(facts: Mapping[str, Any], swept: Mapping[str, Swept] | None, 
 
 def _guarded(lines: Sequence[Line], general: Line | None, swept: Mapping[str, Swept], method: str) -> list[str]:
     """What the guarded method keeps of the gain, and what it still forgets."""
-    primary, name = primary_of(lines), f"{method}{GUARDED}"
+    primary, name = primary_of(lines), guarded_name(method)
     if method not in swept or primary is None or general is None:
         return []
     gain, change = (points_of(difference(line, name, BASE), line) for line in (primary, general))
@@ -150,7 +150,7 @@ def meanings(models: Sequence[str], method: str, swept: Mapping[str, Swept]) -> 
     """What the base, the controls and the guarded ones among the models are, by name."""
     known = {name: MEANINGS[name].format(method=method) for name in models if name in MEANINGS}
     return known | {
-        f"{name}{GUARDED}": f"between base and {name}, at alpha {one.chosen.alpha:g}" for name, one in swept.items()
+        guarded_name(name): f"between base and {name}, at alpha {one.chosen.alpha:g}" for name, one in swept.items()
     }
 
 

@@ -29,19 +29,18 @@ from hfcomp.modeling.sentence_transformers_files import (
 )
 from hfcomp.modeling.weight_checks import damage_named, read_tensors
 from hfcomp.reading import parse_json, read_yaml
-from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE
+from hfcomp.run_folders import CONFIG_FILE, FINISHED_FILE, METHOD_FOLDER
 from hfcomp.statistics.results import RESULTS_FILE
 from hfcomp.trainers.stages import CHECKSUMS_FILE, SUMMARY_FILE, damage, is_of_push, read_summary
 
 CARD = "README.md"
-METHOD = "method"
 WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", ADAPTER_FILE)
 VOCABULARIES = ("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json")
 MODEL_FILES = (
     *(CONFIG_NAME, "generation_config.json", *WEIGHTS, "model.safetensors.index.json", OBJECTIVE_STATE_FILE),
     *(ADAPTER_CONFIG_NAME, "processor_config.json", "preprocessor_config.json", "tokenizer_config.json"),
     *("special_tokens_map.json", *VOCABULARIES, "*.model", MODULES_FILE, MODULE_CONFIG_FILE),
-    *("config_sentence_transformers.json", "figure.png", "LICENSE*", ".eval_results/*.yaml"),
+    *("config_sentence_transformers.json", "figure.png", "merge.json", "LICENSE*", ".eval_results/*.yaml"),
 )
 """Patterns of the files of a model."""
 RUN_FILES = (CARD, RESULTS_FILE, CONFIG_FILE)
@@ -78,7 +77,7 @@ class ModelFolder:
         if (place / CONFIG_FILE).is_file() and not _has_model(place):
             if not (place / FINISHED_FILE).is_file():
                 raise ValueError(f"{place} is an unfinished run: it has no file {FINISHED_FILE!r}. {RESUME}")
-            found = cls(place, place / (model or METHOD), place)
+            found = cls(place, place / (model or METHOD_FOLDER), place)
         else:
             if model is not None:
                 raise ValueError(

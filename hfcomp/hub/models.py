@@ -11,11 +11,12 @@ from transformers import AutoConfig
 
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.cache_files import size_text
-from hfcomp.hub.model_files import CARD, METHOD, RUN_FILES, ModelFolder, check_model, is_model_file, model_files
+from hfcomp.hub.model_files import CARD, RUN_FILES, ModelFolder, check_model, is_model_file, model_files
 from hfcomp.hub.pushed import ADVICE, check_replaceable, record_push
 from hfcomp.hub.repositories import Repository, RepositoryOptions
 from hfcomp.reporting.cards.card import PLACE
 from hfcomp.reporting.cards.metadata import card_metadata
+from hfcomp.run_folders import METHOD_FOLDER
 
 KIND = "model"
 # To which transformers' zero-shot pipeline pads the texts of every SigLIP.
@@ -86,7 +87,7 @@ def push_model(
 
 def _card(model: ModelFolder, name: str) -> str:
     """The card of a model: of a run's method that of the run."""
-    is_method = model.run is not None and model.folder == model.run / METHOD
+    is_method = model.run is not None and model.folder == model.run / METHOD_FOLDER
     path = (model.run if is_method else model.folder) / CARD
     text = path.read_text(encoding="utf-8") if path.is_file() else _plain_card(model)
     return without_local_paths(text.replace(PLACE, name))

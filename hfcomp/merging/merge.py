@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
 from hfcomp.evaluation.benchmarks import find_benchmarks
@@ -21,9 +22,12 @@ from hfcomp.evaluation.spec import data_folders
 from hfcomp.merging.choice import TOLERANCE, Rule, check_rule
 from hfcomp.merging.models import write_point
 from hfcomp.merging.report import front_figure, points_table
-from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, find_proxies, halves
+from hfcomp.merging.sweep import ALPHAS, Proxies, Swept, choose, few_images, find_proxies, halves
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.interpolation import check_alpha, load_interpolation
+from hfcomp.reporting.cards.card import write_card
+from hfcomp.reporting.cards.merges import merge_card
+from hfcomp.reporting.cards.runs import copy_figure
 from hfcomp.reporting.report import Report, Section, titled
 from hfcomp.reporting.saving import REPORT_FILE, publish
 from hfcomp.statistics.average import Average
@@ -35,6 +39,7 @@ MODEL_FOLDER = "model"
 POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
+ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
 HALVES = (
     "Half of the images chose the point; all numbers but those of the points are of the other half, which did not."
 )
@@ -133,7 +138,7 @@ def merge_by_sweep(
     proxies = _proxies(outcomes, options=options, declared=declared)
     swept = choose(choosing, proxies, rule=options.rule, tolerance=options.tolerance)
     scored = {"benchmarks": list(options.benchmarks), "held_out": HALVES}
-    write_point(
+    record = write_point(
         interpolation, swept.chosen.alpha, folder / MODEL_FOLDER, base=base, tuned=tuned, chosen=swept.facts() | scored
     )
     write_table(folder / POINTS_FILE, outcomes.table)
@@ -142,7 +147,15 @@ def merge_by_sweep(
     results.outcomes.write(folder / ITEMS_FILE)
     contents = {**evaluation_to_json(results), "sweep": swept.facts() | scored}
     publish(partial(_report, swept, results, folder), contents, folder / RESULTS_FILE)
+    _write_card(folder, record, contents, _chosen_name(swept))
     return swept
+
+
+def _write_card(folder: Path, record: Mapping[str, Any], contents: Mapping[str, Any], model: str) -> None:
+    """The card of the chosen model, with the results of the half that did not choose and the figure of the points."""
+    place = folder / MODEL_FOLDER
+    drawn = copy_figure(folder / FIGURE, place)
+    write_card(place, merge_card(record, contents, model=model, figure=FIGURE if drawn else ""))
 
 
 def _load(options: SweepOptions) -> Evaluator:
@@ -161,6 +174,12 @@ def _proxies(outcomes: Outcomes, *, options: SweepOptions, declared: Mapping[str
     return find_proxies(outcomes, declared, composition=options.composition, general=options.general)
 
 
+def _chosen_name(swept: Swept) -> str:
+    """What the chosen point is called in the results."""
+    chosen = point_name(swept.chosen.alpha)
+    return ENDS.get(chosen, chosen)
+
+
 def _results(
     swept: Swept,
     reported: Outcomes,
@@ -170,17 +189,16 @@ def _results(
     command: str,
 ) -> EvaluationResults:
     """Base, tuned model and chosen point on the images that did not choose."""
-    names = {point_name(0.0): BASE, point_name(1.0): TUNED}
     chosen = point_name(swept.chosen.alpha)
-    models = {**{BASE: places[BASE], TUNED: places[TUNED]}, names.get(chosen, chosen): places[chosen]}
-    table = reported.select(arm=list(dict.fromkeys([*names, chosen]))).table
+    models = {**{BASE: places[BASE], TUNED: places[TUNED]}, _chosen_name(swept): places[chosen]}
+    table = reported.select(arm=list(dict.fromkeys([*ENDS, chosen]))).table
     return EvaluationResults(
-        Outcomes(table.assign(arm=table["arm"].replace(names))),
+        Outcomes(table.assign(arm=table["arm"].replace(ENDS))),
         {name: {"path": str(place), "weights": identity(place)} for name, place in models.items()},
         declared,
         BASE,
         benchmarks={one.benchmark.name: one.facts() for one in evaluator.loaded},
-        notes=evaluator.notes,
+        notes=[*evaluator.notes, *few_images(swept)],
         versions=versions(),
         config={"command": command, "date": datetime.now(UTC).isoformat(timespec="seconds")},
     )

@@ -11,6 +11,8 @@ from hfcomp.data.publishing import without_local_paths
 from hfcomp.evaluation.identity import identity
 from hfcomp.modeling import base_of_adapter, load_processor
 from hfcomp.modeling.interpolation import Interpolation
+from hfcomp.reporting.cards.card import write_card
+from hfcomp.reporting.cards.merges import merge_card
 from hfcomp.writing import replacing_folder, write_json
 
 RECORD_FILE = "merge.json"
@@ -25,8 +27,8 @@ def write_point(
     base: Place,
     tuned: Place,
     chosen: Mapping[str, Any] | None = None,
-) -> None:
-    """Writes the model at `alpha`, its processor and `merge.json`, the whole folder or nothing.
+) -> dict[str, Any]:
+    """Writes the model at `alpha`, its processor `merge.json` and a card, the whole folder or nothing.
 
     The processor is the tuned model's. The record holds places without local paths, as the folder may be published.
 
@@ -37,6 +39,9 @@ def write_point(
         base: Hub id or folder.
         tuned: likewise.
         chosen: how `alpha` was chosen, `None` where it was given.
+
+    Returns:
+        The content of `merge.json`.
     """
     record = merge_record(alpha, base=base, tuned=tuned, chosen=chosen)
     processor = load_processor(tuned, argument="tuned")
@@ -44,6 +49,8 @@ def write_point(
         interpolation.save(part, alpha)
         processor.save_pretrained(part)
         write_json(part / RECORD_FILE, record)
+        write_card(part, merge_card(record))
+    return record
 
 
 def merge_record(

@@ -85,11 +85,30 @@ def foremost(lines: Sequence[Line]) -> list[Line]:
 
 
 def difference(line: Line, model: str, reference: str) -> Estimate | None:
-    """Model minus reference; without interval where the line has the two values only, none for a model absent."""
+    """Model minus reference, either way round that the line has it.
+
+    Without interval where the line has the two values only, none for a model absent.
+    """
     known: Estimate | None = line.get("differences", {}).get(model, {}).get(reference)
     if known is not None or not {model, reference} <= line["models"].keys():
         return known
+    if reverse := line.get("differences", {}).get(reference, {}).get(model):
+        return {**reverse, "value": -reverse["value"], **_negated_bounds(reverse)}
     return {"value": number(line["models"][model]["value"]) - number(line["models"][reference]["value"])}
+
+
+def _negated_bounds(change: Estimate) -> Estimate:
+    low, high = change.get("low"), change.get("high")
+    return {} if low is None or high is None else {"low": -high, "high": -low}
+
+
+def as_last(lines: Iterable[Line], model: str) -> list[Line]:
+    """The same lines with a model in the last column, where tables and cards have the one that they are about."""
+    return [{**line, "models": {**_without(line["models"], model), model: line["models"][model]}} for line in lines]
+
+
+def _without(models: dict[str, Any], model: str) -> dict[str, Any]:
+    return {name: value for name, value in models.items() if name != model}
 
 
 def points_of(change: Estimate | None, line: Line) -> str:

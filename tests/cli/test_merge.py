@@ -8,12 +8,14 @@ import re
 import pandas as pd
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from transformers import AutoProcessor, CLIPModel
 
 from hfcomp.checksums import read_checked
 from hfcomp.cli import main
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.stored import read_evaluation
+from hfcomp.merging.merge import HALVES
 from hfcomp.merging.models import RECORD_FILE
 from tests import tiny
 from tests.evaluation import small_sugarcrepe
@@ -42,6 +44,10 @@ def sweep(base, tuned, folder, *more: str) -> list[str]:
     return ["merge", str(base), str(tuned), "--sweep", "--output_dir", str(folder), "--device", "cpu", *more]
 
 
+def section_of(text: str, title: str) -> str:
+    return text.partition(f"\n{title}\n")[2].partition("\n## ")[0]
+
+
 def assert_plain(folder, dtype):
     model, info = CLIPModel.from_pretrained(folder, dtype="auto", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and model.dtype == dtype
@@ -57,6 +63,9 @@ def test_one_point_is_a_plain_model_with_its_record(clip, tuned, tmp_path, capsy
     assert record["base"] == {"path": f"LOCAL/{clip.name}", "weights": identity(clip)}
     assert record["tuned"]["weights"] == identity(tuned)
     assert str(tmp_path) not in (tmp_path / "point" / RECORD_FILE).read_text()
+    card = (tmp_path / "point" / "README.md").read_text()
+    assert "The point was given, not chosen by scores." in card and "Not evaluated" in card
+    assert str(tmp_path) not in card and "### Values" not in card
 
 
 def test_a_folder_with_a_model_is_not_written_over_unless_asked(clip, tuned, tmp_path):
@@ -79,6 +88,21 @@ def test_a_sweep_leaves_the_chosen_model_and_says_how_it_was_chosen(swept):
     report = (swept / "report.md").read_text()
     assert f"alpha {chosen['alpha']:g} is chosen: it has {chosen['rule']}." in report
     assert "![" in report and "(figure.png)" in report
+
+
+def test_the_chosen_model_has_a_card_with_the_numbers_of_the_other_half(swept, clip):
+    card, record = ModelCard.load(swept / "model/README.md"), read_checked(swept / "model" / RECORD_FILE, "")
+    _, results = read_evaluation(swept)
+    chosen = next(name for name, facts in results["models"].items() if facts["path"] == str(swept / "model"))
+    scored = {(one.dataset_config, one.metric_name): one.metric_value for one in card.data.eval_results}
+    assert len(scored) == len({(line["subset"], line["metric"]) for line in results["results"]})
+    for line in results["results"]:
+        assert scored[line["subset"], line["metric"]] == round(line["models"][chosen]["value"], 4)
+    assert f"Alpha is {record['alpha']:g}: 0 is the base, 1 the tuned model." in card.text
+    assert record["chosen"]["rule"] in card.text and HALVES in card.text and "wortsman2022robust" in card.text
+    assert "](figure.png)" in card.text and (swept / "model" / "figure.png").is_file()
+    assert "images choose the point by" in section_of(card.text, "## Notes")
+    assert str(clip.parent) not in card.content and "Objective" not in card.text
 
 
 def test_no_item_that_chose_is_reported(swept):

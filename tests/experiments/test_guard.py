@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from accelerate import PartialState
+from huggingface_hub import ModelCard
 from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.checksums import read_checked
@@ -64,6 +65,25 @@ def test_they_are_lines_of_the_report_with_intervals_and_differences(finished):
     assert f"**Guarded (alpha {alpha:g}): " in report and "(guard.png)" in report
     assert "Slipform guarded minus same-batch guarded" in report
     assert "chosen" in report.partition("## Forgetting guard")[2]
+
+
+def test_each_chosen_model_has_a_card_with_its_own_numbers(finished):
+    results = json.loads((finished / "results.json").read_text())
+    names = {"method-guarded": "Slipform guarded", "controls/same-batch-guarded": "same-batch guarded"}
+    for folder, name in names.items():
+        card = ModelCard.load(finished / folder / "README.md")
+        record, found = read_checked(finished / folder / RECORD_FILE, ""), card.data.eval_results
+        scored = {(one.dataset_name, one.dataset_config, one.metric_name): one.metric_value for one in found}
+        for line in results["results"]:
+            key = (f"{line['benchmark']} (synthetic)", line["subset"], line["metric"])
+            assert scored[key] == round(line["models"][name]["value"], 4)
+        assert f"# {name}" in card.text and f"Alpha is {record['alpha']:g}" in card.text
+        assert results["models"][name]["weights"] in card.text
+        assert "scenes of another seed (1000)" in card.text and "wortsman2022robust" in card.text
+    assert "CementTrainer" in (finished / "method-guarded/README.md").read_text()
+    control = (finished / "controls/same-batch-guarded/README.md").read_text()
+    assert "`InfoNCETrainer`" in control and "im2026concretejungle" not in control.partition("## Citation")[2]
+    assert "# Slipform\n" in (finished / "method/README.md").read_text()
 
 
 def test_no_item_that_chose_is_reported(finished):

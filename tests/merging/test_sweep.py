@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from hfcomp.merging.report import front_figure, points_table
-from hfcomp.merging.sweep import ALPHAS, choose, find_proxies, halves
+from hfcomp.merging.sweep import ALPHAS, choose, few_images, find_proxies, halves
 from hfcomp.reporting.figures import draw
 from hfcomp.statistics import Outcomes
 from tests.evaluation.evaluations import outcomes
@@ -70,6 +70,14 @@ def test_an_image_is_in_one_half_whatever_the_benchmark():
 def test_too_few_images_cannot_be_halved():
     with pytest.raises(ValueError, match="SugarCrepe / all / .* images cannot be halved"):
         halves(swept_outcomes(items=1))
+
+
+@pytest.mark.parametrize(("items", "warnings"), [(60, 2), (120, 0)])
+def test_a_point_that_few_images_choose_has_a_warning(items, warnings):
+    swept = choose(swept_outcomes(items), find_proxies(swept_outcomes(items), {}))
+    found = few_images(swept)
+    assert len(found) == warnings == sum(line["images"] < 100 for line in swept.lines)
+    assert all(f"only {swept.lines[0]['images']} images choose the point" in one for one in found)
 
 
 def test_the_table_and_the_figure_show_the_chosen_point():

@@ -16,7 +16,7 @@ from huggingface_hub.constants import EVAL_RESULTS_FOLDER
 from hfcomp.data.publishing import fenced
 from hfcomp.reading import read_yaml, shipped_folder
 from hfcomp.reporting.cards.metadata import SCORED_WITH
-from hfcomp.reporting.cards.methods import Method
+from hfcomp.reporting.cards.methods import Method, find_method
 from hfcomp.reporting.cards.values import MEANINGS
 from hfcomp.reporting.report import Section, Table
 from hfcomp.reporting.saving import escaped, markdown_table, section_blocks
@@ -25,6 +25,7 @@ from hfcomp.writing import write_text
 logger = logging.getLogger(__name__)
 
 CARD = "README.md"
+INTERPOLATION = "WiSE-FT"
 TEMPLATE = "template.md"
 OWN_MARK = "<!-- written by hfcomp, and again when the model is saved or pushed: remove this line to keep changes -->"
 # What cards say that peft and transformers write by themselves, with nothing of a user's in them.
@@ -37,6 +38,37 @@ TERMS = "Licences, terms and biases of the base and of the data apply to this mo
 
 
 @dataclass(frozen=True)
+class Interpolation:
+    """How a model between a base and a tuned one was made.
+
+    Attributes:
+        method: the idea and its paper.
+        facts: which point it is and how it was chosen, a line each.
+    """
+
+    method: Method
+    facts: Sequence[str]
+
+    @classmethod
+    def of(cls, alpha: float, chosen: Mapping[str, Any] | None) -> Interpolation:
+        """Of a point from 0 (base) to 1 (tuned), given or, with the facts of a sweep, chosen."""
+        if chosen is None:
+            how = ["The point was given, not chosen by scores."]
+        else:
+            counts = [f"{count:,} images" for count in chosen["images"]]
+            pairs = zip((chosen["composition"], chosen["general"]), counts, strict=True)
+            how = [
+                f"Chosen of {len(chosen['points'])} points is the one with {chosen['rule']}.",
+                f"Composition is {' and general abilities are '.join(f'{name} ({count})' for name, count in pairs)}.",
+                *([f"The points were chosen on {chosen['on']}."] if "on" in chosen else []),
+                *([chosen["held_out"]] if "held_out" in chosen else []),
+            ]
+        method = find_method(INTERPOLATION, [])
+        assert method is not None
+        return cls(method, [f"Alpha is {alpha:g}: 0 is the base, 1 the tuned model.", *how])
+
+
+@dataclass(frozen=True)
 class Card:
     """What a card says. Texts are plain: they are escaped when the card is rendered.
 
@@ -44,8 +76,9 @@ class Card:
         metadata: what programs read.
         title: of the card.
         summary: what the model is, in a sentence.
-        objective: the class that it was trained with.
+        objective: the class that it was trained with, empty where it is not known.
         method: its idea and papers; `None` for an objective of the user's own.
+        interpolation: of a model between a base and a tuned one.
         caveat: what limits all that the card says.
         verdict: sentences that a reader must not miss.
         figure: the name of a picture beside the card, and what it shows.
@@ -75,6 +108,7 @@ class Card:
     values: Table
     environment: Mapping[str, Any]
     method: Method | None = None
+    interpolation: Interpolation | None = None
     caveat: str = ""
     verdict: Sequence[str] = ()
     figure: tuple[str, str] | None = None

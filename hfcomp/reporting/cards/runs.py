@@ -18,25 +18,32 @@ from hfcomp.reporting.cards.card import (
     PLACE,
     TERMS,
     Card,
+    Interpolation,
     evaluate_command,
     write_card,
 )
 from hfcomp.reporting.cards.metadata import card_metadata, eval_files, eval_results
 from hfcomp.reporting.cards.methods import find_method
 from hfcomp.reporting.cards.values import values_table, without_secrets
-from hfcomp.reporting.lines import Line, general_of, models_of, of_aspect, standing
+from hfcomp.reporting.lines import Line, as_last, general_of, models_of, of_aspect, standing
 from hfcomp.reporting.report import Lines, Section, Table
-from hfcomp.run_folders import ADAPTER_FOLDER
+from hfcomp.run_folders import (
+    ADAPTER_FOLDER,
+    CONTROLS_FOLDER,
+    METHOD_FOLDER,
+    guarded_folder,
+    unguarded_name,
+)
 from hfcomp.statistics.results import RESULTS_FILE
 from hfcomp.statistics.summary import BASE
 from hfcomp.writing import write_bytes
 
-METHOD_FOLDER = "method"
 MERGED = "The results are those of the model that this adapter makes of its base: they differ by rounding only."
 FIGURE = "figure.png"
 FIGURE_TEXT = "composition and general abilities of every model of the run, with 95 % intervals"
 LOST = "Rerun the recipe: its finished stages are kept."
 OVERLAP = "overlap: "
+CONTROL = "InfoNCETrainer"
 BASES = {
     "sandbox": "hfcomp's sandbox CLIP",
     "sandbox-siglip": "hfcomp's sandbox SigLIP",
@@ -49,7 +56,9 @@ SEED = 42
 
 
 def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
-    """Writes the cards of a run: for its folder, its method and the adapter of that, so that pushing any brings one.
+    """Writes the cards of a run: for its folder, its method, the adapter of that and what its forgetting guard chose.
+
+    So pushing any of them brings one.
 
     They are made of `results.json` alone, so that a run may get new ones at any time.
 
@@ -65,17 +74,29 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
         FileNotFoundError: where the run has none, as it is not finished.
     """
     results = read_checked(folder / RESULTS_FILE, LOST)
-    written = []
     adapter = folder / METHOD_FOLDER / ADAPTER_FOLDER
-    for own in (folder, adapter.parent, *([adapter] if adapter.is_dir() else [])):
-        drawn = _copy_figure(folder / FIGURE, own)
-        if write_card(own, run_card(results, place=place, figure=drawn, adapter=own == adapter)):
+    models: dict[Path, str | None] = dict.fromkeys((folder, adapter.parent, *([adapter] if adapter.is_dir() else [])))
+    for name in results.get("guard", {}).get("models", ()):
+        trained = unguarded_name(name)
+        own = METHOD_FOLDER if trained == results["method"] else f"{CONTROLS_FOLDER}/{trained}"
+        models[guarded_folder(folder / own)] = name
+    written = []
+    for own, model in models.items():
+        how = {"figure": copy_figure(folder / FIGURE, own), "adapter": own == adapter, "model": model}
+        if write_card(own, run_card(results, place=place, **how)):
             written.append(own)
     return written
 
 
-def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = False, adapter: bool = False) -> Card:
-    """The card of a run.
+def run_card(
+    results: Mapping[str, Any],
+    *,
+    place: str = PLACE,
+    figure: bool = False,
+    adapter: bool = False,
+    model: str | None = None,
+) -> Card:
+    """The card of a model of a run.
 
     Places on this machine are cut to their last part and tokens taken out: a card is read by others.
 
@@ -84,27 +105,28 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
         place: the model's id on the Hub, where it is known.
         figure: whether the run's figure is beside the card.
         adapter: whether it is the card of the method's adapter, not of the merged model.
+        model: its name in the results: the method (the default), or what the forgetting guard chose.
     """
-    model = results["config"].get("model")
+    name, base_id = model or results["method"], results["config"].get("model")
+    base_id = base_id if is_on_hub(base_id) else None
+    results = _with_last(results, model)
     # before places are cut: what is left of one has the form of an id
-    metadata, base_id = _metadata(results, adapter=adapter), model if is_on_hub(model) else None
+    metadata = _metadata(results, name, adapter=adapter)
     results = without_local_paths(dict(results), known=_local_places(results))
-    config, lines, name = results["config"], results["results"], results["method"]
+    config, lines = results["config"], results["results"]
     base = config.get("model") or BASES[config.get("fresh_model", SANDBOX)]
     return Card(
         metadata=metadata,
         title=name,
-        summary=f"A dual encoder of images and texts: {base}, fine-tuned with {name} on {_data(config)}.",
-        objective=config.get("objective", ""),
-        method=find_method(name, results.get("trainer_classes", ())),
+        **_made(results, name, base),
         caveat=results["caveat"],
         verdict=results.get("verdict", ()),
         figure=(FIGURE, FIGURE_TEXT) if figure else None,
-        results=[*_sections(lines, results.get("general_average")), *_models(results.get("meanings", {}))],
+        results=[*result_sections(lines, results.get("general_average")), *_models(results.get("meanings", {}))],
         legend=tables.legend(lines, adjusted=tables.ADJUSTED_IN_RUNS),
         evaluate=evaluate_command(name, place, base_id),
         overlap=[found["note"].removeprefix(OVERLAP) for found in results.get("overlap", ())],
-        provenance=_provenance(results, base, adapter=adapter),
+        provenance=_provenance(results, base, name, adapter=adapter),
         command=(results["command"], "bash") if results.get("command") else None,
         values=_values(results),
         recipe=yaml.safe_dump(without_secrets(config), sort_keys=True, allow_unicode=True).strip(),
@@ -119,11 +141,11 @@ def run_card(results: Mapping[str, Any], *, place: str = PLACE, figure: bool = F
     )
 
 
-def _metadata(results: Mapping[str, Any], *, adapter: bool) -> ModelCardData:
+def _metadata(results: Mapping[str, Any], name: str, *, adapter: bool) -> ModelCardData:
     config, benchmarks = results["config"], results.get("benchmarks", {})
     own = config.get("evaluation_dataset") or config.get("dataset")
     return card_metadata(
-        results["method"],
+        name,
         base=config.get("model"),
         datasets=[config.get("dataset")],
         results=eval_results(results["results"], own=own, benchmarks=benchmarks),
@@ -140,8 +162,13 @@ def _values(results: Mapping[str, Any]) -> Table:
     )
 
 
-def _sections(lines: Sequence[Line], average: Line | None) -> list[Section]:
-    """Values of every model; differences of the method, on the lines that stand for others."""
+def result_sections(lines: Sequence[Line], average: Line | None) -> list[Section]:
+    """Values of every model; differences of the last one, on the lines that stand for others.
+
+    Args:
+        lines: as `summarize` makes them.
+        average: the mean of general abilities, where it is known.
+    """
     models = models_of(lines)
     reference = BASE if models[:1] == [BASE] and len(models) > 1 else None
     compared = [*standing(of_aspect(lines, "composition")), *standing(of_aspect(lines, "general"))]
@@ -160,17 +187,43 @@ def _sections(lines: Sequence[Line], average: Line | None) -> list[Section]:
     ]
 
 
+def _with_last(results: Mapping[str, Any], model: str | None) -> dict[str, Any]:
+    """Results with a model in the last column, as the method is."""
+    if model is None:
+        return dict(results)
+    average = results.get("general_average")
+    general = {"general_average": as_last([average], model)[0]} if average else {}
+    return {**results, "results": as_last(results["results"], model), **general}
+
+
+def _made(results: Mapping[str, Any], name: str, base: str) -> dict[str, Any]:
+    """By what a model was made: its summary, objective, method and interpolation."""
+    trained, guard = unguarded_name(name), results.get("guard", {})
+    chosen = guard.get("models", {}).get(name)
+    known = {"objective": results["config"].get("objective", ""), "classes": results.get("trainer_classes", ())}
+    if trained != results["method"]:
+        known = {"objective": CONTROL, "classes": [CONTROL]}
+    tuned = f"fine-tuned with {trained} on {_data(results['config'])}"
+    what = f"a point between {base} and the same model {tuned}" if chosen else f"{base}, {tuned}"
+    return {
+        "summary": f"A dual encoder of images and texts: {what}.",
+        "objective": known["objective"],
+        "method": find_method(trained, known["classes"]),
+        "interpolation": Interpolation.of(chosen["alpha"], {**chosen, "on": guard["items"]}) if chosen else None,
+    }
+
+
 def _models(meanings: Mapping[str, str]) -> list[Section]:
     lines = [f"{name}: {meaning}" for name, meaning in meanings.items()]
     return [Section("Models", [Lines(lines)])] if lines else []
 
 
-def _provenance(results: Mapping[str, Any], base: str, *, adapter: bool) -> dict[str, str]:
+def _provenance(results: Mapping[str, Any], base: str, name: str, *, adapter: bool) -> dict[str, str]:
     """What was trained from what."""
     config, data = results["config"], results.get("data", {}).get("training", {})
     models = results.get("models", {})
     stages = {stage["name"]: stage for stage in results.get("stages", ())}
-    steps, processes = stages.get(results["method"], {}).get("steps"), results.get("processes")
+    steps, processes = stages.get(unguarded_name(name), {}).get("steps"), results.get("processes")
     parts = [f"{config['batch_size']} rows" if "batch_size" in config else ""]
     parts += [f"{steps:,} steps" if steps else ""]
     parts += [f"{processes} process{'es' * (processes > 1)}" if processes else ""]
@@ -182,7 +235,7 @@ def _provenance(results: Mapping[str, Any], base: str, *, adapter: bool) -> dict
         "seed": config.get("seed", SEED),
         "recipe": results.get("recipe"),
         "evaluation": "; ".join(_evaluation(results)),
-        f"weights of {'the merged' if adapter else 'this'} model": models.get(results["method"], {}).get("weights"),
+        f"weights of {'the merged' if adapter else 'this'} model": models.get(name, {}).get("weights"),
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
@@ -232,7 +285,7 @@ def _local_places(results: Mapping[str, Any]) -> set[str]:
     return {str(place) for place in places if isinstance(place, str | Path) and is_absolute(str(place))}
 
 
-def _copy_figure(drawn: Path, place: Path) -> bool:
+def copy_figure(drawn: Path, place: Path) -> bool:
     """Copies the run's figure next to a card and removes that of an earlier run."""
     own = place / FIGURE
     if drawn.is_file():
