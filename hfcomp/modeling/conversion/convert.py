@@ -18,6 +18,7 @@ from hfcomp.modeling.conversion.activations import Activation, clip_activation, 
 from hfcomp.modeling.conversion.checkpoint_file import Checkpoint, read_checkpoint
 from hfcomp.modeling.conversion.preprocessing import image_processor, preprocessing
 from hfcomp.modeling.conversion.weight_table import Weight, source_names, to_transformers
+from hfcomp.modeling.sentence_transformers_files import write_sentence_transformers_files
 from hfcomp.modeling.weight_checks import check_same, refuse
 from hfcomp.writing import replacing_folder, write_json
 
@@ -36,7 +37,8 @@ class ConversionOptions:
         head_width: width of the image tower's attention heads, where neither a configuration nor the tower says it.
         state: key of the weights to take from a file that holds several, such as state_dict_ema.
         prefix: of the names of the model to take from a file that holds several, such as student.
-        processor: folder or Hub id whose tokenizer the model was trained with (default: OpenAI's, or Google's).
+        processor: folder or Hub id whose tokenizer the model was trained with (default: the one beside the checkpoint,
+            else OpenAI's, or Google's).
     """
 
     model: str | None = None
@@ -97,6 +99,7 @@ def convert_checkpoint(source: str | Path, folder: Path, options: ConversionOpti
     with replacing_folder(folder) as part:
         parts.model.save_pretrained(part)
         parts.processor.save_pretrained(part)
+        write_sentence_transformers_files(part, parts.model.config)
         write_json(part / RECORD_FILE, record)
     return record
 
@@ -131,7 +134,7 @@ def _clip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     prepare = preprocessing(checkpoint.config, options.pretrained)
     sizes = clip_layout.clip_sizes(tensors, settings, activation, options.head_width)
     tokenizer = tokenizers.clip_tokenizer(
-        options.processor,
+        options.processor or tokenizers.beside(checkpoint.path),
         own_name=((settings or {}).get("text_cfg") or {}).get("hf_tokenizer_name"),
         vocabulary=sizes["text_config"]["vocab_size"],
         length=sizes["text_config"]["max_position_embeddings"],
@@ -155,7 +158,9 @@ def _siglip(checkpoint: Checkpoint, options: ConversionOptions) -> Parts:
     sizes = siglip_layout.siglip_sizes(tensors, settings, activation)
     text = sizes["text_config"]
     tokenizer = tokenizers.siglip_tokenizer(
-        options.processor, vocabulary=text["vocab_size"], length=text["max_position_embeddings"]
+        options.processor or tokenizers.beside(checkpoint.path),
+        vocabulary=text["vocab_size"],
+        length=text["max_position_embeddings"],
     )
     config = _config(SiglipConfig, sizes, tokenizer)
     model = _filled(SiglipModel, config, to_transformers(table, tensors), checkpoint.path)

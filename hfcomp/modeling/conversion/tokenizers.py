@@ -10,12 +10,19 @@ from transformers import AutoTokenizer, CLIPTokenizer
 from hfcomp.reading import may_be_hub_id
 
 CLIP_PLACE = "openai/clip-vit-base-patch32"
+FILES = ("tokenizer.json", "vocab.json")
 # SigLIP's tokenizers by their number of tokens.
 SIGLIP_PLACES = {
     32_000: "google/siglip-base-patch16-224",
     250_000: "google/siglip-base-patch16-256-multilingual",
     256_000: "google/siglip2-base-patch16-224",
 }
+
+
+def beside(checkpoint: Path) -> str | None:
+    """The folder of a checkpoint if it holds a tokenizer, as repositories of open_clip do."""
+    folder = checkpoint.parent
+    return str(folder) if any((folder / name).is_file() for name in FILES) else None
 
 
 def clip_tokenizer(place: str | None, *, own_name: str | None, vocabulary: int, length: int) -> Any:

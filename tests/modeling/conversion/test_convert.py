@@ -40,6 +40,17 @@ def assert_same_embeddings(folder, network, shape, processor):
     return found
 
 
+def test_the_tokenizer_beside_the_checkpoint_is_used(tmp_path, old_clip, words):
+    network = worlds.model(PLAIN, words)
+    source = worlds.write_folder(tmp_path / "source", network, worlds.config(PLAIN, words, quick_gelu=True))
+    tokenizer = AutoProcessor.from_pretrained(old_clip).tokenizer
+    tokenizer.save_pretrained(source)
+    convert_checkpoint(source, tmp_path / "clip")
+    found = AutoProcessor.from_pretrained(tmp_path / "clip").tokenizer
+    assert found.get_vocab() == tokenizer.get_vocab()
+    assert not (tmp_path / "clip/modules.json").exists()
+
+
 @pytest.mark.parametrize("quick_gelu", [True, False])
 @pytest.mark.parametrize("name", SHAPES)
 def test_an_open_clip_folder_embeds_as_an_independent_network(tmp_path, old_clip, words, name, quick_gelu):

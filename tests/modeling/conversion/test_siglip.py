@@ -53,6 +53,7 @@ def test_an_open_clip_siglip_embeds_as_an_independent_network(tmp_path, siglip, 
     source = worlds.write_folder(tmp_path / "source", original, config(words, tower, **tanh))
     record = convert_checkpoint(source, tmp_path / "siglip", ConversionOptions(processor=str(siglip)))
     found = load_backbone(tmp_path / "siglip")
+    assert (tmp_path / "siglip/modules.json").is_file()  # by which sentence-transformers pads as it was trained
     assert type(found) is SiglipModel and record["unused"] == []
     assert record["activation"] == {
         "image": TOWERS[tower],
