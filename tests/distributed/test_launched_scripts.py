@@ -105,6 +105,7 @@ def test_a_script_says_once_how_large_a_batch_and_an_epoch_are(scripts):
     }
 
 
+@pytest.mark.slow
 def test_processes_that_accelerate_does_not_count_are_refused(clip, tmp_path):
     (tmp_path / "spawned.py").write_text(SPAWNED)
     done = start(["python", "spawned.py", str(clip), str(tmp_path)], tmp_path)
@@ -115,6 +116,7 @@ def test_processes_that_accelerate_does_not_count_are_refused(clip, tmp_path):
         assert "torchrun --nproc_per_node 2" in said and "use_cpu=True" in said
 
 
+@pytest.mark.slow
 def test_a_search_on_two_processes_trains_each_trial_once(clip, tmp_path):
     pytest.importorskip("optuna", reason="searches need Optuna: pip install 'hfcomp[search]'")
     rows = tiny.pairs(16)

@@ -53,6 +53,7 @@ def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
     assert study.needed == pytest.approx(whole + states, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "option", "plan", "runs"),
     [("slipform", "--report", "margins", 2 * 3 * 5), ("clear_glass", "--search", "sandbox_search", 20)],
@@ -68,6 +69,7 @@ def test_plans_time_each_kind_of_run_once(method, option, plan, runs, studies, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_checkpoints_of_a_study_of_concepts_are_scored_too(studies, tmp_path):
     given = ["--dataset_rows", "800", "--evaluation_items", "5", "--batch_size", "8", "--disable_tqdm", "true"]
     plan = ["--report", "tradeoff", "--dry_run", "--output_dir", str(tmp_path / "run")]

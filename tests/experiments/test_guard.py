@@ -104,6 +104,7 @@ def test_a_finished_run_is_guarded_later_and_nothing_is_trained_again(finished, 
     assert same[0] == same[1]
 
 
+@pytest.mark.slow
 def test_points_that_are_scored_are_not_scored_again(finished, monkeypatch):
     (finished / "finished").unlink()
     before = json.loads((finished / "results.json").read_text())["results"]

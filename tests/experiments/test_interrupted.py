@@ -102,6 +102,7 @@ def steps(done: list[tuple[str, str]], stage: str) -> int:
     return sum(name == "training_step" and Path(where).name == stage for name, where in done)
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_every_part_is_finished_by_the_same_command(child, whole, tmp_path):
     folder = tmp_path / "killed"
     done = {}

@@ -113,6 +113,7 @@ def fill_and_enlarge(disk: str) -> None:
     assert builds.hashes(found.folder) == builds.hashes(build(Path(disk) / "other", source, rows_per_shard=2).folder)
 
 
+@pytest.mark.slow
 def test_a_small_disk(tmp_path):
     mount = f"mount -t tmpfs -o size=200k none {tmp_path}"
     if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "sh", "-c", mount], check=False).returncode:

@@ -47,6 +47,7 @@ def make_killed_once(*, mark: str, marker: str):
     return end_once
 
 
+@pytest.mark.slow
 def test_a_killed_actor_costs_its_shard_and_no_byte(tmp_path):
     settings = {"mark": "!", "marker": str(tmp_path / "killed")}
     stage = Stage("loud", make_killed_once, settings, {"mark": "!"})

@@ -53,6 +53,7 @@ def test_the_main_job_with_all_controls(main_job, root):
     check("main", contents(main_job, root), write=WRITE)
 
 
+@pytest.mark.slow
 def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
     sweep = written(
         root,
@@ -72,6 +73,7 @@ def test_a_sweep_on_a_benchmark_whose_subsets_share_images(root):
     check("sweep", contents(folder, root), write=WRITE)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
     sweep = written(
         root,
@@ -92,6 +94,7 @@ def test_a_sweep_of_ahnpl_that_follows_embeddings(root):
     check("followed", contents(folder, root), write=WRITE)
 
 
+@pytest.mark.slow
 def test_the_study_of_concepts(root):
     study = written(
         root,

@@ -45,6 +45,7 @@ def run(hub, *words: object, builder: Path = BUILDER, fails: bool = False) -> st
     return run_command(command, hub.environment(), fails=fails)
 
 
+@pytest.mark.slow
 def test_both_configurations_are_built_and_pushed(hub, coco, tmp_path):
     model = language_models.roberta(tmp_path / "fill", {"Ġhorse": 0.0, "Ġgreen": -1.0, "Ġold": -2.0})
     words = ["--source", coco, "--output", tmp_path / "out", "--parser", "rules", "--fill_model", model]
@@ -106,6 +107,7 @@ def test_a_builders_card_attributes_the_captions_and_cites_the_paper(builder):
     assert "## Citation" in card and "arXiv preprint arXiv:" in card
 
 
+@pytest.mark.slow
 def test_magic_is_built_pushed_and_loaded_back(hub, tmp_path):
     place = source(tmp_path / "source", license={0: "Attribution-NoDerivs License"})
     words = ["--source", place, "--output", tmp_path / "out", "--writer", "taxonomy", "--encoder", "captions"]

@@ -44,6 +44,7 @@ def push(folder, api) -> list[str]:
     return logged
 
 
+@pytest.mark.slow
 def test_a_set_of_parts_is_pushed_loaded_and_streamed(hub, connect, tmp_path):
     folder = built(tmp_path, only_adaptable=True).folder
     logged = push(folder, connect(WRITE_TOKEN))

@@ -18,6 +18,7 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.modeling import load_backbone
 from tests import tolerances
 
+pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 SMALL = "--dataset_rows 96 --batch_size 16 --max_steps 4 --save_steps 4 --evaluation_items 5 --controls plain"
 TEXTS = ["a red cube left of a blue ball", "a green ring"]

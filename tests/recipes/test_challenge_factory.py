@@ -59,6 +59,7 @@ def models(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_photographs_go_all_the_way_and_the_output_says_that_they_are_plumbing(run, capsys):
     folder = run("--only", "photographs")
     out = capsys.readouterr().out

@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 # an epsilon above the rounding of gradients: Adam makes a whole step of one that is nothing else
 ADAM = {"steps": 4, "rate": 1e-4, "epsilon": 1e-2}
 SMALL = "--dataset_rows 96 --batch_size 16 --max_steps 4 --save_steps 4 --learning_rate 1e-4 --adam_epsilon 1e-2"
-FIELDS = [*SMALL.split(), "--evaluation_items", "5", "--logging_steps", "2"]
+FIELDS = f"{SMALL} --controls same-batch equal-images --evaluation_items 5 --logging_steps 2".split()
 LAUNCHERS = ("accelerate launch", "torchrun --nproc_per_node 2")
 SIZES = {1: "1 process x 16 = 16 pairs", 2: "2 processes x 8 = 16 pairs"}
 
@@ -65,7 +65,7 @@ def test_processes_share_one_folder_and_say_how_many_they_are(runs):
         assert len(lines) == len(stages) and f"{size}, 96 rows, 6 steps an epoch, device cpu" in lines, number
 
 
-@pytest.mark.parametrize("place", ["base", "controls/plain", "controls/shuffled", "controls/equal-images", "method"])
+@pytest.mark.parametrize("place", ["base", "controls/same-batch", "controls/equal-images", "method"])
 def test_two_processes_train_the_same_models(runs, place):
     one, two = (load_file(folder / place / "model.safetensors") for folder in runs.values())
     assert_close(two, one, rtol=0, atol=tolerances.adam(tolerances.gradient(), 1.0, **ADAM))

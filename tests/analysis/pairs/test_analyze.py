@@ -86,6 +86,7 @@ def test_numbers_are_those_of_the_embeddings(clip, options, tmp_path):
     assert line["sets"]["set"]["value"] == pytest.approx((scale * (own - elsewhere)).mean(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_three_sets_side_by_side(options, tmp_path, capsys):
     places = {
         "high": save(models.pairs(24), tmp_path, "one"),
@@ -115,6 +116,7 @@ def test_three_sets_side_by_side(options, tmp_path, capsys):
     pd.testing.assert_frame_equal(table, results.table(), check_dtype=False)
 
 
+@pytest.mark.slow
 def test_images_that_cannot_be_read_are_left_out_and_counted(options, tmp_path):
     rows = broken(broken(models.pairs(12), "negative_image", {1, 5}), "image", {5, 7})
     results = analyze([save(rows, tmp_path)], options())

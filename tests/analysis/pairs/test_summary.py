@@ -82,6 +82,7 @@ def test_of_other_images_the_difference_is_unsure(values):
     assert found["high"] - found["value"] == pytest.approx(found["value"] - found["low"])
 
 
+@pytest.mark.slow
 def test_intervals_of_differences_cover(values):
     """Half of the images are shared: in 200 simulations about 95 % of the intervals hold the difference."""
     generator, held = np.random.default_rng(1), 0

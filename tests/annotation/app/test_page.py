@@ -126,6 +126,7 @@ def test_a_skip_needs_a_reason(site):
     assert ann.value("reason") == ""
 
 
+@pytest.mark.slow
 def test_a_reload_continues_with_what_was_made(site):
     ann = site.visit("Ann")
     ann.field("mask-prompt").fill("box")
@@ -150,6 +151,7 @@ def test_a_reload_continues_with_what_was_made(site):
     assert site.decisions.edit("0/color").enlarge == (7, 0)
 
 
+@pytest.mark.slow
 def test_two_people_get_different_items_and_a_model_blocks_nobody(site):
     ann, ben = site.visit("Ann"), site.visit("Ben")
     assert (ann.item(), ben.item()) == ("0/color", "1/color")
@@ -394,6 +396,7 @@ def test_a_password_is_asked_and_the_name_is_the_one_signed_in_with(tmp_path, br
         assert entry.person == "Ann"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 800])
 def test_nothing_overlaps_or_is_cut_off(tmp_path, browser, width):
     with site_of(tmp_path / "boxes", browser) as site:

@@ -209,6 +209,7 @@ def study(tmp_path):
     return lambda **changes: read_plan("hard_negatives", [*words, *written(tmp_path, **changes)])
 
 
+@pytest.mark.slow
 def test_a_study_that_was_killed_goes_on_and_finds_the_same(study, tmp_path, monkeypatch):
     folder = tmp_path / "study"
     run_tradeoff(study())

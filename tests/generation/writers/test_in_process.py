@@ -62,6 +62,7 @@ def refused(options: WriterOptions) -> tuple[list, Counter]:
     return found[SET_ASIDE], sum((Counter(one) for one in found[COUNTS]), Counter())
 
 
+@pytest.mark.slow
 def test_a_model_that_knows_nothing_is_refused_nearly_always_and_counted(model, tmp_path):
     options = WriterOptions(writer="transformers", llm=str(model), answer_cache=str(tmp_path), temperature=1.0)
     reasons, counts = refused(options)
