@@ -88,7 +88,15 @@ def score_items(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame:
     """The outcomes of embedded items, with the columns of [`Report.items`]."""
     import pandas as pd
 
-    tables = [_table(benchmark, embedded.items, one) for one in benchmark.protocol.score(embedded)]
+    declared = benchmark.protocol.metric_names
+    tables = []
+    for one in benchmark.protocol.score(embedded):
+        if declared and one.metric not in declared:
+            raise ValueError(
+                f"{benchmark.name}: its protocol gave the metric {one.metric!r}, which its metric_names lack: "
+                f"{', '.join(declared)}. Add it there."
+            )
+        tables.append(_table(benchmark, embedded.items, one))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

@@ -72,6 +72,7 @@ WINOGROUND = Benchmark(
     ),
     # the paper's scores; its table by linguistic tag has the three subsets
     averages=(Average("all items", pooled=True),),
+    subsets=("Object", "Relation", "Both"),
     paper="Thrush et al. 2022, arXiv:2204.03162",
     licence="its own, on the Hub (license_agreement.txt); the images are Getty's",
     obtain=f"Accept its terms at https://huggingface.co/datasets/{REPO} and run `hf auth login`.",
