@@ -10,7 +10,7 @@ from textwrap import wrap
 from hfcomp.cli.options import names_of
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.spec import SUITES, Benchmark
+from hfcomp.evaluation.spec import ALL_ITEMS, SUITES, Benchmark
 
 WIDTH = 78
 
@@ -76,3 +76,23 @@ def _whole(benchmark: Benchmark) -> Iterator[str]:
     yield f"  folder    {' or '.join(f'--data {name}=DIR' for name in folders)}"
     if not benchmark.in_suites:
         yield "  suites    none: it runs when it is named"
+    yield from _published(benchmark)
+
+
+def _published(benchmark: Benchmark) -> Iterator[str]:
+    """The published numbers of its title, line by line, those of a table together."""
+    from hfcomp.evaluation.published.scores import published_scores
+
+    tables: dict[tuple[str, str], dict[str, list[str]]] = {}
+    scores = published_scores(benchmark.name)
+    for one in scores:
+        numbers = tables.setdefault((one.subset, one.metric), {}).setdefault(f"{one.source}, {one.table}", [])
+        numbers.append(f"{one.model} {one.shown}{'~' if one.differs else ''}")
+    for (subset, metric), sources in tables.items():
+        yield f"  published {metric if subset == ALL_ITEMS else f'{subset}, {metric}'}"
+        for place, numbers in sources.items():
+            indent = 6 * " "
+            text = f"{place}: {', '.join(numbers)}"
+            yield from wrap(text, WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False)
+    if any(one.differs for one in scores):
+        yield "            ~ by another protocol; docs/published.md says which"

@@ -26,6 +26,8 @@ ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
 ROWS_AT_A_TIME = 1024  # that are scored together: memory does not grow with the number of items
 ALL_ITEMS = "all"
 """The subset of a benchmark that has no subsets."""
+PART = " (part)"
+"""What the title of a benchmark ends in of which images are missing, so that its scores are of a part."""
 EMPTY_CAPTION, NO_IMAGE = "empty caption", "image missing"
 
 
