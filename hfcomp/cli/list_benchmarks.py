@@ -80,19 +80,23 @@ def _whole(benchmark: Benchmark) -> Iterator[str]:
 
 
 def _published(benchmark: Benchmark) -> Iterator[str]:
-    """The published numbers of its title, line by line, those of a table together."""
+    """The published numbers of its title, averages first, and what differs in the protocols of some."""
     from hfcomp.evaluation.published.scores import published_scores
 
+    averages = [average.name for average in benchmark.averages]
+    scores = sorted(published_scores(benchmark.name), key=lambda one: [*averages, one.subset].index(one.subset))
     tables: dict[tuple[str, str], dict[str, list[str]]] = {}
-    scores = published_scores(benchmark.name)
     for one in scores:
-        numbers = tables.setdefault((one.subset, one.metric), {}).setdefault(f"{one.source}, {one.table}", [])
+        numbers = tables.setdefault((one.subset, one.metric), {}).setdefault(one.place, [])
         numbers.append(f"{one.model} {one.shown}{'~' if one.differs else ''}")
     for (subset, metric), sources in tables.items():
         yield f"  published {metric if subset == ALL_ITEMS else f'{subset}, {metric}'}"
         for place, numbers in sources.items():
-            indent = 6 * " "
-            text = f"{place}: {', '.join(numbers)}"
-            yield from wrap(text, WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False)
-    if any(one.differs for one in scores):
-        yield "            ~ by another protocol; docs/published.md says which"
+            yield from _wrapped(f"{place}: {', '.join(numbers)}")
+    for remark in dict.fromkeys(f"~ {one.place}: {one.differs}" for one in scores if one.differs):
+        yield from _wrapped(remark)
+
+
+def _wrapped(text: str) -> list[str]:
+    indent = 4 * " "
+    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False)
