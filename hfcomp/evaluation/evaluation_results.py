@@ -137,10 +137,9 @@ class EvaluationResults(metaclass=OwnHelp):
         return pd.DataFrame([row for line in self.lines for row in self._rows(line)])
 
     def compare_published(self) -> pd.DataFrame:
-        """A row per published number of a model and line: source, difference to the measured one, and verdict.
+        """A row per published number of these models and lines, with source and difference.
 
-        A model has published numbers by its Hub id, else by its name. Values are from 0 to 1; `verdict` is `inside`,
-        `outside`, `differs` (by its protocol, as `differs` says) or `no interval`.
+        `verdict` is `inside` the interval, `outside`, `differs` (another protocol) or `no interval`.
         """
         import pandas as pd
 

@@ -38,14 +38,14 @@ def places(clip, tmp_path_factory):
 
 
 @pytest.fixture
-def done(places, tmp_path, monkeypatch):
+def done(places, tmp_path, monkeypatch, capsys):
     models, data = places
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(reproduce, "MODELS", tuple(models))
     page = tmp_path / "docs" / "reproduced.md"
     words = ["--page", str(page), "--benchmarks", "sugarcrepe", "--data_dir", str(data), "--device", "cpu"]
     cli.main(["reproduce", *words, "--output_dir", str(tmp_path / "out")])
-    return page, tmp_path / "out"
+    return page, tmp_path / "out", capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [[], ["--page", "reproduced.md"], ["--data_dir", "."]])
@@ -63,8 +63,8 @@ def test_a_local_model_still_needs_the_hub_for_the_data(places, tmp_path, monkey
     assert "needs a connection" in capsys.readouterr().out
 
 
-def test_the_page_has_the_numbers_their_sources_and_how_they_were_made(done, capsys):
-    page, folder = done
+def test_the_page_has_the_numbers_their_sources_and_how_they_were_made(done):
+    page, folder, shown = done
     text = page.read_text()
     assert text.startswith("# Reproduced numbers\n") and "```" not in text
     row = next(line for line in text.splitlines() if line.startswith("| macro of 7 subsets |"))
@@ -76,7 +76,6 @@ def test_the_page_has_the_numbers_their_sources_and_how_they_were_made(done, cap
     assert "## Composition" not in text
     stored = json.loads((folder / "results.json").read_text())
     assert stored["published"] and (folder / "items.parquet").is_file()
-    shown = capsys.readouterr().out
     assert "published as CLIP ViT-B/32" in shown and f"page: {page}" in shown
 
 

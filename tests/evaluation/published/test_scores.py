@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ def test_every_number_has_a_model_a_source_and_a_place():
     assert not twice
 
 
+ROOT = Path(__file__).resolve().parents[3]
 # printed averages that the printed columns do not give, whatever was rounded
 MISPRINTS = {("AHNPL, Table 2", "CLIP ViT-B/32", "REPLACE")}
 
@@ -97,3 +99,19 @@ def test_what_make_reproduce_scores_has_published_numbers_by_our_protocol():
         own = [one for one in published_scores() if one.model == published_model(model) and not one.differs]
         assert titles <= {one.benchmark for one in own}, model
     assert not any(one.gated for one in find_benchmarks(BENCHMARKS))
+
+
+def test_the_page_states_what_there_is():
+    page, found = (ROOT / "docs" / "published.md").read_text(), published_scores()
+    hub = sum(bool(one.hub) for one in published_models().values())
+    assert f"{len(found):,} numbers of {len(published_models())} models, {hub} of them with a Hub id" in page
+    rows = [
+        line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count("|") == 6
+    ]
+    stated = {row[0]: tuple(map(int, row[2:])) for row in rows if row[2].isdigit()}
+    counted = {
+        source: (len({one.model for one in own}), len(own), sum(bool(one.differs) for one in own))
+        for source in {one.source for one in found}
+        for own in [[one for one in found if one.source == source]]
+    }
+    assert stated == counted
