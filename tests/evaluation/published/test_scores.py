@@ -42,7 +42,7 @@ def test_averages_of_a_table_are_the_means_of_its_own_columns():
             checked += 1
             if abs(mean - row[average.name].value) > 2 * row[average.name].rounding + 1e-9:
                 wrong.add((place, model, average.name))
-    assert checked == 4 * 21 + 3 * 4 and wrong == MISPRINTS
+    assert checked == 4 * 21 + 3 * 4 + 3 * 2 + 7 and wrong == MISPRINTS
 
 
 def test_the_mean_over_benchmarks_is_that_of_the_paper_s_other_columns():
