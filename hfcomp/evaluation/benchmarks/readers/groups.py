@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -64,14 +64,23 @@ def pair_rows(
     ]
 
 
-def example_rows(folder: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The items of `examples.jsonl`, whose images are in a folder or an archive next to it, by their stems."""
+def example_rows(
+    folder: Path, columns: Mapping[str, str], photograph: Callable[[str], str] | None = None
+) -> list[dict[str, Any]]:
+    """The items of `examples.jsonl`, whose images are in a folder or an archive next to it, by their stems.
+
+    Args:
+        folder: that holds them.
+        columns: contract name to the key in the file.
+        photograph: what items of one name are made from, by the name of the first image; by default the image.
+    """
     places = _places(folder)
     found = []
     for _, entry in line_entries(folder / EXAMPLES, tuple(columns.values())):
         row = {ours: entry[theirs] for ours, theirs in columns.items()}
+        own = {} if photograph is None else {"image_id": photograph(row["image"])}
         images = {column: places.get(row[column]) for column in BOTH}
-        found.append(row | images | {"negative_captions": [row["negative_captions"]]})
+        found.append(row | images | own | {"negative_captions": [row["negative_captions"]]})
     return found
 
 
@@ -82,9 +91,14 @@ def _places(folder: Path) -> dict[str, str]:
         return {PurePosixPath(name).stem: name for name in archive.namelist()}
 
 
-def example_files(layout: str, columns: Mapping[str, str], **source: Any) -> tuple[RawFiles, RawFiles]:
+def example_files(
+    layout: str,
+    columns: Mapping[str, str],
+    photograph: Callable[[str], str] | None = None,
+    **source: str,
+) -> tuple[RawFiles, RawFiles]:
     """`examples.jsonl` beside its images, in a folder or an archive; `source` is where `RawFiles` finds the latter."""
-    read = partial(example_rows, columns=columns)
+    read = partial(example_rows, columns=columns, photograph=photograph)
     return (
         RawFiles((EXAMPLES, FOLDER), read, f"{layout} unpacked into {FOLDER}/"),
         ZippedFiles((EXAMPLES, ARCHIVE), read, f"{layout} as {ARCHIVE}", archive=ARCHIVE, images=BOTH, **source),

@@ -9,7 +9,7 @@ import pytest
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks.composition.mmvp_vlm import MMVP_VLM
 from hfcomp.evaluation.engine import NO_IMAGE, run_benchmark
-from tests.evaluation.benchmarks import oracle
+from tests.evaluation.benchmarks import groups, oracle
 from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, items, photos, scores
 
 PATTERNS = ("Orientation", "Camera Perspective")
@@ -35,8 +35,7 @@ def test_known_scorers(tmp_path):
 
 
 def test_a_random_scorer_is_at_chance():
-    texts = {"caption": [f"a {row}" for row in range(1500)], "negative_captions": [[f"b {r}"] for r in range(1500)]}
-    check_chance(MMVP_VLM, texts)
+    check_chance(MMVP_VLM, groups.TEXTS)
 
 
 def test_the_score_of_the_paper_comes_first(tmp_path):
