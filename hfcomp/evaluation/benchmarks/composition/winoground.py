@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.readers.entries import line_entries
-from hfcomp.evaluation.benchmarks.readers.pairs import in_lists
 from hfcomp.evaluation.protocols.group_match import GroupMatch
 from hfcomp.evaluation.sources import HubData, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 REPO = "facebook/winoground"
 COMMIT = "b400e173549071916ad1b3d449293bc8d8b4b763"  # the one that MTEB reads
@@ -23,6 +25,12 @@ COLUMNS = {
     "item": "id",
     "subset": "collapsed_tag",
 }
+
+
+def as_lists(rows: Dataset) -> Dataset:
+    """Rows whose other caption is a list of one."""
+    lists = [[text] for text in rows["negative_captions"]]
+    return rows.remove_columns("negative_captions").add_column("negative_captions", lists)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -53,7 +61,7 @@ WINOGROUND = Benchmark(
     suite=COMPOSITIONAL,
     protocol=GroupMatch(),
     data=(
-        HubData(REPO, COLUMNS, reshape=in_lists, revision=COMMIT),
+        HubData(REPO, COLUMNS, reshape=as_lists, revision=COMMIT),
         RawFiles((EXAMPLES, FOLDER), rows, f"{_LAYOUT} unpacked into {FOLDER}/"),
         RawFiles(
             required_files=(EXAMPLES, ARCHIVE),
