@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -214,6 +215,9 @@ class RawFiles:
         layout: in words, for errors.
         pool: where images are.
         web: address of the folder that holds `required_files`, at a commit, where the authors' repository has them.
+        repo: id of a data set on the Hub that holds them, where it is not `web`.
+        inside: the folder of `repo` that holds them.
+        revision: of `repo`, where one could be confirmed.
     """
 
     required_files: tuple[str, ...]
@@ -221,6 +225,9 @@ class RawFiles:
     layout: str
     pool: Pool | None = None
     web: str | None = None
+    repo: str | None = None
+    inside: str = "."
+    revision: str | None = None
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds these files."""
@@ -229,11 +236,15 @@ class RawFiles:
         return self._items(folder, Origin(str(folder)), folders)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the authors' repository, images from their pool."""
-        if self.web is None:
+        """The items from the Hub or the authors' repository, images from their pool."""
+        if self.web is None and self.repo is None:
             raise Unavailable("", "")
         from hfcomp.evaluation import hub
 
+        if self.repo is not None:
+            names = [os.path.normpath(f"{self.inside}/{name}") for name in self.required_files]
+            folder = hub.repository(self.repo, [*names, *(f"{name}/*" for name in names)], self.revision)
+            return self._items(folder / self.inside, Origin(self.repo, folder.name), folders)
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
         return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 

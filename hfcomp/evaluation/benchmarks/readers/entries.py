@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.reading import parse_json
+from hfcomp.reading import csv_rows, parse_json
 
 Named = list[tuple[str, dict[str, Any]]]
 
@@ -36,6 +36,21 @@ def line_entries(file: Path, keys: Sequence[str]) -> Named:
     lines = enumerate(file.read_bytes().splitlines(), start=1)
     parsed = ((number, _parse(line, f"{file}, line {number}")) for number, line in lines if line.strip())
     return [(str(number), _validate(one, keys, f"{file}, line {number}")) for number, one in parsed]
+
+
+def csv_entries(file: Path, keys: Sequence[str]) -> Named:
+    """As `entries`, of a CSV file with a header, each row named by its last line's number."""
+    found = []
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        table = csv_rows(lines, str(file))
+        header = next(table, (0, []))[1]
+        for line, cells in table:
+            if len(cells) != len(header):
+                raise ValueError(
+                    f"{file}, line {line}: found {len(cells)} fields, expected {len(header)} as in line 1."
+                )
+            found.append((str(line), _validate(dict(zip(header, cells, strict=True)), keys, f"{file}, line {line}")))
+    return found
 
 
 def _parse(content: bytes, where: str) -> Any:
