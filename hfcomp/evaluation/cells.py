@@ -60,10 +60,17 @@ class MappedImages(Sequence[Any]):
         return None if is_missing(cell) else self._change(cell, index)
 
 
-def files_of(folder: Path, names: Sequence[str]) -> list[str | None]:
-    """Paths of files by name, `None` for one that is not there."""
-    there = {path.name for path in folder.iterdir()}
-    return [str(folder / name) if name in there or (folder / name).is_file() else None for name in names]
+def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> list[str | None]:
+    """Paths of files by name, `None` for one that is not there.
+
+    Args:
+        folder: where they are.
+        names: of the files.
+        parts: sub-folders that files may be in as well.
+    """
+    places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
+    there = {path.name: str(path) for place in reversed(places) for path in place.iterdir()}
+    return [there.get(name) or (str(folder / name) if (folder / name).is_file() else None) for name in names]
 
 
 def is_missing(cell: Any) -> bool:

@@ -64,6 +64,7 @@ class Pool:
         revision: of `repo`, where one could be confirmed.
         data_files: files of `split`, where the others are not to be fetched.
         obtain: how to get the folder.
+        parts: sub-folders of the folder that images may be in as well.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Pool:
     revision: str | None = None
     data_files: str | None = None
     obtain: str = ""
+    parts: tuple[str, ...] = ()
 
     def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
         """The images of these names, `None` for one that is not there.
@@ -88,7 +90,7 @@ class Pool:
         """
         folder = self.folder(folders, beside)
         if folder is not None:
-            return files_of(folder, names), Origin(str(folder))
+            return files_of(folder, names, self.parts), Origin(str(folder))
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
         from hfcomp.evaluation import (
