@@ -66,7 +66,7 @@ def query_files(
     file: str,
     archive: str,
     repo: str,
-    revision: str,
+    commit: str,
 ) -> tuple[RawFiles, RawFiles]:
     """A folder per subset, and all of them in a zip archive, which the Hub has; `read` is one of the above."""
     read = partial(read, subsets=subsets, file=file)
