@@ -31,6 +31,19 @@ def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named
     return [(name, _validate(one, keys, f"{file}, entry {name!r}")) for name, one in named]
 
 
+def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """The one object of a JSON file.
+
+    Args:
+        file: in UTF-8.
+        keys: what it has to have.
+
+    Raises:
+        ValueError: as [`entries`], naming the file.
+    """
+    return _validate(_parse(file.read_bytes(), str(file)), keys, str(file))
+
+
 def line_entries(file: Path, keys: Sequence[str]) -> Named:
     """As `entries`, of a file with an object in every line, named by the line's number."""
     lines = enumerate(file.read_bytes().splitlines(), start=1)
