@@ -282,17 +282,31 @@ class Adapted:
         return self.adapt(self.data.remote(folders), folders, None)
 
 
-def with_images(items: BenchmarkData, pool: Pool | None, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items whose column `image` names files of a pool, with that column replaced by the files' cells."""
+def with_images(
+    items: BenchmarkData,
+    pool: Pool | None,
+    folders: Folders,
+    beside: Path | None,
+    columns: Sequence[str] = ("image",),
+) -> BenchmarkData:
+    """Items whose columns of images name files of a pool, with these columns replaced by the files' cells.
+
+    The names in the first column become `image_id`, where the items have none.
+    """
     if pool is None:
         return items
-    cells, pooled = pool.cells(items.rows["image"][:], folders, beside)
-    return replace(
-        items,
-        origin=replace(items.origin, pools=(pooled,)),
-        rows=items.rows if "image_id" in items.rows.column_names else items.rows.rename_column("image", "image_id"),
-        images={"image": cells},
-    )
+    names = [name for column in columns for name in items.rows[column][:]]
+    cells, pooled = pool.cells(names, folders, beside)
+    images = {columns[0]: cells}
+    if len(columns) > 1:  # one after another, so that the pool is read once
+        number = len(items.rows)
+        images = {
+            column: PooledImages(cells, range(place * number, (place + 1) * number))
+            for place, column in enumerate(columns)
+        }
+    rows = items.rows if "image_id" in items.rows.column_names else items.rows.rename_column(columns[0], "image_id")
+    rows = rows.remove_columns([name for name in columns[1:] if name in rows.column_names])
+    return replace(items, origin=replace(items.origin, pools=(pooled,)), rows=rows, images=images)
 
 
 def require(rows: Dataset, columns: Any, place: str) -> None:

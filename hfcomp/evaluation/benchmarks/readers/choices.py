@@ -1,4 +1,4 @@
-"""Questions and captions in CSV files, an image a row."""
+"""Questions and captions in CSV files, an image a row, and pairs of images in JSON lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.data.formats.listed_texts import read_list
-from hfcomp.evaluation.benchmarks.readers.entries import csv_entries
+from hfcomp.evaluation.benchmarks.readers.entries import csv_entries, listed_entries
 
 OPTIONS = ("caption_0", "caption_1", "caption_2", "caption_3")
 ANSWER, KIND = "correct_answer", "correct_answer_template"
@@ -51,3 +51,20 @@ def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
             )
         found.append({"item": name, "image": name, "captions": texts})
     return found
+
+
+def pairs(folder: Path, file: str) -> list[dict[str, Any]]:
+    """The items of a JSON list of `[image, caption, other image, other caption]`.
+
+    An image is a path or an address, of which the file's name counts.
+    """
+    return [
+        {
+            "item": place,
+            "image": Path(entry["image"]).name,
+            "caption": entry["caption"],
+            "negative_image": Path(entry["other image"]).name,
+            "negative_captions": [entry["other caption"]],
+        }
+        for place, entry in listed_entries(folder / file, ("image", "caption", "other image", "other caption"))
+    ]

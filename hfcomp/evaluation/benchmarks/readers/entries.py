@@ -32,6 +32,36 @@ def entries(file: Path | zipfile.Path, keys: Sequence[str], inside: str | None =
     return [(name, _validate(one, keys, f"{file}, entry {name!r}")) for name, one in named]
 
 
+def listed_entries(file: Path, keys: Sequence[str]) -> Named:
+    """As `entries`, of a JSON list of lists, whose values get these keys in their order.
+
+    Raises:
+        ValueError: for other JSON, or a list with another number of values.
+    """
+    content = _parse(file.read_bytes(), str(file))
+    if not isinstance(content, list):
+        raise ValueError(f"{file}: found a {type(content).__name__}, expected a list of lists.")
+    found = []
+    for place, values in enumerate(content):
+        if not isinstance(values, list) or len(values) != len(keys):
+            raise ValueError(f"{file}, entry {place}: expected a list of {', '.join(keys)}, found {str(values)[:80]}.")
+        found.append((str(place), dict(zip(keys, values, strict=True))))
+    return found
+
+
+def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """The one object of a JSON file.
+
+    Args:
+        file: in UTF-8.
+        keys: what it has to have.
+
+    Raises:
+        ValueError: as [`entries`], naming the file.
+    """
+    return _validate(_parse(file.read_bytes(), str(file)), keys, str(file))
+
+
 def line_entries(file: Path, keys: Sequence[str]) -> Named:
     """As `entries`, of a file with an object in every line, named by the line's number."""
     lines = enumerate(file.read_bytes().splitlines(), start=1)

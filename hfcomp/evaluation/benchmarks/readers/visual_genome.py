@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.cells import Crop, MappedImages
-from hfcomp.evaluation.sources import Pool
+from hfcomp.evaluation.sources import Pool, with_images
 from hfcomp.evaluation.spec import BenchmarkData, Folders
 
 NO_AREA = "box without an area"
@@ -27,7 +28,7 @@ def box_of(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     return {key[-1]: entry[key] for key in BOX} if all(key in entry for key in BOX) else None
 
 
-def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Any = None) -> BenchmarkData:
+def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Path | None = None) -> BenchmarkData:
     """Items with images cut to the column `box`, where a row has one; without an area it is left out, and counted."""
     given = items.rows["left_out"][:] if "left_out" in items.rows.column_names else [""] * len(items.rows)
     edges, reasons = [], []
@@ -39,3 +40,8 @@ def cropped(items: BenchmarkData, folders: Folders | None = None, beside: Any = 
     images = MappedImages(cells, lambda cell, row: cell if edges[row] is None else Crop(cell, edges[row]))
     rows = items.rows.remove_columns([name for name in ("box", "left_out") if name in items.rows.column_names])
     return replace(items, rows=rows.add_column("left_out", reasons), images={"image": images})
+
+
+def both_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Items whose `image` and `negative_image` name files of Visual Genome."""
+    return with_images(items, VISUAL_GENOME, folders, beside, ("image", "negative_image"))
