@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.readers.entries import entries
-from hfcomp.evaluation.benchmarks.readers.zipped import ZippedFiles, open_archive
+from hfcomp.evaluation.benchmarks.readers.zipped import ZippedFiles, member
 from hfcomp.evaluation.sources import RawFiles
 
 KEYS = ("query", "keys", "label")
@@ -85,7 +85,8 @@ def _questions(
     root: Path | zipfile.Path = folder
     start = f"{folder}/"
     if archive is not None:
-        root, start = _root(folder / archive, f"{subsets[0]}/{file}")
+        root = member(folder / archive, f"{subsets[0]}/{file}").parent.parent
+        start = root.at
     for subset in subsets:
         place = root / subset / file
         for item, one in entries(place, KEYS):
@@ -95,13 +96,3 @@ def _questions(
                     f"0 to {len(one['keys']) - 1}."
                 )
             yield subset, f"{start}{subset}/", item, one
-
-
-def _root(path: Path, first: str) -> tuple[zipfile.Path, str]:
-    """The folder of an archive that holds a file, wherever it is inside, and its name."""
-    archive = open_archive(path)
-    found = next((name for name in archive.namelist() if f"/{name}".endswith(f"/{first}")), None)
-    if found is None:
-        raise ValueError(f"{path}: has no {first}. Download it again.")
-    start = found.removesuffix(first)
-    return zipfile.Path(archive, start), start
