@@ -103,8 +103,11 @@ def test_what_make_reproduce_scores_has_published_numbers_by_our_protocol():
 
 def test_the_page_states_what_there_is():
     page, found = (ROOT / "docs" / "published.md").read_text(), published_scores()
+    titles = f"{len({one.benchmark for one in found})} benchmarks"
     hub = sum(bool(one.hub) for one in published_models().values())
-    assert f"{len(found):,} numbers of {len(published_models())} models, {hub} of them with a Hub id" in page
+    assert (
+        f"{len(found):,} numbers of {len(published_models())} models, {hub} of them with a Hub id, on {titles}" in page
+    )
     rows = [
         line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count("|") == 6
     ]
