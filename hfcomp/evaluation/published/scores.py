@@ -179,8 +179,15 @@ def published_model(*names: str | None) -> str | None:
 
     Case, spaces, hyphens and other signs do not matter: `negclip` is NegCLIP.
     """
-    owners = {_key(word): name for name, one in published_models().items() for word in (name, *one.aliases, *one.hub)}
+    owners = _owners()
     return next((owners[_key(name)] for name in names if name and _key(name) in owners), None)
+
+
+@cache
+def _owners() -> dict[str, str]:
+    """The models by each of their names and ids."""
+    models = published_models()
+    return {_key(word): name for name, one in models.items() for word in (name, *one.aliases, *one.hub)}
 
 
 def _key(name: str) -> str:

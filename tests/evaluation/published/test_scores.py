@@ -95,8 +95,8 @@ def test_a_hub_id_of_two_models_is_refused(monkeypatch):
 
 def test_what_make_reproduce_scores_has_published_numbers_by_our_protocol():
     titles = {one.title for one in find_benchmarks(BENCHMARKS)}
-    for model in MODELS:
-        own = [one for one in published_scores() if one.model == published_model(model) and not one.differs]
+    for model in map(published_model, MODELS):
+        own = [one for one in published_scores() if one.model == model and not one.differs]
         assert titles <= {one.benchmark for one in own}, model
     assert not any(one.gated for one in find_benchmarks(BENCHMARKS))
 
