@@ -10,11 +10,12 @@ import pytest
 
 import hfcomp
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS, SUGARCREPE
-from hfcomp.evaluation.evaluation_results import evaluation_report, write_evaluation
+from hfcomp.evaluation.evaluation_results import evaluation_report, evaluation_to_json
 from hfcomp.evaluation.published import comparison
 from hfcomp.evaluation.published.comparison import PublishedComparison
 from hfcomp.evaluation.published.scores import PublishedScore
 from hfcomp.reporting.saving import render_markdown
+from hfcomp.statistics.results import write_results
 from tests.evaluation.evaluations import outcomes, report_of
 
 CLIP = "openai/clip-vit-base-patch32"
@@ -111,24 +112,29 @@ def test_without_the_option_nothing_is_said_of_them(three):
     assert "ublished" not in str(results(published=False))
 
 
-def test_files_have_them_and_a_stored_evaluation_shows_them_again(three, tmp_path):
-    write_evaluation(tmp_path / "a", results())
-    stored = json.loads((tmp_path / "a" / "results.json").read_text())["published"]
-    assert [one["verdict"] for one in stored].count("outside") == 1
-    assert stored[0]["reference"] == "Somebody 2026" and stored[0]["table"] == "Table 1"
-    again = hfcomp.EvaluationResults.load(tmp_path / "a")
+def store(folder, evaluation):
+    """The files that a comparison reads, without a figure."""
+    folder.mkdir()
+    write_results(folder / "results.json", evaluation_to_json(evaluation))
+    evaluation.outcomes.write(folder / "items.parquet")
+    return folder
+
+
+def test_a_file_has_them_and_a_stored_evaluation_shows_them_again(three, tmp_path):
+    folder = store(tmp_path / "a", results())
+    found = json.loads((folder / "results.json").read_text())["published"]
+    assert [one["verdict"] for one in found] == ["inside", "differs", "outside"]
+    assert found[0]["reference"] == "Somebody 2026" and found[0]["table"] == "Table 1"
+    again = hfcomp.EvaluationResults.load(folder)
     assert again.published and len(again.compare_published()) == 3
-    assert "## Published numbers" in (tmp_path / "a" / "report.md").read_text()
-    write_evaluation(tmp_path / "b", results(published=False))
-    assert not hfcomp.EvaluationResults.load(tmp_path / "b").published
+    assert not hfcomp.EvaluationResults.load(store(tmp_path / "b", results(published=False))).published
 
 
 def test_stored_evaluations_are_compared_with_them_by_the_model_s_id(three, tmp_path):
-    for name in ("a", "b"):
-        write_evaluation(tmp_path / name, results(published=False))
-    both = hfcomp.compare([f"{tmp_path / 'a'}:clip", f"{tmp_path / 'b'}:clip"], published=True)
+    one, other = (store(tmp_path / name, results(published=False)) for name in ("a", "b"))
+    both = hfcomp.compare([f"{one}:clip", f"{other}:clip"], published=True)
     assert set(both.compare_published()["model"]) == set(both.models)
-    assert "ublished" not in str(hfcomp.compare([f"{tmp_path / 'a'}:clip", f"{tmp_path / 'b'}:mine"]))
+    assert "ublished" not in str(hfcomp.compare([f"{one}:clip", f"{other}:mine"]))
 
 
 def test_a_folder_is_compared_by_the_name_that_it_is_given(three):
