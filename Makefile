@@ -14,11 +14,11 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 .DEFAULT_GOAL := help
 NUMERICS := $(PY) -m tests.numerics -n $(WORKERS) --dist loadfile
 
-.PHONY: help slipform real factory hierarchy challenge browser test test-all test-numerics compat test-lowest test-newest check format docs clean
+.PHONY: help slipform real factory hierarchy challenge reproduce browser test test-all test-numerics compat test-lowest test-newest check format docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo '  ARGS="--field value" goes to slipform, real, factory, hierarchy, challenge and the tests; PYTHON= chooses the interpreter of .venv'
+	@echo '  ARGS="--field value" goes to slipform, real, factory, hierarchy, challenge, reproduce and the tests; PYTHON= chooses the interpreter of .venv'
 
 # torch goes first and alone: resolved together with the rest, an index may offer another build of it
 $(INSTALLED): pyproject.toml constraints.txt
@@ -53,6 +53,9 @@ hierarchy: $(INSTALLED)  ## a hierarchy of concepts over real captions, CLEAR GL
 
 challenge: $(INSTALLED)  ## a challenge set by scripted people: exact edits of the sandbox, and photographs with random models
 	@$(PY) dataset_builders/inpaintcoco/factory.py $(ARGS)
+
+reproduce: $(INSTALLED)  ## published numbers beside measured ones, into docs/reproduced.md; needs a connection, ends without one
+	@$(PY) -m hfcomp.cli reproduce --page docs/reproduced.md $(ARGS)
 
 browser:  ## installs Debian's Chromium, as root, unless there is a browser; tests of pages are skipped without one
 	@command -v chromium || { apt-get -q update && apt-get -q install -y --no-install-recommends chromium; }

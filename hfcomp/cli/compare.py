@@ -41,5 +41,6 @@ def parser() -> argparse.ArgumentParser:
     known = "names or titles (default: all that every model has)"
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=known)
     add("--common", action="store_true", help="compare on the items that all have; count the others")
+    add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
     add("--output_dir", type=Path, metavar="DIR", help="write report.md and results.json there")
     return found

@@ -10,7 +10,7 @@ from textwrap import wrap
 from hfcomp.cli.options import names_of
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.spec import SUITES, Benchmark
+from hfcomp.evaluation.spec import ALL_ITEMS, SUITES, Benchmark
 
 WIDTH = 78
 
@@ -76,3 +76,27 @@ def _whole(benchmark: Benchmark) -> Iterator[str]:
     yield f"  folder    {' or '.join(f'--data {name}=DIR' for name in folders)}"
     if not benchmark.in_suites:
         yield "  suites    none: it runs when it is named"
+    yield from _published(benchmark)
+
+
+def _published(benchmark: Benchmark) -> Iterator[str]:
+    """The published numbers of its title, averages first, and what differs in the protocols of some."""
+    from hfcomp.evaluation.published.scores import published_scores
+
+    averages = [average.name for average in benchmark.averages]
+    scores = sorted(published_scores(benchmark.name), key=lambda one: [*averages, one.subset].index(one.subset))
+    tables: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for one in scores:
+        numbers = tables.setdefault((one.subset, one.metric), {}).setdefault(one.place, [])
+        numbers.append(f"{one.model} {one.shown}{'~' if one.differs else ''}")
+    for (subset, metric), sources in tables.items():
+        yield f"  published {metric if subset == ALL_ITEMS else f'{subset}, {metric}'}"
+        for place, numbers in sources.items():
+            yield from _wrapped(f"{place}: {', '.join(numbers)}")
+    for remark in dict.fromkeys(f"~ {one.place}: {one.differs}" for one in scores if one.differs):
+        yield from _wrapped(remark)
+
+
+def _wrapped(text: str) -> list[str]:
+    indent = 4 * " "
+    return wrap(text, WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False)

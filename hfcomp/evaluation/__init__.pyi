@@ -3,6 +3,8 @@ from hfcomp.evaluation.cache import EmbeddingCache as EmbeddingCache
 from hfcomp.evaluation.callback import EvaluateBenchmarks as EvaluateBenchmarks
 from hfcomp.evaluation.embed import Embedder as Embedder
 from hfcomp.evaluation.engine import run_benchmark as run_benchmark
+from hfcomp.evaluation.published.scores import PublishedScore as PublishedScore
+from hfcomp.evaluation.published.scores import published_scores as published_scores
 from hfcomp.evaluation.sources import Adapted as Adapted
 from hfcomp.evaluation.sources import HubData as HubData
 from hfcomp.evaluation.sources import RawFiles as RawFiles

@@ -30,6 +30,18 @@ class Fitted:
     side: int  # of the square, in pixels
 
 
+@dataclass(frozen=True)
+class Inset:
+    """An image without the pixels at its edges."""
+
+    cell: Any  # the whole image, as `decode_image` takes it
+    edge: int  # pixels that go at each side
+
+
+Altered = Crop | Fitted | Inset
+"""Cells that are changed when they are decoded; `cell` is the whole image."""
+
+
 class PooledImages(Sequence[Any]):
     """Cells of a column by row; `None` where the row is."""
 
@@ -60,15 +72,22 @@ class MappedImages(Sequence[Any]):
         return None if is_missing(cell) else self._change(cell, index)
 
 
-def files_of(folder: Path, names: Sequence[str]) -> list[str | None]:
-    """Paths of files by name, `None` for one that is not there."""
-    there = {path.name for path in folder.iterdir()}
-    return [str(folder / name) if name in there or (folder / name).is_file() else None for name in names]
+def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> list[str | None]:
+    """Paths of files by name, `None` for one that is not there.
+
+    Args:
+        folder: where they are.
+        names: of the files.
+        parts: sub-folders that files may be in as well.
+    """
+    places = [place for place in (folder, *(folder / part for part in parts)) if place.is_dir()]
+    there = {path.name: str(path) for place in reversed(places) for path in place.iterdir()}
+    return [there.get(name) or (str(folder / name) if (folder / name).is_file() else None) for name in names]
 
 
 def is_missing(cell: Any) -> bool:
     """Whether a cell holds no image: nothing, an empty cell of a data set, or a path without a file."""
-    if isinstance(cell, Crop | Fitted):
+    if isinstance(cell, Altered):
         return is_missing(cell.cell)
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")

@@ -27,6 +27,7 @@ def compare(
     tie: str | None = None,
     benchmarks: Sequence[str] = (),
     common: bool = False,
+    published: bool = False,
 ) -> EvaluationResults:
     """Models side by side from stored outcomes alone, item by item; no model is loaded.
 
@@ -37,6 +38,7 @@ def compare(
         tie: what a tie counts; by default what it did in the folders.
         benchmarks: names or titles; by default all that every model has.
         common: compare on the items that all have, and count the others; data of other commits is compared too.
+        published: show the published numbers of the models too.
 
     Raises:
         ValueError: for a folder without results, files that are damaged, a benchmark that a model lacks, versions,
@@ -63,6 +65,7 @@ def compare(
         benchmarks={name: facts for name, facts in _benchmarks_of(stored[0]).items() if facts["title"] in titles},
         notes=notes,
         versions=package_versions(),
+        published=published,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.urls import shown
-from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
+from hfcomp.evaluation.cells import Altered, PooledImages, is_missing
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, ROWS_AT_A_TIME, Benchmark, BenchmarkData, Measured
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
@@ -88,7 +88,15 @@ def score_items(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame:
     """The outcomes of embedded items, with the columns of [`Report.items`]."""
     import pandas as pd
 
-    tables = [_table(benchmark, embedded.items, one) for one in benchmark.protocol.score(embedded)]
+    declared = benchmark.protocol.metric_names
+    tables = []
+    for one in benchmark.protocol.score(embedded):
+        if declared and one.metric not in declared:
+            raise ValueError(
+                f"{benchmark.name}: its protocol gave the metric {one.metric!r}, which its metric_names lack: "
+                f"{', '.join(declared)}. Add it there."
+            )
+        tables.append(_table(benchmark, embedded.items, one))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
@@ -357,7 +365,7 @@ def _photographs(cells: Sequence[Any]) -> list[str | None]:
     """A key of each cell's photograph: its file name, or its bytes where files of one name differ."""
     names, marks = [], []
     for cell in cells:
-        cell = cell.cell if isinstance(cell, Crop | Fitted) else cell
+        cell = cell.cell if isinstance(cell, Altered) else cell
         path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
         if isinstance(path, str) and shown(path) != path:  # a signature is not written into results
             path = hashlib.sha256(path.encode()).hexdigest()[:16]

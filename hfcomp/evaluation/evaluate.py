@@ -48,6 +48,7 @@ def evaluate(
     blind: Sequence[str] = (),
     reference: str | None = None,
     tie: str = "wrong",
+    published: bool = False,
     cache: str | Path | bool = True,
     cache_limit: str | None = None,
     batch_size: int = 128,
@@ -79,6 +80,7 @@ def evaluate(
         blind: scorers that look at nothing: `constant`, `random`, `shorter`.
         reference: the model that the others are compared to, by name or place; by default the first.
         tie: what a tie counts: `wrong`, `half` or `win`.
+        published: show the published numbers of the models, with source and protocol, beside the measured ones.
         cache: whether embeddings are kept for later runs, or the folder for them.
         cache_limit: of that folder, such as `5GB`; by default `$HFCOMP_CACHE_LIMIT`, else 20 GB.
         batch_size: images or texts at a time.
@@ -124,6 +126,7 @@ def evaluate(
             seconds=seconds,
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
+            published=published,
         )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
+from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
@@ -56,6 +57,7 @@ class EvaluationResults(metaclass=OwnHelp):
         seconds: model to benchmark to seconds.
         versions: what the numbers were made with.
         config: how it was made: the date, and the command where there was one.
+        published: whether reports and files have the published numbers too.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -73,6 +75,7 @@ class EvaluationResults(metaclass=OwnHelp):
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    published: bool = False
 
     def __post_init__(self) -> None:
         check_tie(self.tie)
@@ -92,8 +95,7 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        blind = [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
-        subject = [name for name in names if name not in blind] if self.subject is None else self.subject
+        subject = list(self._seeing) if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -113,6 +115,11 @@ class EvaluationResults(metaclass=OwnHelp):
         """Whether a benchmark was not scored for another reason than data that is unavailable."""
         return any(one["reason"].startswith(FAILED) for one in self.skipped)
 
+    @property
+    def _seeing(self) -> dict[str, Mapping[str, Any]]:
+        """The models that are no blind scorers, with their facts."""
+        return {name: facts for name, facts in self.models.items() if facts.get("path") != BLIND_PATH}
+
     @cached_property
     def _shared(self) -> Outcomes:
         """The outcomes of lines that every model has: a benchmark may have failed for one model alone."""
@@ -128,6 +135,15 @@ class EvaluationResults(metaclass=OwnHelp):
         import pandas as pd
 
         return pd.DataFrame([row for line in self.lines for row in self._rows(line)])
+
+    def compare_published(self) -> pd.DataFrame:
+        """A row per published number of these models and lines, with source and difference.
+
+        `verdict` is `inside` the interval, `outside`, `differs` (another protocol) or `no interval`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame([one.facts() for one in compare_with_published(self.lines, self._seeing)])
 
     def _rows(self, line: Line) -> Iterator[dict[str, Any]]:
         for name, estimate in line["models"].items():
@@ -202,6 +218,7 @@ class EvaluationResults(metaclass=OwnHelp):
             averages_of_lines(results.get("results") or ()),
             results.get("reference"),
             results.get("tie_rule") or "wrong",
+            published="published" in results,
             **{key: results[key] for key in keys if results.get(key)},
         )
 
@@ -228,7 +245,9 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     pairs = [(name, str(reference)) for name in compared]
     shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
-    sections = [Section("", [figure]), *shown, *_facts(evaluation, brief=brief)]
+    published = [published_section(lines, evaluation._seeing)] if evaluation.published else []
+    how += [READING] if published else []
+    sections = [Section("", [figure]), *shown, *published, *_facts(evaluation, brief=brief)]
     return Report(names, caveat, (), sections, how, evaluation.notes)
 
 
@@ -307,4 +326,5 @@ def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
         "notes": list(results.notes),
         "config": results.config,
         "results": results.lines,
+        **({"published": results.compare_published().to_dict("records")} if results.published else {}),
     }

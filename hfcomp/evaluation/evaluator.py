@@ -21,7 +21,7 @@ from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, select_rows, validate
 from hfcomp.evaluation.sources import load_items
-from hfcomp.evaluation.spec import NO_IMAGE, Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.spec import NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.stored import FAILED
 from hfcomp.statistics import Outcomes
 
@@ -38,7 +38,7 @@ class Loaded:
         """In tables; with a word for it where images are missing, so that scores are of a part of the benchmark."""
         missing = (NO_IMAGE, "no images of")
         is_part = self.data.texts_alone > 0 or any(reason.startswith(missing) for reason in self.data.left_out)
-        return f"{self.benchmark.title} (part)" if is_part else self.benchmark.title
+        return f"{self.benchmark.title}{PART}" if is_part else self.benchmark.title
 
     def facts(self) -> dict[str, Any]:
         """Its entry in `results.json`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,7 @@ class Pool:
         revision: of `repo`, where one could be confirmed.
         data_files: files of `split`, where the others are not to be fetched.
         obtain: how to get the folder.
+        parts: sub-folders of the folder that images may be in as well.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Pool:
     revision: str | None = None
     data_files: str | None = None
     obtain: str = ""
+    parts: tuple[str, ...] = ()
 
     def cells(self, names: Sequence[str], folders: Folders, beside: Path | None) -> tuple[Sequence[Any], Origin]:
         """The images of these names, `None` for one that is not there.
@@ -87,7 +90,7 @@ class Pool:
         """
         folder = self.folder(folders, beside)
         if folder is not None:
-            return files_of(folder, names), Origin(str(folder))
+            return files_of(folder, names, self.parts), Origin(str(folder))
         if self.repo is None:
             raise Unavailable(f"The folder {self.name} of images is missing.", self.obtain)
         from hfcomp.evaluation import (
@@ -212,6 +215,9 @@ class RawFiles:
         layout: in words, for errors.
         pool: where images are.
         web: address of the folder that holds `required_files`, at a commit, where the authors' repository has them.
+        repo: id of a data set on the Hub that holds them, where it is not `web`.
+        inside: the folder of `repo` that holds them.
+        revision: of `repo`, where one could be confirmed.
     """
 
     required_files: tuple[str, ...]
@@ -219,6 +225,9 @@ class RawFiles:
     layout: str
     pool: Pool | None = None
     web: str | None = None
+    repo: str | None = None
+    inside: str = "."
+    revision: str | None = None
 
     def local(self, folder: Path, folders: Folders) -> BenchmarkData | None:
         """The items, when the folder holds these files."""
@@ -227,11 +236,15 @@ class RawFiles:
         return self._items(folder, Origin(str(folder)), folders)
 
     def remote(self, folders: Folders) -> BenchmarkData:
-        """The items from the authors' repository, images from their pool."""
-        if self.web is None:
+        """The items from the Hub or the authors' repository, images from their pool."""
+        if self.web is None and self.repo is None:
             raise Unavailable("", "")
         from hfcomp.evaluation import hub
 
+        if self.repo is not None:
+            names = [os.path.normpath(f"{self.inside}/{name}") for name in self.required_files]
+            folder = hub.repository(self.repo, [*names, *(f"{name}/*" for name in names)], self.revision)
+            return self._items(folder / self.inside, Origin(self.repo, folder.name), folders)
         commit = next((part for part in self.web.split("/") if re.fullmatch("[0-9a-f]{40}", part)), None)
         return self._items(hub.downloaded(self.web, self.required_files), Origin(self.web, commit), folders)
 
@@ -269,17 +282,31 @@ class Adapted:
         return self.adapt(self.data.remote(folders), folders, None)
 
 
-def with_images(items: BenchmarkData, pool: Pool | None, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items whose column `image` names files of a pool, with that column replaced by the files' cells."""
+def with_images(
+    items: BenchmarkData,
+    pool: Pool | None,
+    folders: Folders,
+    beside: Path | None,
+    columns: Sequence[str] = ("image",),
+) -> BenchmarkData:
+    """Items whose columns of images name files of a pool, with these columns replaced by the files' cells.
+
+    The names in the first column become `image_id`, where the items have none.
+    """
     if pool is None:
         return items
-    cells, pooled = pool.cells(items.rows["image"][:], folders, beside)
-    return replace(
-        items,
-        origin=replace(items.origin, pools=(pooled,)),
-        rows=items.rows if "image_id" in items.rows.column_names else items.rows.rename_column("image", "image_id"),
-        images={"image": cells},
-    )
+    names = [name for column in columns for name in items.rows[column][:]]
+    cells, pooled = pool.cells(names, folders, beside)
+    images = {columns[0]: cells}
+    if len(columns) > 1:  # one after another, so that the pool is read once
+        number = len(items.rows)
+        images = {
+            column: PooledImages(cells, range(place * number, (place + 1) * number))
+            for place, column in enumerate(columns)
+        }
+    rows = items.rows if "image_id" in items.rows.column_names else items.rows.rename_column(columns[0], "image_id")
+    rows = rows.remove_columns([name for name in columns[1:] if name in rows.column_names])
+    return replace(items, origin=replace(items.origin, pools=(pooled,)), rows=rows, images=images)
 
 
 def require(rows: Dataset, columns: Any, place: str) -> None:

@@ -24,6 +24,10 @@ ASPECTS = {COMPOSITIONAL: "composition", GENERAL: "general"}
 """What a suite's lines are called in results: what a method is to gain, and what it may forget."""
 
 ROWS_AT_A_TIME = 1024  # that are scored together: memory does not grow with the number of items
+ALL_ITEMS = "all"
+"""The subset of a benchmark that has no subsets."""
+PART = " (part)"
+"""What the title of a benchmark ends in of which images are missing, so that its scores are of a part."""
 EMPTY_CAPTION, NO_IMAGE = "empty caption", "image missing"
 
 
@@ -225,6 +229,11 @@ class ScoringProtocol(ABC):
     optional_texts: ClassVar[tuple[str, ...]] = ()
     needs_images: ClassVar[bool] = True
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Every metric that `score` may give; empty where that is not declared, and then no published number fits."""
+        return ()
+
     def prompts(self, items: BenchmarkData) -> list[str]:
         """Texts to encode besides those of the rows, such as class prompts; by default none."""
         return []
@@ -253,6 +262,7 @@ class Benchmark:
         licence: of the data, if known.
         obtain: how to get it, for whoever lacks it.
         averages: means over subsets that are in use.
+        subsets: names of subsets, of which none is needed where the averages name them, or all items are one.
         gated: whether the Hub asks for consent first.
         folder: name of a folder of data that it shares with other benchmarks; one of its own name goes before it.
         in_suites: whether a suite has it; what fetches hundreds of GB or computes for a day runs when it is named.
@@ -269,8 +279,16 @@ class Benchmark:
     licence: str
     obtain: str
     averages: tuple[Average, ...] = ()
+    subsets: tuple[str, ...] = ()
     gated: bool = False
     folder: str | None = None
     in_suites: bool = True
     synthetic: bool = False
     version: int = 1
+
+    @property
+    def subset_names(self) -> tuple[str, ...]:
+        """The subsets and averages that its lines may have; "all" where it declares none."""
+        parts = [part for average in self.averages for part in average.parts]
+        declared = (*(average.name for average in self.averages), *parts, *self.subsets)
+        return tuple(dict.fromkeys(declared)) or (ALL_ITEMS,)

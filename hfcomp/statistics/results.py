@@ -22,6 +22,7 @@
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `hfcomp.checksums.read_checked` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
+| `published` | published numbers beside the measured ones, see `EvaluationResults.compare_published` |
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 
 A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to what it is),

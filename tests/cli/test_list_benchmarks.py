@@ -42,9 +42,21 @@ def test_a_named_benchmark_shows_where_it_comes_from(capsys):
         cli.main(["evaluate", "--list", "nothing"])
 
 
+def test_a_named_benchmark_shows_what_is_published_averages_first(capsys):
+    cli.main(["evaluate", "--list", "sugarcrepe"])
+    shown = capsys.readouterr().out
+    joined = " ".join(shown.split())
+    assert "published macro of 7 subsets, caption choice C2LIP, Table A3: SigLIP ViT-B/16 224 79.5, CLIP " in joined
+    assert "CLIP ViT-B/32 75.38~, NegCLIP 82.50" in joined
+    assert "~ Slipform, Table 2: The 75.38 is no average of the subsets" in joined
+    assert joined.index("published macro of 7") < joined.index("published replace_obj")
+    assert max(map(len, shown[shown.index("  published") :].splitlines())) <= 80
+
+
 def test_listing_imports_no_slow_library():
     code = (
-        "import json, sys; from hfcomp import cli; cli.main(['evaluate', '--list']); print(json.dumps([*sys.modules]))"
+        "import json, sys; from hfcomp import cli; cli.main(['evaluate', '--list']); "
+        "cli.main(['evaluate', '--list', 'sugarcrepe']); print(json.dumps([*sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(SLOW) & set(json.loads(done.stdout.splitlines()[-1]))

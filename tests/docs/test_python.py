@@ -54,6 +54,16 @@ def save_pairs(name: str, **columns) -> str:
     return name
 
 
+def test_published_numbers(capsys):
+    run("docs/published.md")
+    assert capsys.readouterr().out.splitlines() == [
+        "8.8 FSC-CLIP Table 1",
+        "9.00 MTEB Winoground.json",
+        "7.50 Slipform Table 2",
+        "8.00 Winoground Table 3",
+    ]
+
+
 def test_parsing():
     assert run("docs/parsing.md")["parser"].name.startswith("rules")
 

@@ -13,7 +13,7 @@ from hfcomp.evaluation.benchmarks import benchmarks
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, embed, run_benchmark, validate
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark, BenchmarkData, Origin
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Origin
 from tests import tiny
 
 CHOICE = Benchmark("choice", "Choice", COMPOSITIONAL, CaptionChoice(), (), "nobody", "none", "")
@@ -147,6 +147,30 @@ def test_a_signature_in_a_url_does_not_name_a_photograph(tmp_path):
     items = replace(rows(4, tmp_path), images={"image": [{"bytes": None, "path": url} for url in urls]})
     found = validate(CHOICE, items).rows["image_id"][:]
     assert len(set(found)) == 3 and not any("s3cret" in name for name in found)
+
+
+def test_a_metric_that_the_protocol_does_not_declare_is_an_error(tmp_path):
+    class Renamed(CaptionChoice):
+        def score(self, embedded):
+            return (replace(one, metric="accuracy") for one in super().score(embedded))
+
+    class Undeclared(Renamed):
+        metric_names = ()
+
+    items = validate(CHOICE, rows(3, tmp_path))
+    with pytest.raises(
+        ValueError, match="choice: its protocol gave the metric 'accuracy', which its metric_names lack"
+    ):
+        run_benchmark(replace(CHOICE, protocol=Renamed()), items, Counting())
+    assert set(run_benchmark(replace(CHOICE, protocol=Undeclared()), items, Counting()).items["metric"]) == {
+        "accuracy"
+    }
+
+
+def test_a_benchmark_names_its_subsets_and_averages_once():
+    averages = (Average("mean", (("a",), ("b",))), Average("pooled", pooled=True))
+    assert replace(CHOICE, averages=averages, subsets=("b", "c")).subset_names == ("mean", "pooled", "a", "b", "c")
+    assert CHOICE.subset_names == ("all",)
 
 
 def test_memory_does_not_grow_with_the_items_but_by_their_own_outcomes(tmp_path):

@@ -45,6 +45,12 @@ def _lists(texts: Sequence[str | None]) -> list[list[Any] | None] | None:
     return found if any(value is not None for value in found) else None
 
 
+def read_list(text: str) -> list[Any] | None:
+    """The list that a text spells in JSON or Python; `None` where it spells none."""
+    value = _read(text.strip())
+    return None if value is _MISSING else value
+
+
 def _read(text: str) -> Any:
     if not (text.startswith("[") and text.endswith("]")) or len(text) > _LONGEST:
         return _MISSING

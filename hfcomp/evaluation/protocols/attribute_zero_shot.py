@@ -20,6 +20,11 @@ class AttributeZeroShot(ScoringProtocol):
         """Those of every class of every attribute."""
         return [text for classes in items.prompts.values() for texts in classes.values() for text in texts]
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("accuracy",)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metric "accuracy", with a subset per attribute; a class is the mean of its prompts."""
         image, vectors = embedded.image("image", slice(None)), embedded.prompts

@@ -43,6 +43,11 @@ class CaptionChoice(ScoringProtocol):
 
     texts = ("caption", "negative_captions")
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("caption choice",)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metric "caption choice"."""
         outcomes, chances = [], []

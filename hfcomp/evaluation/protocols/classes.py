@@ -11,6 +11,16 @@ from hfcomp.evaluation.spec import Measured
 from hfcomp.metrics.classification import Scores, top_k
 
 
+def accuracy_names(top: Sequence[int]) -> tuple[str, ...]:
+    """The names of the metrics of `accuracies`.
+
+    Args:
+        top: of top-k accuracy.
+    """
+    names = tuple("accuracy" if k == 1 else f"top-{k} accuracy" for k in top)
+    return (*names, *(("mean per class",) if 1 in top else ()))
+
+
 def accuracies(scores: Scores, label: NDArray[np.integer], classes: int, top: Sequence[int]) -> Iterator[Measured]:
     """The metrics "accuracy", "top-5 accuracy" and "mean per class".
 

@@ -54,6 +54,11 @@ class GroupMatch(ScoringProtocol):
 
     metrics: tuple[str, ...] = ("group", "text", "image")
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return self.metrics
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """[`group_match`] of every row."""
         parts = [
@@ -78,6 +83,11 @@ class GroupAndCaption(GroupMatch):
     """
 
     metrics: tuple[str, ...] = ("group",)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return (*self.metrics, *CaptionChoice().metric_names)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics of the groups, then "caption choice"."""

@@ -22,6 +22,11 @@ class Hierarchy(ScoringProtocol):
         """The empty text."""
         return [""]
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("precision", "recall", "rank correlation")
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The authors' precision, recall and rank correlation, per image.
 

@@ -26,6 +26,11 @@ class KeywordRanking(ScoringProtocol):
 
     metrics: tuple[str, ...] = ("top-1", "reciprocal rank")
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return self.metrics
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""
         found = []

@@ -117,6 +117,11 @@ class LevelChoice(ScoringProtocol):
                     said.append(f"{found.share_of_hard(rows, count - 1):.0%} of rivals hard in {_choice_name(count)}")
             yield f"{column}: {'; '.join(said)}"
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return tuple(_metric_name(column, count) for count in self.candidates for column in self.texts)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics "level 1 image choice of 2", "level 1 image retrieval" and so on.
 
@@ -148,8 +153,7 @@ class LevelChoice(ScoringProtocol):
         else:
             rivals = found.rivals(rows, count - 1, self.seed)
             outcome, chance = level_choice(text, image, rivals, found.image[rows]), 1 / count
-        metric = f"{column.replace('_', ' ')} image {_choice_name(count)}"
-        return Measured(metric, outcome.correct, outcome.tie, chance, rows=rows)
+        return Measured(_metric_name(column, count), outcome.correct, outcome.tie, chance, rows=rows)
 
 
 def _candidates(items: BenchmarkData, column: str, images: Sequence[Hashable]) -> Candidates:
@@ -164,6 +168,10 @@ def _candidates(items: BenchmarkData, column: str, images: Sequence[Hashable]) -
 def _rivals(count: Count) -> int:
     """How many distractors a choice needs."""
     return 1 if count == ALL else count - 1
+
+
+def _metric_name(column: str, count: Count) -> str:
+    return f"{column.replace('_', ' ')} image {_choice_name(count)}"
 
 
 def _choice_name(count: Count) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.probes.linear import Labels, LinearProbe
-from hfcomp.evaluation.protocols.classes import accuracies
+from hfcomp.evaluation.protocols.classes import accuracies, accuracy_names
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.average_precision import average_precision, map_influence
 
@@ -30,6 +30,11 @@ class Probe(ScoringProtocol):
 
     fit: Fit
     top: tuple[int, ...] = (1, 5)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The accuracies, of one label an image, and the mAP, of several."""
+        return (*accuracy_names(self.top), "mAP")
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """Top-k accuracy and the mean over classes; with several labels an image, the mAP.

@@ -28,6 +28,11 @@ class Retrieval(ScoringProtocol):
 
     k: tuple[int, ...] = (1, 5, 10)
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return tuple(f"{way} recall@{k}" for way in ("text-to-image", "image-to-text") for k in self.k)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """Recall@k in both directions, of each `k` that can be missed; chance is that of a random order."""
         image = embedded.image("image", slice(None))

@@ -27,6 +27,11 @@ class RivalChoice(ScoringProtocol):
     candidates: int = 2
     seed: int = 0
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("image choice",)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metric "image choice"."""
         image = embedded.image("image", slice(None))

@@ -65,6 +65,11 @@ class TwoPositiveChoice(ScoringProtocol):
     texts = ("caption", "positive_captions", "negative_captions")
     needs_images = False
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("image-to-text", "text only")
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """[`two_positive_choice`] of every row."""
         parts = [

@@ -17,6 +17,11 @@ class WordingAgreement(ScoringProtocol):
 
     texts = ("caption", "positive_captions")
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return ("same image found",)
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metric "same image found": whether both wordings have the same best image, right or wrong."""
         everyone = slice(None)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
-from hfcomp.evaluation.protocols.classes import accuracies
+from hfcomp.evaluation.protocols.classes import accuracies, accuracy_names
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 from hfcomp.metrics.classification import class_scores
@@ -75,6 +75,11 @@ class ZeroShot(ScoringProtocol):
                 "zero-shot classification needs both. Give `BenchmarkData.classes` and `BenchmarkData.templates`."
             )
         return [template.replace("{c}", name) for name in items.classes for template in items.templates]
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The names of its metrics."""
+        return accuracy_names(self.top)
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """Top-k accuracy, and the mean of the classes' accuracies."""

@@ -77,6 +77,7 @@ def keyword_benchmark(
         paper=_PAPER if limit is None else f"{_PAPER}; our choice: at most {limit:,} captions of a concept",
         licence=licence,
         obtain=obtain,
+        subsets=tuple(concepts),
     )
 
 

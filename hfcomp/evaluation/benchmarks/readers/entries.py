@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hfcomp.reading import parse_json
+from hfcomp.reading import csv_rows, parse_json
 
 Named = list[tuple[str, dict[str, Any]]]
 
 
-def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named:
+def entries(file: Path | zipfile.Path, keys: Sequence[str], inside: str | None = None) -> Named:
     """The objects of a JSON list or dictionary, each with its name; in a list, its place.
 
     Args:
@@ -31,11 +32,56 @@ def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named
     return [(name, _validate(one, keys, f"{file}, entry {name!r}")) for name, one in named]
 
 
+def listed_entries(file: Path, keys: Sequence[str]) -> Named:
+    """As `entries`, of a JSON list of lists, whose values get these keys in their order.
+
+    Raises:
+        ValueError: for other JSON, or a list with another number of values.
+    """
+    content = _parse(file.read_bytes(), str(file))
+    if not isinstance(content, list):
+        raise ValueError(f"{file}: found a {type(content).__name__}, expected a list of lists.")
+    found = []
+    for place, values in enumerate(content):
+        if not isinstance(values, list) or len(values) != len(keys):
+            raise ValueError(f"{file}, entry {place}: expected a list of {', '.join(keys)}, found {str(values)[:80]}.")
+        found.append((str(place), dict(zip(keys, values, strict=True))))
+    return found
+
+
+def object_in(file: Path, keys: Sequence[str]) -> dict[str, Any]:
+    """The one object of a JSON file.
+
+    Args:
+        file: in UTF-8.
+        keys: what it has to have.
+
+    Raises:
+        ValueError: as [`entries`], naming the file.
+    """
+    return _validate(_parse(file.read_bytes(), str(file)), keys, str(file))
+
+
 def line_entries(file: Path, keys: Sequence[str]) -> Named:
     """As `entries`, of a file with an object in every line, named by the line's number."""
     lines = enumerate(file.read_bytes().splitlines(), start=1)
     parsed = ((number, _parse(line, f"{file}, line {number}")) for number, line in lines if line.strip())
     return [(str(number), _validate(one, keys, f"{file}, line {number}")) for number, one in parsed]
+
+
+def csv_entries(file: Path, keys: Sequence[str]) -> Named:
+    """As `entries`, of a CSV file with a header, each row named by its last line's number."""
+    found = []
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        table = csv_rows(lines, str(file))
+        header = next(table, (0, []))[1]
+        for line, cells in table:
+            if len(cells) != len(header):
+                raise ValueError(
+                    f"{file}, line {line}: found {len(cells)} fields, expected {len(header)} as in line 1."
+                )
+            found.append((str(line), _validate(dict(zip(header, cells, strict=True)), keys, f"{file}, line {line}")))
+    return found
 
 
 def _parse(content: bytes, where: str) -> Any:

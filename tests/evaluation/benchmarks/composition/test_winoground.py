@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 
 import datasets
@@ -15,14 +13,13 @@ from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable
-from tests.evaluation.benchmarks import oracle
+from tests.evaluation.benchmarks import groups, oracle
 from tests.evaluation.encoders import (
     Sighted,
     check_chance,
     check_known_scorers,
     hub_folder,
     items,
-    photos,
     repositories,
     scores,
 )
@@ -30,23 +27,14 @@ from tests.evaluation.encoders import (
 COMMIT = "b400e173549071916ad1b3d449293bc8d8b4b763"
 WEB = f"https://huggingface.co/datasets/facebook/winoground/resolve/{COMMIT}/data"
 TAGS = ("Object", "Relation", "Relation", "Both")
-TRUE = {number: [f"caption {number}"] for number in range(2 * len(TAGS))}
+TRUE = groups.true_of(len(TAGS))
 
 
 def columns() -> dict[str, list]:
     """As on the Hub; item k has the images 2k and 2k + 1."""
-    numbers = range(len(TAGS))
-    return {
-        "id": list(numbers),
-        "image_0": [oracle.photo(2 * row) for row in numbers],
-        "image_1": [oracle.photo(2 * row + 1) for row in numbers],
-        "caption_0": [f"caption {2 * row}" for row in numbers],
-        "caption_1": [f"caption {2 * row + 1}" for row in numbers],
-        "tag": ["Noun"] * len(TAGS),
-        "secondary_tag": [""] * len(TAGS),
-        "num_main_preds": [1] * len(TAGS),
-        "collapsed_tag": list(TAGS),
-    }
+    number = len(TAGS)
+    more = {"tag": ["Noun"] * number, "secondary_tag": [""] * number, "num_main_preds": [1] * number}
+    return groups.columns(number, id=list(range(number)), collapsed_tag=list(TAGS), **more)
 
 
 def on_hub(folder: Path, **changes: list) -> Path:
@@ -56,23 +44,13 @@ def on_hub(folder: Path, **changes: list) -> Path:
 def raw(folder: Path) -> Path:
     """The authors' examples and a folder of images."""
     names = [(f"ex_{row}_img_0", f"ex_{row}_img_1") for row in range(len(TAGS))]
-    plain = columns() | {"image_0": [first for first, _ in names], "image_1": [second for _, second in names]}
-    files = {f"{name}.png": 2 * row + side for row, pair in enumerate(names) for side, name in enumerate(pair)}
-    photos(folder / "images", files)
-    examples = [dict(zip(plain, values, strict=True)) for values in zip(*plain.values(), strict=True)]
-    (folder / "examples.jsonl").write_text("\n".join(map(json.dumps, examples)) + "\n")
-    return folder
+    more = {name: values for name, values in columns().items() if not name.startswith(("image", "caption"))}
+    return groups.examples(folder, names, **more)
 
 
 def packed(folder: Path) -> Path:
     """The same with the images in an archive."""
-    raw(folder)
-    with zipfile.ZipFile(folder / "images.zip", "w") as archive:
-        for file in sorted((folder / "images").iterdir()):
-            archive.write(file, f"images/{file.name}")
-            file.unlink()
-    (folder / "images").rmdir()
-    return folder
+    return groups.packed(raw(folder))
 
 
 @pytest.mark.parametrize("layout", [on_hub, raw, packed])
@@ -83,11 +61,7 @@ def test_known_scorers_on_every_layout(tmp_path, layout):
 
 
 def test_a_random_scorer_is_at_chance():
-    texts = {
-        "caption": [f"a {row}" for row in range(1500)],
-        "negative_captions": [[f"b {row}"] for row in range(1500)],
-    }
-    check_chance(WINOGROUND, texts)
+    check_chance(WINOGROUND, groups.TEXTS)
 
 
 def test_scores_by_tag_and_of_all(tmp_path):
@@ -140,6 +114,10 @@ def test_what_is_missing_is_left_out_or_named(tmp_path):
     (place / "examples.jsonl").write_text('{"id": 0}\n')
     with pytest.raises(ValueError, match="examples.jsonl, line 1: has no 'image_0'"):
         items(WINOGROUND, place)
+    cut = packed(tmp_path / "packed")
+    (cut / "images.zip").write_bytes((cut / "images.zip").read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"images.zip is not a whole zip archive .*Download it again"):
+        items(WINOGROUND, cut)
 
 
 def test_a_real_model_reads_all_three_layouts_alike(tmp_path, clip):

@@ -1,0 +1,89 @@
+"""`hfcomp reproduce`: whether this library finds the numbers that are published, for a few checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hfcomp.cli.options import add_device, names_of
+
+USAGE = "[MODEL ...] [--benchmarks A,B] [--page FILE]"
+SUMMARY = "published numbers beside measured ones, of three checkpoints on five benchmarks; needs a connection"
+# those with the most published numbers; what is gated or takes tens of GB is left out
+MODELS = ("openai/clip-vit-base-patch32", "openai/clip-vit-base-patch16", "google/siglip-base-patch16-224")
+BENCHMARKS = ("sugarcrepe", "sugarcrepe_pp", "flickr30k", "coco_retrieval", "cifar100")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Scores the models, prints the tables, and writes them and the page.
+
+    Without a connection it says so and ends with status 0, unless models and data are in local folders. Ends with
+    status 1 if a benchmark failed for another reason than missing data.
+    """
+    options = parser().parse_args(arguments)
+    models = options.models or list(MODELS)
+    is_local = options.data_dir is not None and all(map(_is_folder, models))
+    if not is_local and (reason := _why_unreached()):  # before the libraries that scoring needs
+        print(f"reproduce: needs a connection to the Hub. {reason}. Nothing was run or written.")
+        return
+
+    from hfcomp.evaluation.evaluate import evaluate
+    from hfcomp.evaluation.evaluation_results import print_evaluation
+    from hfcomp.evaluation.published.page import reproduction_report
+    from hfcomp.reporting.saving import render_markdown
+    from hfcomp.writing import write_text
+
+    results = evaluate(
+        models,
+        benchmarks=options.benchmarks,
+        data_dir=options.data_dir,
+        batch_size=options.batch_size,
+        device=options.device,
+        published=True,
+        log=print,
+    )
+    command = shlex.join(["hfcomp", "reproduce", *arguments])
+    results = replace(results, config={"command": command, **results.config})
+    results.save(options.output_dir)
+    page = options.page or options.output_dir / "reproduced.md"
+    write_text(page, render_markdown(reproduction_report(results)))
+    print_evaluation(results, options.output_dir)
+    print(f"page: {page}")
+    if results.failed:
+        raise SystemExit(1)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(
+        prog="hfcomp reproduce",
+        description="Scores checkpoints and shows published numbers beside the measured ones, with a page of them.",
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("models", nargs="*", metavar="MODEL", help=f"Hub id, folder or name=PLACE (default: {', '.join(MODELS)})")
+    known = f"default: {','.join(BENCHMARKS)}"
+    add("--benchmarks", type=names_of, default=list(BENCHMARKS), metavar="A,B", help=known)
+    add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
+    add("--output_dir", type=Path, default=Path("runs/reproduced"), metavar="DIR", help="default: runs/reproduced")
+    add("--page", type=Path, metavar="FILE", help="where the page goes (default: reproduced.md in the output folder)")
+    add("--batch_size", type=int, default=128, help="images or texts at a time (default: 128)")
+    add_device(found)
+    return found
+
+
+def _is_folder(model: str) -> bool:
+    """Whether a model is a folder, with a name before it or without."""
+    return Path(model).is_dir() or Path(model.partition("=")[2] or model).is_dir()
+
+
+def _why_unreached() -> str:
+    """Why the Hub cannot be used, or an empty text."""
+    from hfcomp.environment.findings import OK
+    from hfcomp.environment.hub_access import find_hub_access
+
+    access = next(find_hub_access())
+    return "" if access.state == OK else f"{access.name}: {access.found}"

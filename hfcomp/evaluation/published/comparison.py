@@ -1,0 +1,198 @@
+"""Measured numbers beside published ones of the same model: the difference, and whether it is within the interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hfcomp.evaluation.published.scores import PublishedScore, published_model, published_scores
+from hfcomp.evaluation.spec import PART
+from hfcomp.metrics.units import unit_of
+from hfcomp.reporting.format import Estimate, decimal, has_interval, with_interval
+from hfcomp.reporting.lines import KEYS, Line, distinct_labels
+from hfcomp.reporting.report import Lines, Section, Table
+
+TITLE = "Published numbers"
+INSIDE, OUTSIDE, DIFFERS, UNKNOWN = "inside", "outside", "differs", "no interval"
+HEADER = ("", "measured", "published", "difference", "verdict", "source")
+READING = (
+    f"Published numbers: '{OUTSIDE}' marks those outside the measured interval by more than their rounding; "
+    f"'{DIFFERS}' those by another protocol, which decide nothing. Both score the same items, so a faithful "
+    "reproduction is much closer than the interval."
+)
+
+
+@dataclass(frozen=True)
+class PublishedComparison:
+    """A published number beside the measured one.
+
+    Attributes:
+        model: its name in the results.
+        line: of the results.
+        published: the number, its source and protocol.
+    """
+
+    model: str
+    line: Line
+    published: PublishedScore
+
+    @property
+    def measured(self) -> Estimate:
+        """`value`, `low` and `high`."""
+        found: Estimate = self.line["models"][self.model]
+        return found
+
+    @property
+    def difference(self) -> float:
+        """Measured minus published."""
+        return float(self.measured["value"]) - self.published.value
+
+    @property
+    def verdict(self) -> str:
+        """`differs` where the protocol does, else whether the number, within its rounding, is inside the interval."""
+        if self.published.differs:
+            return DIFFERS
+        if not has_interval(self.measured):
+            return UNKNOWN
+        value, rounding = self.published.value, self.published.rounding
+        inside = self.measured["low"] <= value + rounding and value - rounding <= self.measured["high"]
+        return INSIDE if inside else OUTSIDE
+
+    def facts(self) -> dict[str, Any]:
+        """As a row of a table or of `results.json`; values as results have them, accuracies from 0 to 1."""
+        one = self.published
+        return {
+            "model": self.model,
+            "published_model": one.model,
+            **dict(zip(KEYS, one.line, strict=True)),
+            **{key: self.measured.get(key) for key in ("value", "low", "high")},
+            "published": one.value,
+            "rounding": one.rounding,
+            "difference": self.difference,
+            "verdict": self.verdict,
+            **{key: getattr(one, key) for key in ("source", "reference", "table", "protocol", "differs")},
+        }
+
+
+def matched_models(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The models of results that have published numbers, and which published model each is.
+
+    Args:
+        models: name to facts, whose `path` is a Hub id or a folder. A Hub id decides; else the name that the user
+            gave, as in `NegCLIP=runs/negclip`.
+    """
+    found = {name: published_model(facts.get("path"), name) for name, facts in models.items()}
+    return {name: known for name, known in found.items() if known is not None}
+
+
+def compare_with_published(
+    lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]
+) -> list[PublishedComparison]:
+    """Every published number of a model and line of the results, model by model in the order of lines.
+
+    Args:
+        lines: of `hfcomp.statistics.summarize`.
+        models: as in `matched_models`.
+    """
+    found = []
+    for name, known in matched_models(models).items():
+        of_line: dict[tuple[str, ...], list[PublishedScore]] = {}
+        for score in published_scores():
+            if score.model == known:
+                of_line.setdefault(score.line, []).append(score)
+        found += [
+            PublishedComparison(name, line, score)
+            for line in lines
+            if line["models"].get(name) is not None
+            for score in of_line.get(tuple(line[key] for key in KEYS), ())
+        ]
+    return found
+
+
+def published_section(lines: Sequence[Line], models: Mapping[str, Mapping[str, Any]]) -> Section:
+    """How many numbers agree, the tables of each model, the sources by number, and what has no published numbers.
+
+    Args:
+        lines: as in `compare_with_published`.
+        models: likewise, without blind scorers.
+    """
+    comparisons = compare_with_published(lines, models)
+    places = list(dict.fromkeys(one.published.place for one in comparisons))
+    counts, tables = [], []
+    for name, known in matched_models(models).items():
+        own = [one for one in comparisons if one.model == name]
+        if own:
+            called = name if name == known else f"{name} (published as {known})"
+            counts.append(f"{called}: {_counts(own)}")
+            tables += [_table(name, part, places) for part in _parts(own)]
+    remarks = [*_sources(comparisons, places), *_unmatched(comparisons, lines, models)]
+    return Section(TITLE, [Lines(counts), *tables, Lines(remarks)])
+
+
+def _counts(own: Sequence[PublishedComparison]) -> str:
+    numbers = Counter(one.verdict for one in own)
+    words = {INSIDE: "inside the interval", OUTSIDE: "outside", DIFFERS: "by another protocol", UNKNOWN: UNKNOWN}
+    return f"{len(own)} published numbers, " + ", ".join(
+        f"{numbers[verdict]} {word}" for verdict, word in words.items() if numbers[verdict]
+    )
+
+
+def _parts(own: Sequence[PublishedComparison]) -> list[list[PublishedComparison]]:
+    """The rows of a table each: of a benchmark's metric that has several lines, then those of all others."""
+    kinds: dict[tuple[str, str], list[PublishedComparison]] = {}
+    for one in own:
+        kinds.setdefault((one.published.benchmark, one.published.metric), []).append(one)
+    several = [part for part in kinds.values() if len({one.published.subset for one in part}) > 1]
+    alone = [one for part in kinds.values() if part not in several for one in part]
+    return [*several, *([alone] if alone else [])]
+
+
+def _table(name: str, part: Sequence[PublishedComparison], places: Sequence[str]) -> Table:
+    shared, labels = distinct_labels([one.line for one in part])
+    rows = []
+    for label, one in zip(labels, part, strict=True):
+        unit = unit_of(one.published.metric)
+        numbers = [with_interval(one.measured, unit), one.published.shown, decimal(one.difference, unit, "+")]
+        rows.append([label, *numbers, one.verdict, f"[{places.index(one.published.place) + 1}]"])
+    return Table(": ".join(filter(None, (name, shared))), HEADER, rows)
+
+
+def _sources(comparisons: Sequence[PublishedComparison], places: Sequence[str]) -> Iterator[str]:
+    """Each source with its protocols, and how those differ."""
+    for number, place in enumerate(places, start=1):
+        own = [one.published for one in comparisons if one.published.place == place]
+        remarks = list(dict.fromkeys(one.protocol for one in own if one.protocol))
+        differing: dict[str, list[str]] = {}
+        for one in own:
+            if one.differs:
+                differing.setdefault(one.differs, []).append(one.metric if one.subset == "all" else one.subset)
+        remarks += [f"Differs ({_named(names)}): {text}" for text, names in differing.items()]
+        yield " ".join([f"[{number}] {own[0].reference}, {own[0].table}.", *remarks])
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))
+
+
+def _unmatched(
+    comparisons: Sequence[PublishedComparison],
+    lines: Sequence[Line],
+    models: Mapping[str, Mapping[str, Any]],
+) -> Iterator[str]:
+    matched = matched_models(models)
+    unknown = [name for name in models if name not in matched]
+    if unknown:
+        yield (
+            f"Without published numbers: {', '.join(unknown)}. A folder that holds a published model is compared if "
+            "it has its name or Hub id, as in NegCLIP=FOLDER."
+        )
+    titles = {score.benchmark for score in published_scores()}
+    for title in dict.fromkeys(line["benchmark"] for line in lines):
+        if title not in titles and title.removesuffix(PART) in titles:
+            yield f"{title} is not compared: published numbers are of the whole benchmark."
+    scored = {one.model for one in comparisons}
+    for name, known in matched.items():
+        if name not in scored:
+            yield f"{name}: {known} has no published number for a line that was scored."

@@ -1,0 +1,197 @@
+"""Published numbers as lines of results: of which model, of which line, from where, and by which protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
+from hfcomp.evaluation.benchmarks.means import MEANS
+from hfcomp.evaluation.published.files import (
+    FOLDER,
+    Column,
+    PublishedModel,
+    PublishedTable,
+    Source,
+    read_models,
+    read_source,
+)
+from hfcomp.evaluation.spec import ALL_ITEMS, Benchmark
+from hfcomp.metrics.units import unit_of
+from hfcomp.reading import nearest
+
+PERCENT = 100
+SIGNED = "-1 to 1"
+"""The note of the unit of metrics that may be negative."""
+
+
+@dataclass(frozen=True)
+class PublishedScore:
+    """A published number.
+
+    Attributes:
+        model: its name in `models.yaml`.
+        benchmark: the title, as lines of results have it; of a mean over benchmarks where it is published.
+        subset: or average.
+        metric: as results name it.
+        value: as results have it, accuracies from 0 to 1.
+        rounding: how far the number before rounding may be from `value`: half a unit of the last printed decimal.
+        decimals: of `shown`.
+        source: short.
+        reference: the source in full.
+        table: in the source.
+        protocol: what a reader has to know of how it was made.
+        differs: how its protocol differs from that of hfcomp; empty where it does not.
+    """
+
+    model: str
+    benchmark: str
+    subset: str
+    metric: str
+    value: float
+    rounding: float
+    decimals: int
+    source: str
+    reference: str
+    table: str
+    protocol: str = ""
+    differs: str = ""
+
+    @property
+    def line(self) -> tuple[str, str, str]:
+        """Benchmark, subset and metric."""
+        return self.benchmark, self.subset, self.metric
+
+    @property
+    def shown(self) -> str:
+        """As results show it, with the decimals that are published."""
+        return f"{unit_of(self.metric).factor * self.value:.{self.decimals}f}"
+
+    @property
+    def place(self) -> str:
+        """Source and table, short."""
+        return f"{self.source}, {self.table}"
+
+
+def published_scores(name: str | None = None) -> tuple[PublishedScore, ...]:
+    """All published numbers, or those of a benchmark by its name or title, in the order of the files."""
+    if name is None:
+        return _scores()
+    own = benchmarks().get(name)
+    title = name if own is None else own.title
+    return tuple(one for one in _scores() if one.benchmark == title)
+
+
+@cache
+def _scores() -> tuple[PublishedScore, ...]:
+    return read_scores(FOLDER / "tables", published_models())
+
+
+def read_scores(folder: Path, models: Mapping[str, PublishedModel]) -> tuple[PublishedScore, ...]:
+    """The numbers in the files of a folder.
+
+    Raises:
+        ValueError: for a file that `read_source` refuses, a model, benchmark, subset or metric that is unknown, or a
+            value that the metric cannot have, with the place in it.
+    """
+    return tuple(
+        one for path in sorted(folder.glob("*.yaml")) for one in _of_source(read_source(path), str(path), models)
+    )
+
+
+def _of_source(source: Source, path: str, models: Mapping[str, PublishedModel]) -> Iterator[PublishedScore]:
+    for table in source.tables:
+        where = f"{path}, {table.table}"
+        lines = [_line(column, where) for column in table.columns]
+        for name, values in table.models.items():
+            if name not in models:
+                raise ValueError(f"{where}: unknown model {name!r}.{nearest(name, models)} Add it to models.yaml.")
+            for column, line, printed in zip(table.columns, lines, values, strict=True):
+                if printed is not None:
+                    value, rounding, decimals = _value(printed, table, line[2], f"{where}, {name}")
+                    differs = " ".join(filter(None, (column.differs, table.differs, table.rows_differ.get(name))))
+                    facts = (source.name, source.source, table.table, table.protocol, differs)
+                    yield PublishedScore(name, *line, value, rounding, decimals, *facts)
+
+
+def _value(printed: float, table: PublishedTable, metric: str, where: str) -> tuple[float, float, int]:
+    """A number as results have it, how far rounding may have moved it, and its decimals as results show it."""
+    unit = unit_of(metric)
+    scale = PERCENT if table.unit == "percent" else 1
+    value, lowest = printed / scale, -1 if unit.note == SIGNED else 0
+    if not lowest <= value <= 1:
+        raise ValueError(
+            f"{where}: found {printed} in {table.unit} of {metric}, expected {lowest * scale} to {scale}."
+        )
+    moved = (scale == PERCENT) - (unit.factor == PERCENT)
+    return value, 0.5 * 10.0**-table.decimals / scale, max(0, table.decimals + 2 * moved)
+
+
+def _line(column: Column, where: str) -> tuple[str, str, str]:
+    """Title, subset and metric of a column, which have to be there."""
+    if column.benchmark in MEANS:
+        names = [one.name for one in MEANS[column.benchmark]]
+        _expect(column.metric, names, f"{where}: {column.benchmark}: metric")
+        return column.benchmark, ALL_ITEMS, column.metric
+    known = _benchmarks(column.benchmark, where)
+    _expect(column.subset, known[0].subset_names, f"{where}: {column.benchmark}: subset")
+    _expect(column.metric, known[0].protocol.metric_names, f"{where}: {column.benchmark}: metric")
+    return known[0].title, column.subset, column.metric
+
+
+def _benchmarks(name: str, where: str) -> list[Benchmark]:
+    every = benchmarks()
+    if name not in every and not any(one.startswith(f"{name}_") for one in every):
+        raise ValueError(f"{where}: unknown benchmark {name!r}.{nearest(name, [*every, *MEANS])}")
+    found = find_benchmarks([name])
+    titles = list(dict.fromkeys(one.title for one in found))
+    if len(titles) > 1:
+        raise ValueError(f"{where}: {name!r} names benchmarks of several titles: {', '.join(titles)}. Name one.")
+    return found
+
+
+def _expect(found: str, known: list[str] | tuple[str, ...], where: str) -> None:
+    if found not in known:
+        raise ValueError(f"{where}: found {found!r}, expected one of {', '.join(known)}.{nearest(found, known)}")
+
+
+@cache
+def published_models() -> dict[str, PublishedModel]:
+    """The models that have published numbers, by name.
+
+    Raises:
+        ValueError: for a file that is not as described, or a name or Hub id of two models.
+    """
+    models = read_models()
+    owners: dict[str, str] = {}
+    for name, model in models.items():
+        for word in (name, *model.aliases, *model.hub):
+            if owners.setdefault(_key(word), name) != name:
+                raise ValueError(f"models.yaml: {word!r} is of {owners[_key(word)]!r} and of {name!r}.")
+    return models
+
+
+def published_model(*names: str | None) -> str | None:
+    """The published model that a Hub id, or a name that a user gave, stands for; the first of several that does.
+
+    Case, spaces, hyphens and other signs do not matter: `negclip` is NegCLIP.
+    """
+    owners = _owners()
+    return next((owners[_key(name)] for name in names if name and _key(name) in owners), None)
+
+
+@cache
+def _owners() -> dict[str, str]:
+    """The models by each of their names and ids."""
+    models = published_models()
+    return {_key(word): name for name, one in models.items() for word in (name, *one.aliases, *one.hub)}
+
+
+def _key(name: str) -> str:
+    """A Hub id as it is but for case; of another name the letters, digits and plus signs."""
+    folded = name.casefold()
+    is_hub_id = folded.count("/") == 1 and " " not in folded
+    return folded if is_hub_id else re.sub(r"[^\w+]|_", "", folded)

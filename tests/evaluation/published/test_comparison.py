@@ -1,0 +1,154 @@
+"""Measured numbers beside published ones: differences, verdicts, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hfcomp
+from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS, SUGARCREPE
+from hfcomp.evaluation.evaluation_results import evaluation_report, evaluation_to_json
+from hfcomp.evaluation.published import comparison
+from hfcomp.evaluation.published.comparison import PublishedComparison
+from hfcomp.evaluation.published.scores import PublishedScore
+from hfcomp.reporting.saving import render_markdown
+from hfcomp.statistics.results import write_results
+from tests.evaluation.evaluations import outcomes, report_of
+
+CLIP = "openai/clip-vit-base-patch32"
+LINE = ("SugarCrepe", "add_obj", "caption choice")
+
+
+def score(value: float, *, model="CLIP ViT-B/32", line=LINE, decimals=1, **changes) -> PublishedScore:
+    rounding = 0.5 * 10.0**-decimals / 100
+    return PublishedScore(model, *line, value, rounding, decimals, "Paper", "Somebody 2026", "Table 1", **changes)
+
+
+def compared(published: PublishedScore, low=0.70, high=0.80) -> PublishedComparison:
+    line = {"models": {"clip": {"value": 0.75, "low": low, "high": high}}}
+    return PublishedComparison("clip", line, published)
+
+
+@pytest.mark.parametrize(
+    ("published", "verdict"),
+    [
+        (score(0.75), "inside"),
+        (score(0.70), "inside"),
+        (score(0.80), "inside"),
+        (score(0.6996), "inside"),  # within half a unit of the last digit of 70.0
+        (score(0.699), "outside"),
+        (score(0.801), "outside"),
+        (score(0.801, decimals=0), "inside"),
+        (score(0.5, differs="Other images."), "differs"),
+    ],
+)
+def test_a_number_is_outside_by_more_than_its_rounding(published, verdict):
+    one = compared(published)
+    assert one.verdict == verdict
+    assert one.difference == pytest.approx(0.75 - published.value)
+
+
+def test_without_an_interval_nothing_is_marked():
+    assert compared(score(0.2), low=None, high=None).verdict == "no interval"
+
+
+def crepe(model: str, share: float) -> pd.DataFrame:
+    values = np.arange(40) < round(share * 40)
+    parts = [outcomes(model, values, benchmark=SUGARCREPE.title, subset=subset) for subset in SUBSETS]
+    return pd.concat(parts)
+
+
+def results(published=True, models=None, title=None):
+    models = models or {"clip": {"path": CLIP}, "mine": {"path": "runs/mine"}}
+    items = pd.concat([crepe(name, 0.75) for name in models], ignore_index=True)
+    items = items if title is None else items.assign(benchmark=title)
+    averages = {SUGARCREPE.title: SUGARCREPE.averages}
+    return report_of(items, models=models, averages=averages, published=published)
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """Published: one inside, one far outside, one by another protocol; and one of a line that was not scored."""
+    macro = ("SugarCrepe", "macro of 7 subsets", "caption choice")
+    found = (
+        score(0.75, line=macro, protocol="fp16."),
+        score(0.2),
+        score(0.99, line=("SugarCrepe", "add_att", "caption choice"), differs="Other captions."),
+        score(0.3, line=("Winoground", "all items", "text")),
+        score(0.9, model="NegCLIP"),
+    )
+    monkeypatch.setattr(comparison, "published_scores", lambda: found)
+    return found
+
+
+def test_only_lines_of_a_published_model_are_compared(three):
+    table = results().compare_published()
+    assert list(table["model"]) == ["clip"] * 3
+    assert list(table["subset"]) == ["macro of 7 subsets", "add_att", "add_obj"]  # as the lines of the results
+    assert list(table["verdict"]) == ["inside", "differs", "outside"]
+    assert list(table["difference"]) == pytest.approx([0, 0.75 - 0.99, 0.55])
+    assert set(table["published_model"]) == {"CLIP ViT-B/32"}
+
+
+def test_the_report_shows_table_sources_and_models_without_numbers(three):
+    text = str(results())
+    row = next(line for line in text.splitlines() if line.startswith("add_obj") and "outside" in line)
+    assert row.split()[-4:] == ["20.0", "+55.0", "outside", "[1]"]
+    joined = " ".join(text.split())
+    counts = "3 published numbers, 1 inside the interval, 1 outside, 1 by another protocol"
+    assert f"clip (published as CLIP ViT-B/32): {counts}" in joined
+    assert "[1] Somebody 2026, Table 1. fp16. Differs (add_att): Other captions." in joined
+    assert "Without published numbers: mine." in joined
+    assert "Published numbers: 'outside' marks" in joined
+    assert max(map(len, text.splitlines())) <= 80
+    markdown = render_markdown(evaluation_report(results(), brief=False))
+    assert "| add_obj | 75.0 [" in markdown and "| 20.0 | +55.0 | outside | [1] |" in markdown
+
+
+def test_without_the_option_nothing_is_said_of_them(three):
+    assert "ublished" not in str(results(published=False))
+
+
+def store(folder, evaluation):
+    """The files that a comparison reads, without a figure."""
+    folder.mkdir()
+    write_results(folder / "results.json", evaluation_to_json(evaluation))
+    evaluation.outcomes.write(folder / "items.parquet")
+    return folder
+
+
+def test_a_file_has_them_and_a_stored_evaluation_shows_them_again(three, tmp_path):
+    folder = store(tmp_path / "a", results())
+    found = json.loads((folder / "results.json").read_text())["published"]
+    assert [one["verdict"] for one in found] == ["inside", "differs", "outside"]
+    assert found[0]["reference"] == "Somebody 2026" and found[0]["table"] == "Table 1"
+    again = hfcomp.EvaluationResults.load(folder)
+    assert again.published and len(again.compare_published()) == 3
+    assert not hfcomp.EvaluationResults.load(store(tmp_path / "b", results(published=False))).published
+
+
+def test_stored_evaluations_are_compared_with_them_by_the_model_s_id(three, tmp_path):
+    one, other = (store(tmp_path / name, results(published=False)) for name in ("a", "b"))
+    both = hfcomp.compare([f"{one}:clip", f"{other}:clip"], published=True)
+    assert set(both.compare_published()["model"]) == set(both.models)
+
+
+def test_a_folder_is_compared_by_the_name_that_it_is_given(three):
+    table = results(models={"NegCLIP": {"path": "runs/converted"}}).compare_published()
+    assert list(table["published"]) == [0.9]
+
+
+def test_a_blind_scorer_is_neither_compared_nor_missed(three):
+    text = str(results(models={"clip": {"path": CLIP}, "shorter": {"path": "blind", "weights": "none"}}))
+    assert "Without published" not in text and "clip (published as" in text
+
+
+def test_a_part_of_a_benchmark_is_not_compared(three):
+    part = results(title="SugarCrepe (part)")
+    assert part.compare_published().empty
+    joined = " ".join(str(part).split())
+    assert "SugarCrepe (part) is not compared: published numbers are of the whole benchmark." in joined
+    assert "clip: CLIP ViT-B/32 has no published number for a line that was scored." in joined

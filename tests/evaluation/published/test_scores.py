@@ -1,0 +1,120 @@
+"""The published numbers that hfcomp has: that they fit its benchmarks, and which models they are of."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from hfcomp.cli.reproduce import BENCHMARKS, MODELS
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
+from hfcomp.evaluation.published import scores
+from hfcomp.evaluation.published.files import PublishedModel
+from hfcomp.evaluation.published.scores import published_model, published_models, published_scores
+
+
+def test_every_number_has_a_model_a_source_and_a_place():
+    found = published_scores()
+    assert {one.model for one in found} == set(published_models())
+    assert all(one.reference and one.table and one.rounding > 0 for one in found)
+    twice = [key for key, count in Counter((one.model, one.line, one.place) for one in found).items() if count > 1]
+    assert not twice
+
+
+ROOT = Path(__file__).resolve().parents[3]
+# printed averages that the printed columns do not give, whatever was rounded
+MISPRINTS = {("AHNPL, Table 2", "CLIP ViT-B/32", "REPLACE")}
+
+
+def test_averages_of_a_table_are_the_means_of_its_own_columns():
+    """A number in the wrong column or row shows: columns and average are rounded, which moves both by half a digit."""
+    rows = defaultdict(dict)
+    for one in published_scores("sugarcrepe"):
+        rows[one.place, one.model][one.subset] = one
+    checked, wrong = 0, set()
+    averages = [
+        one for one in benchmarks()["sugarcrepe"].averages if not one.pooled and one.name != "macro of 3 groups"
+    ]
+    for (place, model), row in rows.items():
+        for average in (one for one in averages if one.name in row and set(one.parts) <= set(row)):
+            mean = sum(row[part].value for part in average.parts) / len(average.parts)
+            checked += 1
+            if abs(mean - row[average.name].value) > 2 * row[average.name].rounding + 1e-9:
+                wrong.add((place, model, average.name))
+    assert checked == 4 * 21 + 3 * 4 + 3 * 2 + 7 and wrong == MISPRINTS
+
+
+def test_the_mean_over_benchmarks_is_that_of_the_paper_s_other_columns():
+    row = {one.line: one.value for one in published_scores() if (one.model, one.source) == ("Slipform", "Slipform")}
+    crepe = row["SugarCrepe", "macro of 7 subsets", "caption choice"]
+    ours = [row["SugarCrepe++", "macro of 5 subsets", metric] for metric in ("image-to-text", "text only")]
+    group = [row["Winoground", "all items", metric] for metric in ("text", "image", "group")]
+    mean = (crepe + sum(ours) / 2 + sum(group) / 3) / 3
+    assert row["Im et al. 2026, Table 2", "all", "compositional mean"] == pytest.approx(mean, abs=1e-4)
+
+
+def test_numbers_are_found_by_the_name_and_by_the_title_of_a_benchmark():
+    assert published_scores("winoground") == published_scores("Winoground")
+    assert {one.benchmark for one in published_scores("vtab_dtd")} == {"VTAB"}
+    assert published_scores("own.parquet") == ()
+    clip = [one.shown for one in published_scores("winoground") if "Thrush" in one.reference and one.metric == "group"]
+    assert clip[0] == "8.00"
+
+
+@pytest.mark.parametrize(
+    ("given", "model"),
+    [
+        ("openai/clip-vit-base-patch32", "CLIP ViT-B/32"),
+        ("OpenAI/CLIP-ViT-base-patch32", "CLIP ViT-B/32"),
+        ("clip vit-b/32", "CLIP ViT-B/32"),
+        ("CLIP B/32", "CLIP ViT-B/32"),
+        ("negclip", "NegCLIP"),
+        ("ce_clip", "CE-CLIP"),
+        ("TSVLC+", "TSVLC+"),
+        ("tsvlc", "TSVLC"),
+        ("clip", None),
+        ("openai/clip-vit-base-patch3", None),
+    ],
+)
+def test_a_model_is_found_by_hub_id_or_name(given, model):
+    assert published_model(given) == model
+
+
+def test_the_first_name_that_is_known_decides():
+    assert published_model("runs/folder", "NegCLIP") == "NegCLIP"
+    assert published_model("google/siglip-base-patch16-224", "NegCLIP") == "SigLIP ViT-B/16 224"
+    assert published_model(None, "") is None
+
+
+def test_a_hub_id_of_two_models_is_refused(monkeypatch):
+    monkeypatch.setattr(scores, "read_models", lambda: dict.fromkeys("AB", PublishedModel(hub=["x/y"])))
+    with pytest.raises(ValueError, match="models.yaml: 'x/y' is of 'A' and of 'B'"):
+        published_models.__wrapped__()
+
+
+def test_what_make_reproduce_scores_has_published_numbers_by_our_protocol():
+    titles = {one.title for one in find_benchmarks(BENCHMARKS)}
+    for model in map(published_model, MODELS):
+        own = [one for one in published_scores() if one.model == model and not one.differs]
+        assert titles <= {one.benchmark for one in own}, model
+    assert not any(one.gated for one in find_benchmarks(BENCHMARKS))
+
+
+def test_the_page_states_what_there_is():
+    page, found = (ROOT / "docs" / "published.md").read_text(), published_scores()
+    titles = f"{len({one.benchmark for one in found})} benchmarks"
+    hub = sum(bool(one.hub) for one in published_models().values())
+    assert (
+        f"{len(found):,} numbers of {len(published_models())} models, {hub} of them with a Hub id, on {titles}" in page
+    )
+    rows = [
+        line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count("|") == 6
+    ]
+    stated = {row[0]: tuple(map(int, row[2:])) for row in rows if row[2].isdigit()}
+    counted = {
+        source: (len({one.model for one in own}), len(own), sum(bool(one.differs) for one in own))
+        for source in {one.source for one in found}
+        for own in [[one for one in found if one.source == source]]
+    }
+    assert stated == counted
