@@ -30,6 +30,18 @@ class Fitted:
     side: int  # of the square, in pixels
 
 
+@dataclass(frozen=True)
+class Inset:
+    """An image without the pixels at its edges."""
+
+    cell: Any  # the whole image, as `decode_image` takes it
+    edge: int  # pixels that go at each side
+
+
+Altered = Crop | Fitted | Inset
+"""Cells that are changed when they are decoded; `cell` is the whole image."""
+
+
 class PooledImages(Sequence[Any]):
     """Cells of a column by row; `None` where the row is."""
 
@@ -75,7 +87,7 @@ def files_of(folder: Path, names: Sequence[str], parts: Sequence[str] = ()) -> l
 
 def is_missing(cell: Any) -> bool:
     """Whether a cell holds no image: nothing, an empty cell of a data set, or a path without a file."""
-    if isinstance(cell, Crop | Fitted):
+    if isinstance(cell, Altered):
         return is_missing(cell.cell)
     if isinstance(cell, dict):
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from hfcomp.data.images import decode_image
 from hfcomp.data.tokenizing import vocabulary
 from hfcomp.evaluation.cache import KEY_BYTES
-from hfcomp.evaluation.cells import Crop, Fitted, box_digest
+from hfcomp.evaluation.cells import Crop, Fitted, Inset, box_digest
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:
@@ -75,23 +75,29 @@ def tokens_key(ids: Sequence[int]) -> bytes:
 
 
 def decoded(value: Any, where: str) -> Image.Image:
-    """The image of a cell, its crop, or all of it padded to a square."""
+    """The image of a cell, a part of it, or all of it padded to a square."""
     if isinstance(value, Crop):
         return decode_image(value.cell, where=where).crop(value.box)
     if isinstance(value, Fitted):
         # of Pillow's filters the one that comes nearest to the files of HierarCaps' authors
         image, side = decode_image(value.cell, where=where), (value.side, value.side)
         return ImageOps.pad(image, side, Image.Resampling.HAMMING, color="white")
+    if isinstance(value, Inset):
+        image, edge = decode_image(value.cell, where=where), value.edge
+        if min(image.size) <= 2 * edge:
+            raise ValueError(f"{where}: {image.width} x {image.height} pixels are all within {edge} of an edge.")
+        return image.crop((edge, edge, image.width - edge, image.height - edge))
     return decode_image(value, where=where)
 
 
 def image_key(value: Any, where: str) -> bytes | None:
-    """A key equal for equal images: of the file's bytes, else of the pixels; for a crop, of its box too."""
+    """A key equal for equal images: of the file's bytes, else of the pixels; for a part, of where it is too."""
     if isinstance(value, Crop):
         return box_digest(image_key(value.cell, where), value.box)
-    if isinstance(value, Fitted):
-        own = image_key(value.cell, where)
-        return None if own is None else digest(own + b"fitted %d" % value.side)
+    if isinstance(value, Fitted | Inset):
+        own, how = image_key(value.cell, where), type(value).__name__.lower()
+        size = value.side if isinstance(value, Fitted) else value.edge
+        return None if own is None else digest(own + f"{how} {size}".encode())
     if isinstance(value, dict):
         value = value.get("bytes") if value.get("bytes") is not None else value.get("path")
     if value is None:

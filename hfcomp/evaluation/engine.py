@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.urls import shown
-from hfcomp.evaluation.cells import Crop, Fitted, PooledImages, is_missing
+from hfcomp.evaluation.cells import Altered, PooledImages, is_missing
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, ROWS_AT_A_TIME, Benchmark, BenchmarkData, Measured
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
@@ -357,7 +357,7 @@ def _photographs(cells: Sequence[Any]) -> list[str | None]:
     """A key of each cell's photograph: its file name, or its bytes where files of one name differ."""
     names, marks = [], []
     for cell in cells:
-        cell = cell.cell if isinstance(cell, Crop | Fitted) else cell
+        cell = cell.cell if isinstance(cell, Altered) else cell
         path, content = (cell.get("path"), cell.get("bytes")) if isinstance(cell, dict) else (cell, None)
         if isinstance(path, str) and shown(path) != path:  # a signature is not written into results
             path = hashlib.sha256(path.encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ from hfcomp.data.overlap import ScoredImages
 from hfcomp.data.overlap.image_names import COCO
 from hfcomp.evaluation.benchmarks import find_benchmarks
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
-from hfcomp.evaluation.cells import Crop, MappedImages, PooledImages, is_missing
+from hfcomp.evaluation.cells import Altered, MappedImages, PooledImages, is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Benchmark, data_folders
 
@@ -52,7 +52,7 @@ def scored_images(loaded: Loaded) -> list[ScoredImages]:
             ids, sources = ([part[row] for row in there] if part else None for part in (ids, sources))
         sources = sources or (_of_coco(benchmark, ids) if ids else None)
         name = benchmark.title if column == "image" else f"{benchmark.title}, {column}"
-        whole = MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Crop) else cell)
+        whole = MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Altered) else cell)
         found.append(ScoredImages(name, whole, ids, sources))
     return found
 

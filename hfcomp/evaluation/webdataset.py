@@ -73,12 +73,12 @@ class WebDatasetData:
                 f"{origin.place} has no training images ({TRAIN}/{COUNT} is missing).",
                 f"Pass a folder with {TRAIN}/0.tar and so on, written as {TEST}/ is.",
             )
-        classes = _class_names(folder)
+        classes = class_names(folder)
         test, images = self._split(folder, TEST, len(classes))
         rows = Dataset.from_dict({"label": test.label, "item": test.key, "image_id": test.key})
         named = () if self.bins else classes
         if not self.train:
-            return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=_templates(folder))
+            return BenchmarkData(rows, origin, {"image": images}, classes=named, templates=class_templates(folder))
         fitted, training = self._split(folder, TRAIN, len(classes))
         lacking = np.flatnonzero(training.missing)
         if len(lacking):
@@ -167,12 +167,17 @@ def _samples(shard: Path) -> Iterator[tuple[str, int, tuple[int, int]]]:
         yield key, int(labels[key]), images.get(key, (-1, 0))
 
 
-def _class_names(folder: Path) -> tuple[str, ...]:
-    """One a line; a line may be empty and still count."""
+def class_names(folder: Path) -> tuple[str, ...]:
+    """The names in a folder's `classnames.txt`, one a line; a line may be empty and still count."""
     return tuple(line.strip() for line in _text(folder / CLASSES, "the name of a class").splitlines())
 
 
-def _templates(folder: Path) -> tuple[str, ...]:
+def class_templates(folder: Path) -> tuple[str, ...]:
+    """The prompts in a folder's `zeroshot_classification_templates.txt`, one a line, with `{c}` for the class.
+
+    Raises:
+        ValueError: for a file that is missing or empty, or a line without `{c}`.
+    """
     path = folder / TEMPLATES
     lines = [line.strip() for line in _text(path, "a prompt with {c} for the class").splitlines()]
     for number, line in enumerate(lines, start=1):

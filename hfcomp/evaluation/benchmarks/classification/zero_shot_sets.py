@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hfcomp.evaluation.protocols.zero_shot import ZeroShot
-from hfcomp.evaluation.spec import GENERAL, Benchmark
+from hfcomp.evaluation.spec import GENERAL, Benchmark, Data
 from hfcomp.evaluation.webdataset import WebDatasetData
 
 NOT_STATED = "not stated"
@@ -26,20 +28,32 @@ SETS = (
 )
 """Name, title, repository after `clip-benchmark/wds_`, paper, licence and revision."""
 
-ZERO_SHOT = tuple(
-    Benchmark(
+
+def zero_shot_benchmark(name: str, title: str, repo: str, data: tuple[Data, ...], **more: Any) -> Benchmark:
+    """A zero-shot benchmark of a repository of `clip-benchmark`; `more` are further fields of it."""
+    return Benchmark(
         name=name,
         title=f"{title} zero-shot",
         suite=GENERAL,
         protocol=ZeroShot(),
-        data=(WebDatasetData(f"clip-benchmark/wds_{repo}", revision=revision),),
-        paper=paper,
-        licence=licence,
+        data=data,
         obtain=(
             f"Downloaded automatically from the Hub; or pass a copy of clip-benchmark/wds_{repo} as "
             f"--data wds_{repo}=FOLDER."
         ),
         folder=f"wds_{repo}",
+        **more,
+    )
+
+
+ZERO_SHOT = tuple(
+    zero_shot_benchmark(
+        name,
+        title,
+        repo,
+        (WebDatasetData(f"clip-benchmark/wds_{repo}", revision=revision),),
+        paper=paper,
+        licence=licence,
     )
     for name, title, repo, paper, licence, revision in SETS
 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_TRAIN2014, COCO_VAL2014, COCO_VAL2017
 from hfcomp.evaluation.benchmarks.readers.entries import entries
+from hfcomp.evaluation.benchmarks.readers.pools import SWIG, with_images_of
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, Pool, RawFiles
-from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders, Unavailable
+from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Folders
 
 COUNTING = ("counting-hard", "counting-small-quant", "counting-adversarial")
 COREFERENCE = ("coreference-standard", "coreference-hard")
@@ -26,7 +25,7 @@ POOLS = (
     COCO_VAL2014,
     COCO_TRAIN2014,
     Pool("visual7w", obtain="Get Visual7W's images and pass their folder as --data visual7w=FOLDER."),
-    Pool("swig", obtain="Get images_512 of github.com/allenai/swig and pass the folder as --data swig=FOLDER."),
+    SWIG,
     Pool("visdial_val2018", obtain="Get VisDial's val2018 images; pass the folder as --data visdial_val2018=FOLDER."),
 )
 
@@ -67,48 +66,9 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-class Joined(Sequence[Any]):
-    """Cells of several columns; `None` where a row has none."""
-
-    def __init__(self, places: Sequence[tuple[Sequence[Any], int] | None]) -> None:
-        self._places = places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, row: Any) -> Any:
-        place = self._places[row]
-        return None if place is None else place[0][place[1]]
-
-
-def with_images_of_all(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
-    """Items with the images of every available pool; those of the others are left out, with the pool's name.
-
-    Raises:
-        Unavailable: when no pool is available.
-    """
-    files = items.rows["image"][:]
-    reasons = items.rows["left_out"][:]
-    places: list[tuple[Sequence[Any], int] | None] = [None] * len(files)
-    origins, missing = [], []
-    for pool in POOLS:
-        own = [row for row, file in enumerate(files) if pool_of(file) == pool.name]
-        try:
-            cells, origin = pool.cells([files[row] for row in own], folders, beside)
-        except Unavailable as error:
-            missing.append(error)
-            for row in own:
-                reasons[row] = reasons[row] or f"no images of {pool.name}"
-            continue
-        origins.append(origin)
-        for place, row in enumerate(own):
-            places[row] = (cells, place)
-    if not origins:
-        raise Unavailable(" ".join(error.reason for error in missing), " ".join(error.how_to_fix for error in missing))
-    named = items.rows.remove_columns(["image", "left_out"]).add_column("left_out", reasons)
-    origin = replace(items.origin, pools=tuple(origins))
-    notes = tuple(map(str, missing))
-    return replace(items, rows=named, origin=origin, images={"image": Joined(places)}, notes=notes)
+def with_photographs(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+    """Items with the images of every available pool."""
+    return with_images_of(items, POOLS, [pool_of(file) for file in items.rows["image"][:]], folders, beside)
 
 
 _EACH = tuple((name,) for name in INSTRUMENTS)
@@ -129,7 +89,7 @@ VALSE = Benchmark(
                 web="https://raw.githubusercontent.com/Heidelberg-NLP/VALSE/"
                 "2152d90d4aecd11f7f74cf03420abcb63efff9c5/data",
             ),
-            with_images_of_all,
+            with_photographs,
         ),
     ),
     # named one by one: an average is left out, not taken over the rest, where an instrument's images are missing

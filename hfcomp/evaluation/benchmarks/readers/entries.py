@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hfcomp.reading import csv_rows, parse_json
 Named = list[tuple[str, dict[str, Any]]]
 
 
-def entries(file: Path, keys: Sequence[str], inside: str | None = None) -> Named:
+def entries(file: Path | zipfile.Path, keys: Sequence[str], inside: str | None = None) -> Named:
     """The objects of a JSON list or dictionary, each with its name; in a list, its place.
 
     Args:

@@ -24,6 +24,19 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         raise ValueError(f"{path} is not a whole zip archive ({error}). Download it again.") from error
 
 
+def member(path: Path, file: str) -> zipfile.Path:
+    """A file of a zip archive, in whatever folder it is there.
+
+    Raises:
+        ValueError: for an archive without it.
+    """
+    archive = open_archive(path)
+    found = [name for name in archive.namelist() if f"/{name}".endswith(f"/{file}") and "__MACOSX" not in name]
+    if not found:
+        raise ValueError(f"{path}: has no {file}. Download it again.")
+    return zipfile.Path(archive, min(found, key=len))
+
+
 class ZippedImages(Sequence[Any]):
     """Images of an archive, read when they are asked for; `None` for one that is not there.
 

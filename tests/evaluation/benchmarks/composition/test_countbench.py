@@ -1,0 +1,51 @@
+"""CountBench as Parquet (about 2 s)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hfcomp.evaluation.benchmarks.composition.countbench import COUNTBENCH
+from hfcomp.evaluation.benchmarks.readers.numbers import NO_NUMBER
+from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
+from tests.evaluation.benchmarks import oracle
+from tests.evaluation.encoders import Sighted, check_chance, check_known_scorers, hub_folder, items, scores
+
+TEXTS = ["A set of two chairs", "ten dogs", "Three dogs"]
+NUMBERS = [2, 10, 3]
+TRUE = {number: [text] for number, text in enumerate(TEXTS)}
+
+
+def on_hub(folder: Path, **changes: list) -> Path:
+    columns = {"text": TEXTS, "number": NUMBERS, "image": [oracle.photo(n) for n in range(len(TEXTS))]}
+    urls = {"image_url": [f"https://example.org/{n}.jpg" for n in range(len(TEXTS))]}
+    return hub_folder(folder, "train", urls | columns | changes, images=["image"])
+
+
+def test_known_scorers(tmp_path):
+    rows = items(COUNTBENCH, on_hub(tmp_path / "c"))
+    assert rows.rows["subset"][:] == ["2", "10", "3"]
+    assert "A set of seven chairs" in rows.rows["negative_captions"][0]
+    check_known_scorers(COUNTBENCH, rows, TRUE)
+
+
+def test_a_random_scorer_is_at_chance_of_nine():
+    texts = {"caption": [f"a {row}" for row in range(1500)]}
+    texts["negative_captions"] = [[f"{n} {row}" for n in range(8)] for row in range(1500)]
+    check_chance(COUNTBENCH, texts)
+
+
+def test_every_item_counts_once_and_chance_is_one_of_nine(tmp_path):
+    known = TRUE | {2: ["Nine dogs"]}
+    report = run_benchmark(COUNTBENCH, items(COUNTBENCH, on_hub(tmp_path / "c")), Sighted(oracle.knowing(known)))
+    assert scores(COUNTBENCH, report)["all items", "caption choice"] == 2 / 3
+    assert set(report.items["chance"]) == {1 / 9}
+
+
+def test_rows_that_cannot_be_asked_are_left_out(tmp_path, monkeypatch):
+    texts = ["A pair of chairs", None, "Three dogs"]
+    images = [oracle.photo(0), oracle.photo(1), None]
+    changes = {"text": [*texts, "four cats"], "number": [2, 10, 3, 4], "image": [*images, oracle.photo(3)]}
+    folder = on_hub(tmp_path / "c", image_url=[""] * 4, **changes)
+    found = oracle.HubOnDisk(monkeypatch, **{"nielsr/countbench": folder})
+    assert items(COUNTBENCH, None).left_out == {NO_NUMBER: 1, EMPTY_CAPTION: 1, NO_IMAGE: 1}
+    assert found.asked == [("nielsr/countbench", {"split": "train", "revision": None})]
