@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
-from hfcomp.evaluation.benchmarks.retrieval.retrieval import FLICKR30K_IMAGES
+from hfcomp.evaluation.benchmarks.readers.karpathy import FLICKR30K_IMAGES
 from hfcomp.evaluation.cells import PooledImages, is_missing
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
