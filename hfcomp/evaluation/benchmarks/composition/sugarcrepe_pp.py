@@ -59,6 +59,8 @@ SUGARCREPE_PP = Benchmark(
     averages=(
         Average("macro of 5 subsets", tuple((subset,) for subset in SUBSETS)),
         Average("micro", (SUBSETS,), pooled=True),
+        Average("REPLACE", (SUBSETS[:3],)),
+        Average("SWAP", (SUBSETS[3:],)),
     ),
     paper="Dumpala et al. 2024, arXiv:2406.11171",
     licence="CC BY 4.0",
