@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.sugarcrepe import SUBSETS_PP as SUBSETS
-from hfcomp.evaluation.benchmarks.readers.sugarcrepe import rows_pp, with_photographs
+from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import SUBSETS_PP as SUBSETS
+from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import rows_pp, with_photographs
 from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
@@ -26,6 +26,8 @@ SUGARCREPE_PP = Benchmark(
     averages=(
         Average("macro of 5 subsets", tuple((subset,) for subset in SUBSETS)),
         Average("micro", (SUBSETS,), pooled=True),
+        Average("REPLACE", (SUBSETS[:3],)),
+        Average("SWAP", (SUBSETS[3:],)),
     ),
     paper="Dumpala et al. 2024, arXiv:2406.11171",
     licence="CC BY 4.0",

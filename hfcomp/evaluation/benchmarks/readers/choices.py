@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hfcomp.data.formats.listed_texts import read_list
 from hfcomp.evaluation.benchmarks.readers.entries import csv_entries, listed_entries
 
 OPTIONS = ("caption_0", "caption_1", "caption_2", "caption_3")
@@ -41,6 +40,8 @@ def listed_captions(folder: Path, file: str) -> list[dict[str, Any]]:
     Raises:
         ValueError: for a column that is missing, or a text that is not a list of texts.
     """
+    from hfcomp.data.formats.listed_texts import read_list  # imports datasets, which listing benchmarks need not
+
     found = []
     for line, row in csv_entries(folder / file, ("filepath", "captions")):
         texts, name = read_list(row["captions"]), Path(row["filepath"]).name

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2014
 from hfcomp.evaluation.benchmarks.readers.entries import entries
+from hfcomp.evaluation.benchmarks.readers.flickr30k import FLICKR30K_IMAGES
 from hfcomp.evaluation.sources import HubData, Pool, RawFiles
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-FLICKR30K_IMAGES = Pool(
-    name="flickr30k-images",
-    obtain="Ask for Flickr30k at https://shannon.cs.illinois.edu/DenotationGraph and pass the folder of its images "
-    "as --data flickr30k-images=FOLDER.",
-)
 
 FLICKR8K_IMAGES = Pool(
     name="flickr8k-images",
