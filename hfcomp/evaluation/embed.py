@@ -106,7 +106,7 @@ class Embedder(CachedModel):
     ) -> None:
         backbone = None
         if isinstance(model, nn.Module):
-            backbone, place = _place(load_backbone(model), device)
+            backbone, place = placed(load_backbone(model), device)
         else:
             place = torch.device(device or free_device())
         super().__init__(model, backbone, device=place, batch_size=batch_size, cache=cache, split=split)
@@ -243,7 +243,8 @@ class Embedder(CachedModel):
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
 
 
-def _place(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+    """A module on a device, where it is not there a copy, and the device; by default its own."""
     own = backbone.device
     wanted = own if device is None else torch.device(device)
     if wanted.type != own.type or wanted.index not in (None, own.index):

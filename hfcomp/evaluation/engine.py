@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     from datasets import Dataset
 
     from hfcomp.evaluation.embed import Indexed
+    from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
 
@@ -50,6 +51,8 @@ class Report:
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
         seconds: that encoding and scoring took.
+        pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
+            distinct ones of these.
     """
 
     items: pd.DataFrame
@@ -60,29 +63,45 @@ class Report:
     tiny: int
     computed: int
     seconds: float
+    pairs: int = 0
 
 
 def run_benchmark(
-    benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False, score: bool = True
+    benchmark: Benchmark,
+    items: BenchmarkData,
+    encoder: Encoder | PairScorer,
+    *,
+    progress: bool = False,
+    score: bool = True,
 ) -> Report:
-    """Encodes what a benchmark needs and scores its items.
+    """Encodes what a benchmark needs, or has its pairs scored, and scores its items.
 
     Args:
         benchmark: what is scored, and how.
         items: of `validate`.
-        encoder: the model.
+        encoder: the model: one that embeds images and texts, or one that scores pairs of them.
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
 
     Returns:
         Outcomes; without rows when `score` is off.
+
+    Raises:
+        Unavailable: for a model that scores pairs, where these are too many or not enough for the benchmark.
     """
     import pandas as pd
 
+    from hfcomp.evaluation.pairs.items import score_pairs
+
     start = time.perf_counter()
-    embedded = embed(benchmark, items, encoder, progress=progress)
-    table = score_items(benchmark, embedded) if score else pd.DataFrame()
-    return Report(table, **embedded.counts, seconds=time.perf_counter() - start)
+    scored: ScoredItems
+    if hasattr(encoder, "score_pairs"):
+        scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
+    else:
+        scored = embed(benchmark, items, encoder, progress=progress)
+        counts = scored.counts
+    table = score_items(benchmark, scored) if score else pd.DataFrame()
+    return Report(table, **counts, seconds=time.perf_counter() - start)
 
 
 def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
+from hfcomp.evaluation.cached_model import CachedModel
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
@@ -178,10 +179,14 @@ def _score(
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
-                cached = report.images + report.texts - report.computed
-                counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
+                counts = f"{report.images:,} images and {report.texts:,} texts"
+                counts = (
+                    f"{report.pairs:,} pairs of {counts}, {report.computed:,} scored now"
+                    if report.pairs
+                    else (f"{counts}, {report.images + report.texts - report.computed:,} of them cached")
+                )
                 evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
-        if isinstance(encoder, Embedder):
+        if isinstance(encoder, CachedModel):
             encoder.release()
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
@@ -204,7 +209,7 @@ def _facts(name: str, model: Any, encoder: Encoder) -> dict[str, Any]:
     weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
     tokenizer = getattr(encoder, "tokenizer", None)
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
-    return {"path": place_of(model), "weights": weights, **texts}
+    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
 
 
 def _blind_encoders(names: Sequence[str]) -> dict[str, Encoder]:
