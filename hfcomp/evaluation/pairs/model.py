@@ -73,7 +73,7 @@ class PairModel(CachedModel, ABC):
             place = torch.device(device or free_device())
         size = max(1, int(batch_size * self.share))
         super().__init__(model, backbone, device=place, batch_size=size, cache=cache, split=split)
-        self.processor = processor or load_processor(model, argument="processor")
+        self.processor = processor or _processor(model)
         for part in ("image_processor", "tokenizer"):
             if getattr(self.processor, part, None) is None:
                 kind = type(self.processor).__name__
@@ -172,3 +172,11 @@ class PairModel(CachedModel, ABC):
         shared = {"weights": self.weights, "device": self.device.type, "dtype": str(precision), **self.facts}
         versions = {"torch": torch.__version__, "transformers": transformers.__version__, "pillow": PIL.__version__}
         return {**shared, **versions, "scoring": SCORING_VERSION, **processor_facts(self.processor)}
+
+
+def _processor(model: str | Path | nn.Module) -> Any:
+    try:
+        return load_processor(model, argument="processor")
+    except ImportError as error:  # the processors of some models need torchvision
+        needed = " ".join(str(error).split())
+        raise ValueError(f"{model}: its processor cannot be loaded: {needed}") from error

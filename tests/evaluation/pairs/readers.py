@@ -25,7 +25,8 @@ from tests import tiny
 
 TEMPLATE = (
     "{% for message in messages %}USER: {% for part in message['content'] %}{% if part['type'] == 'image' %}<image>\n"
-    "{% else %}{{ part['text'] }}{% endif %}{% endfor %} {% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %} {% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
 )
 QUESTION = 'USER: Does this figure show "{}"? Please answer yes or no. ASSISTANT: Yes'
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -38,12 +39,19 @@ def words(answer: str = "Yes") -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<s>", "</s>", "<pad>", "<image>"]
     trainer = trainers.BpeTrainer(
-        vocab_size=600, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=600,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     texts = [QUESTION.format(caption).replace("Yes", answer) for caption in tiny.captions()[:200]]
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", additional_special_tokens=["<image>"]
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        additional_special_tokens=["<image>"],
     )
 
 
@@ -71,7 +79,14 @@ def llava(folder: Path, vision: CLIPVisionConfig, *, template: str | None = TEMP
 
 def blip(folder: Path) -> Path:
     """A BLIP with its head for matching."""
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({w for one in tiny.captions() for w in one.split()})]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *sorted({w for one in tiny.captions() for w in one.split()}),
+    ]
     tokenizer = BertTokenizer(vocab={piece: place for place, piece in enumerate(pieces)})
     config = BlipConfig(
         text_config={
