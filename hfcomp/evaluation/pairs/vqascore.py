@@ -50,8 +50,7 @@ class VQAScorer(PairModel):
             content = [{"type": "image"}, {"type": "text", "text": question}]
             chat = [{"role": "user", "content": content}]
             return self.processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-        mark = getattr(self.processor, "image_token", None) or ""
-        return f"{mark}\n{question}".strip()
+        return f"{self._mark}\n{question}".strip()
 
     @cached_property
     def yes_tokens(self) -> list[int]:
@@ -82,6 +81,17 @@ class VQAScorer(PairModel):
     def _has_template(self) -> bool:
         return getattr(self.processor, "chat_template", None) is not None
 
+    @cached_property
+    def _mark(self) -> str:
+        """What a prompt without a template begins with: the image token, unless the processor puts it there itself."""
+        token = str(getattr(self.processor, "image_token", None) or "")
+        blank = Image.new("RGB", (224, 224))
+        try:
+            ids = self.processor(images=[blank], text=["a cat"], return_tensors="pt")["input_ids"]
+        except ValueError:  # it counts the tokens in the text, and there is none
+            return token
+        return "" if (ids == self.processor.tokenizer.convert_tokens_to_ids(token)).any() else token
+
     @property
     def _answers_apart(self) -> bool:
         """Whether answers are written by a decoder that does not continue the prompt."""
@@ -97,7 +107,7 @@ class VQAScorer(PairModel):
             images=[[image] for image in images] if self._has_template else list(images),
             text=prompts,
             padding=True,
-            padding_side="left",
+            padding_side="right" if self._answers_apart else "left",  # the next token follows a decoder's last one
             return_tensors="pt",
             **({"add_special_tokens": False} if begun else {}),
         ).to(self.device, self.backbone.dtype)

@@ -8,6 +8,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     BertTokenizer,
+    Blip2Config,
+    Blip2ForConditionalGeneration,
+    Blip2Processor,
     BlipConfig,
     BlipForImageTextRetrieval,
     BlipImageProcessorPil,
@@ -19,6 +22,7 @@ from transformers import (
     LlavaForConditionalGeneration,
     LlavaProcessor,
     PreTrainedTokenizerFast,
+    T5Config,
 )
 
 from tests import tiny
@@ -77,6 +81,34 @@ def llava(folder: Path, vision: CLIPVisionConfig, *, template: str | None = TEMP
     return folder
 
 
+def blip2(folder: Path) -> Path:
+    """A BLIP-2 with a T5, an encoder and a decoder; its processor adds the image's tokens to a text itself."""
+    tokenizer = words()
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    text = T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, decoder_start_token_id=2,
+        pad_token_id=2, eos_token_id=1,
+    )  # fmt: skip
+    config = Blip2Config(
+        vision_config={**SIZES, "image_size": tiny.IMAGE_SIZE, "patch_size": 16},
+        qformer_config={**SIZES, "vocab_size": 10, "encoder_hidden_size": 32},
+        text_config=text.to_dict(), num_query_tokens=4, image_token_id=image,
+    )  # fmt: skip
+    save(Blip2ForConditionalGeneration(config), folder)
+    size = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
+    Blip2Processor(BlipImageProcessorPil(size=size), tokenizer, num_query_tokens=4).save_pretrained(folder)
+    return folder
+
+
+def save(model: torch.nn.Module, folder: Path) -> None:
+    """Writes a model whose weights are large enough for scores to differ."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+
+
 def blip(folder: Path) -> Path:
     """A BLIP with its head for matching."""
     pieces = [
@@ -96,12 +128,7 @@ def blip(folder: Path) -> Path:
         vision_config={**SIZES, "image_size": tiny.IMAGE_SIZE, "patch_size": 16},
         projection_dim=16, image_text_hidden_size=16, initializer_range=0.3,
     )  # fmt: skip
-    torch.manual_seed(0)
-    model = BlipForImageTextRetrieval(config)
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(folder)
+    save(BlipForImageTextRetrieval(config), folder)
     size = {"height": tiny.IMAGE_SIZE, "width": tiny.IMAGE_SIZE}
     BlipProcessor(BlipImageProcessorPil(size=size), tokenizer).save_pretrained(folder)
     return folder
