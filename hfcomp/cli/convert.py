@@ -1,4 +1,4 @@
-"""`hfcomp convert`: checkpoints of open_clip and of OpenAI as folders of transformers, and back."""
+"""`hfcomp convert`: checkpoints of open_clip and of OpenAI as folders of transformers, back, and into a LLaVA."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from hfcomp.cli.options import add_fields
 
-USAGE = "SOURCE --output DIR [--pretrained TAG] [--to open_clip]"
-SUMMARY = "open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, and back"
-TRANSFORMERS, OPEN_CLIP = "transformers", "open_clip"
+USAGE = "SOURCE --output DIR [--pretrained TAG] [--to open_clip | --to llava --llava MODEL]"
+SUMMARY = "open_clip, NegCLIP, CE-CLIP and similar checkpoints as plain CLIPModel folders, back, or into a LLaVA"
+TRANSFORMERS, OPEN_CLIP, LLAVA = "transformers", "open_clip", "llava"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -20,16 +20,19 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         ValueError: as `hfcomp.modeling.conversion` does, or for options of one direction in the other.
     """
-    from hfcomp.modeling.conversion import ConversionOptions, convert_checkpoint, export_open_clip
+    from hfcomp.modeling.conversion import ConversionOptions, convert_checkpoint, export_llava, export_open_clip
 
     options = vars(parser().parse_args(arguments))
     source, folder, target = options.pop("source"), options.pop("output"), options.pop("to")
+    llava = options.pop("llava", None)
+    if (llava is None) == (target == LLAVA):
+        raise ValueError(f"--to {LLAVA} and --llava MODEL belong together: the model whose image tower is replaced.")
     if target == TRANSFORMERS:
         record = convert_checkpoint(source, folder, ConversionOptions(**options))
+    elif options:
+        raise ValueError(f"--{next(iter(options))} is of a checkpoint of open_clip, not of --to {target}.")
     else:
-        if options:
-            raise ValueError(f"--{next(iter(options))} is of a checkpoint of open_clip, not of --to {OPEN_CLIP}.")
-        record = export_open_clip(source, folder)
+        record = export_llava(source, llava, folder) if llava else export_open_clip(source, folder)
     for line in lines_of(record, folder):
         print(line)
 
@@ -41,7 +44,8 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="hfcomp convert",
         description="Converts a checkpoint of open_clip or OpenAI, or of a method trained with their code, to a "
-        "folder that CLIPModel (SiglipModel) loads; with --to open_clip the other way.",
+        "folder that CLIPModel (SiglipModel) loads; with --to open_clip the other way; with --to llava a LLaVA with "
+        "the image tower of a CLIP or SigLIP.",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
@@ -49,20 +53,31 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("source", metavar="SOURCE", help=words)
     found.add_argument("--output", type=Path, required=True, metavar="DIR", help="is made; an earlier one is replaced")
     found.add_argument(
-        "--to", choices=(TRANSFORMERS, OPEN_CLIP), default=TRANSFORMERS, help=f"layout (default: {TRANSFORMERS})"
+        "--to",
+        choices=(TRANSFORMERS, OPEN_CLIP, LLAVA),
+        default=TRANSFORMERS,
+        help=f"layout (default: {TRANSFORMERS})",
     )
+    words = "Hub id or folder of the LLaVA whose image tower SOURCE replaces, with --to llava"
+    found.add_argument("--llava", metavar="MODEL", help=words)
     add_fields(found, ConversionOptions)
     return found
 
 
 def lines_of(record: dict[str, Any], folder: Path) -> list[str]:
     """What a conversion found, for the terminal."""
-    activation, unused = record["activation"], record.get("unused", [])
-    towers = dict.fromkeys((activation["image"], activation["text"]))
-    lines = [
-        f"{record['source']}: {record['layout']}",
-        f"activation: {' and '.join(towers)}, from {activation['source']}",
-    ]
+    unused, lines = record.get("unused", []), [f"{record['source']}: {record['layout']}"]
+    if "activation" in record:
+        activation = record["activation"]
+        towers = dict.fromkeys((activation["image"], activation["text"]))
+        lines.append(f"activation: {' and '.join(towers)}, from {activation['source']}")
+    if "replaced" in record:
+        number = record["replaced"]
+        lines.append(
+            f"{record['llava']}: {number['tensors']:,} tensors replaced, {number['changed']:,} of them changed"
+        )
+        for name, (own, kept) in record["pixels"].items():
+            lines.append(f"images: {name} is {kept} in {record['llava']} and {own} in {record['source']}")
     if record.get("state") or record.get("prefix"):
         lines.append(f"weights: under {record['state'] or 'the file'!r}, prefix {record['prefix']!r} removed")
     if "preprocessing" in record:

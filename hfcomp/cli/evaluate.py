@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +55,8 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = found.add_argument
-    add("models", nargs="*", metavar="MODEL", help="Hub id or folder, or name=ID; an adapter's too")
+    models = "Hub id or folder, or name=ID, of a dual encoder, an adapter, an image-text-to-text model or a BLIP"
+    add("models", nargs="*", metavar="MODEL", help=models)
     add("--suite", choices=[*SUITES, "all"], help="all benchmarks of a kind")
     named = "by name (see --list), package.module:NAME, or a file or folder of your own"
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=named)
@@ -63,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
     add("--blind", type=names_of, default=[], metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
+    add("--scores", action="append", default=[], metavar="NAME=FILE", help="scores of another system, as a model")
+    pairs = "write the pairs that need such scores to a .csv, .jsonl or .parquet, and end"
+    add("--write_pairs", type=Path, metavar="FILE", help=pairs)
     add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
     add_tie(found, "wrong", "wrong")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
@@ -89,12 +93,18 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import locked
 
-    output_dir, overwrite, _ = (options.pop(name) for name in ("output_dir", "overwrite", "list"))
+    output_dir, overwrite, pairs, _ = (
+        options.pop(name) for name in ("output_dir", "overwrite", "write_pairs", "list")
+    )
     options["column_names"] = parse_column_names(options["column_names"] or "")
-    options |= {"models": named_models(options["models"]), "data": parse_folders(options["data"], option="data")}
+    options |= {"data": parse_folders(options["data"], option="data"), "scores": _score_files(options["scores"])}
     if any(":" in name for name in options["benchmarks"]):
         sys.path.append(os.getcwd())  # a module beside the user
-    names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in options["models"])
+    if pairs:
+        return _write_pairs(pairs, overwrite, options)
+    if options["models"] or not options["scores"]:
+        options["models"] = named_models(options["models"])
+    names = "-".join(re.sub(r"[^\w.-]+", "-", name) for name in (*options["models"], *options["scores"]))
     folder = output_dir or Path("runs") / f"evaluation-{names}"[:LONGEST_NAME]
     check_free(folder, overwrite)
     on_cpu = (options["device"] or "").startswith("cpu")
@@ -108,3 +118,38 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
             write_evaluation(folder, results)
     session.close()
     return results.failed
+
+
+def _score_files(given: Sequence[str]) -> dict[str, str]:
+    """Files of scores by name."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if not name or not os.path.isfile(path):
+            raise ValueError(f"scores: found {text!r}, expected NAME=FILE with a file that exists.")
+        if name in found:
+            raise ValueError(f"scores: two files are called {name!r}. Give them different names.")
+        found[name] = path
+    return found
+
+
+def _write_pairs(path: Path, overwrite: bool, options: Mapping[str, Any]) -> bool:
+    """Writes the pairs that benchmarks need; whether one could not be read."""
+    from hfcomp.data.urls import UrlAccess, url_access
+    from hfcomp.evaluation.evaluate import choose_benchmarks, load_benchmarks
+    from hfcomp.evaluation.pairs.pair_files import write_pairs
+    from hfcomp.evaluation.spec import data_folders
+    from hfcomp.evaluation.stored import FAILED
+
+    if options["models"] or options["scores"]:
+        raise ValueError("--write_pairs lists pairs and scores nothing: leave out MODEL and --scores.")
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} is there already. Pass --overwrite, or another --write_pairs.")
+    chosen = choose_benchmarks(options["suite"], options["benchmarks"], options["column_names"], print)
+    folders = data_folders(options["data"], options["data_dir"], option="data")
+    with url_access(UrlAccess.asked(options["allow_urls"], options["url_timeout"])):
+        evaluator = load_benchmarks(chosen, folders, print)
+        for one in evaluator.skipped:
+            print(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}")
+        write_pairs(path, evaluator.loaded, print)
+    return any(one["reason"].startswith(FAILED) for one in evaluator.skipped)

@@ -6,8 +6,9 @@ then renamed, and never changed afterwards: a killed process leaves nothing half
 two processes that encode the same things at once write the same vectors twice, no more.
 
 The name of a file is the hash of its content. It is checked whenever vectors are read, and so are their shapes, that
-they are finite and of length 1: a file that fails is removed, and what it held is encoded again. A folder that cannot
-be written to costs no result: embeddings are then kept in memory. Both are counted in `EmbeddingCache.notes`.
+they are finite and, but for scores of pairs, of length 1: a file that fails is removed, and what it held is encoded
+again. A folder that cannot be written to costs no result: embeddings are then kept in memory. Both are counted in
+`EmbeddingCache.notes`.
 """
 
 from __future__ import annotations
@@ -97,16 +98,17 @@ class EmbeddingCache:
             )
         return found
 
-    def store(self, fingerprint: Mapping[str, Any], model: str = "") -> VectorStore:
+    def store(self, fingerprint: Mapping[str, Any], model: str = "", *, unit: bool = True) -> VectorStore:
         """The vectors of one model and preprocessing.
 
         Args:
             fingerprint: everything that vectors depend on besides the content, as JSON.
             model: its name, for `hfcomp cache`.
+            unit: whether vectors are of length 1, which is then checked; scores of pairs are vectors of any length.
         """
         name = _name(fingerprint)
         if name not in self._stores:
-            store = VectorStore(None if self.folder is None else self.folder / name, cache=self)
+            store = VectorStore(None if self.folder is None else self.folder / name, cache=self, unit=unit)
             if store.folder is not None:
                 remove_unfinished(store.folder, older_than=DAY)
                 self._describe(store.folder / FINGERPRINT, _text({"model": model, **fingerprint}).encode())
@@ -167,9 +169,11 @@ class VectorStore:
     Args:
         folder: of the files; `None` keeps everything in memory.
         cache: writes files, and counts what is wrong with them.
+        unit: whether vectors are of length 1.
     """
 
-    def __init__(self, folder: Path | None = None, *, cache: EmbeddingCache | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, cache: EmbeddingCache | None = None, unit: bool = True) -> None:
+        self._unit = unit
         self.folder = folder
         self._cache = cache or EmbeddingCache(folder)
         # vectors on disk stay there until they are looked up
@@ -250,7 +254,7 @@ class VectorStore:
         if not isinstance(part, Path):
             return part
         try:
-            found = _read_part(part, width)
+            found = _read_part(part, width, self._unit)
         except FileNotFoundError:  # removed by another process
             pass
         except (OSError, SafetensorError, ValueError) as error:
@@ -271,7 +275,7 @@ def _checksum(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _read_part(path: Path, width: int) -> tuple[Vectors, Flags]:
+def _read_part(path: Path, width: int, unit: bool) -> tuple[Vectors, Flags]:
     """Vectors and flags of a file.
 
     Raises:
@@ -285,6 +289,8 @@ def _read_part(path: Path, width: int) -> tuple[Vectors, Flags]:
     if vectors.dtype != np.float32 or vectors.shape != (len(keys), width) or flags.shape != (len(keys),):
         raise ValueError(f"vectors of shape {list(vectors.shape)} for {len(keys)} keys, expected {width} columns")
     lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-    if not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # NaN is not within it either
+    if unit and not (np.abs(lengths - 1) <= LENGTH_TOLERANCE).all():  # NaN is not within it either
         raise ValueError("vectors that are not finite or not of length 1")
+    if not np.isfinite(vectors).all():
+        raise ValueError("scores that are not finite")
     return vectors, flags.astype(bool)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import PIL
@@ -24,16 +23,13 @@ from tqdm.auto import tqdm
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
-from hfcomp.distributed import fail_together, gather_objects, rank, world_size
-from hfcomp.evaluation.cache import EmbeddingCache, VectorStore
+from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cached_model import CachedModel, loaded_ahead, workers
 from hfcomp.evaluation.content import check_text, decoded, distinct, image_key, processor_facts, tokens_key
-from hfcomp.evaluation.identity import identity
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
 ENCODING_VERSION = 3
 """Raised when the same model, image or text would get another vector; older cached vectors are then not read."""
-
-NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Indexed:
         return self.vectors[self.index[rows]]
 
 
-class Embedder:
+class Embedder(CachedModel):
     """Encodes images and texts with a model as its authors prepared them, each distinct one once.
 
     Args:
@@ -108,50 +104,24 @@ class Embedder:
         cache: EmbeddingCache | None = None,
         split: bool = False,
     ) -> None:
-        self._model = model
-        self._backbone: nn.Module | None = None
+        backbone = None
         if isinstance(model, nn.Module):
-            if cache is not None and cache.folder is not None:
-                raise ValueError(
-                    "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
-                    "EmbeddingCache() or no cache, or save the model and pass its folder."
-                )
-            self._backbone, self.device = _place(load_backbone(model), device)
-            self.config = self._backbone.config
+            backbone, place = placed(load_backbone(model), device)
         else:
-            self.device = torch.device(device or free_device())
-            self.config = load_config(model)
+            place = torch.device(device or free_device())
+        super().__init__(model, backbone, device=place, batch_size=batch_size, cache=cache, split=split)
+        self.config = load_config(model) if backbone is None else backbone.config
         processor = processor or load_processor(model, argument="processor")
         self.transform = PixelTransform.from_processor(processor.image_processor)
         self.tokenizer = TextTokenizer.from_processor(processor, self.config)
-        self.batch_size = batch_size
-        self.cache = cache
-        self.split = split
         self.encoded_images = 0
         self.encoded_texts = 0
-        self._fingerprints = self._make_fingerprints(processor) if cache is not None else {}
+        if cache is not None:
+            self._fingerprints = self._make_fingerprints(processor)
 
-    @property
-    def backbone(self) -> nn.Module:
-        """The model, loaded on first use, in fp32 whatever the precision of its file.
-
-        Raises:
-            ValueError: when its files have changed since this object was made.
-        """
-        if self._backbone is None:
-            backbone = load_backbone(self._model, dtype=torch.float32).to(self.device)
-            if self._fingerprints and identity(self._model) != self._fingerprints["images"]["weights"]:
-                raise ValueError(f"{self._model}: its files changed while it was in use. Evaluate it again.")
-            self._backbone = backbone
-        return self._backbone
-
-    def release(self) -> None:
-        """Gives the memory of weights and embeddings back; both are loaded again when they are needed."""
-        if not isinstance(self._model, nn.Module):
-            self._backbone = None
-        if self.cache is not None:
-            for fingerprint in self._fingerprints.values():
-                self.cache.release(fingerprint)
+    def load(self) -> nn.Module:
+        """The model of an id or folder, in fp32 whatever the precision of its file."""
+        return load_backbone(self._model, dtype=torch.float32)
 
     def images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> NDArray[np.float32]:
         """Embeddings of images; those of the same bytes, file or pixels are encoded once.
@@ -189,7 +159,7 @@ class Embedder:
 
         No more than two batches of images are in memory at a time.
         """
-        with self._together():
+        with self.together():
             return self._index_images(images, column, progress)
 
     def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
@@ -201,11 +171,8 @@ class Embedder:
             raise TypeError(
                 f"texts: found the text {texts!r}, expected a list of texts. Put it into one: [{texts!r}]."
             )
-        with self._together():
+        with self.together():
             return self._index_texts(texts, progress)
-
-    def _together(self) -> AbstractContextManager[None]:
-        return fail_together() if self.split else nullcontext()
 
     def _index_images(self, images: Sequence[Any], column: str, progress: bool) -> Indexed:
         keys, index, first = distinct(
@@ -222,10 +189,10 @@ class Embedder:
             pixels = self.transform.normalize(torch.cat([pixels for pixels, _ in loaded]).to(self.device))
             return self._encode(encode_images, pixels)
 
-        store, found, missing = self._look_up("images", keys)
+        store, found, missing = self.look_up("images", keys, self._width())
         bar = tqdm(total=len(missing), desc="images", disable=not progress or not missing, leave=False, unit="img")
-        with bar, ThreadPoolExecutor(max_workers=_workers()) as pool:
-            self._fill(store, found, missing, _loaded_ahead(pool, load, self._own_batches(missing)), encode, bar)
+        with bar, ThreadPoolExecutor(max_workers=workers()) as pool:
+            self.fill(store, found, missing, loaded_ahead(pool, load, self.own_batches(missing)), encode, bar)
         return Indexed(found.vectors, index, int(found.flags.sum()), len(missing))
 
     def _index_texts(self, texts: Sequence[str], progress: bool) -> Indexed:
@@ -233,7 +200,7 @@ class Embedder:
         ids, cut = self.tokenizer(list(number))
         is_cut = np.array(cut, dtype=bool)
         keys, index, first = distinct(map(tokens_key, ids))
-        store, found, missing = self._look_up("texts", keys)
+        store, found, missing = self.look_up("texts", keys, self._width())
         # texts of one length together: little padding
         missing.sort(key=lambda place: (len(ids[first[place]]), keys[place]))
 
@@ -243,9 +210,9 @@ class Embedder:
             padded = self.tokenizer.pad(part, self.tokenizer.length(part)).to(self.device)
             return self._encode(encode_texts, padded)
 
-        batches = ((batch, [(ids[first[at]], cut[first[at]]) for at in batch]) for batch in self._own_batches(missing))
+        batches = ((batch, [(ids[first[at]], cut[first[at]]) for at in batch]) for batch in self.own_batches(missing))
         with tqdm(total=len(missing), desc="texts", disable=not progress or not missing, leave=False) as bar:
-            self._fill(store, found, missing, batches, encode, bar)
+            self.fill(store, found, missing, batches, encode, bar)
         merged = sum(cut) - len(np.setdiff1d(index[is_cut], index[~is_cut]))
         return Indexed(found.vectors, index[[number[text] for text in texts]], sum(cut), len(missing), merged)
 
@@ -253,60 +220,17 @@ class Embedder:
         """Vectors `[b, width]` of a batch."""
         return encode(self.backbone, inputs).float().cpu().numpy()
 
-    def _look_up(self, kind: str, keys: list[bytes]) -> tuple[VectorStore, _Found, list[int]]:
-        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree."""
-        if self.cache is None:
-            store = VectorStore()
-        else:
-            store = self.cache.store(self._fingerprints[kind], str(self._model) if self.cache.folder else "")
-        vectors, flags, there = store.look_up(keys, self._width())
-        absent = {keys[number] for number in np.flatnonzero(~there)}
-        if self.split:
-            absent = set().union(*gather_objects(absent))
-        return store, _Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
-
-    def _own_batches(self, missing: list[int]) -> list[list[int]]:
-        """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
-        batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
-        return batches[rank() :: world_size()] if self.split else batches
-
-    def _fill(
-        self,
-        store: VectorStore,
-        found: _Found,
-        missing: list[int],
-        batches: Iterable[tuple[list[int], list[Any]]],
-        encode: Callable[[list[Any]], NDArray[np.float32]],
-        bar: tqdm,
-    ) -> None:
-        """Encodes this process's batches into the store, then takes over what the other processes encoded."""
-        if not missing:
-            return
-        done = []
-        try:
-            with _eval_mode(self.backbone), torch.inference_mode():
-                for batch, loaded in batches:
-                    vectors = encode(loaded)
-                    if not np.isfinite(vectors).all():
-                        raise ValueError(NOT_FINITE)
-                    done.append((batch, vectors, np.array([flag for _, flag in loaded])))
-                    store.add([found.keys[number] for number in batch], *done[-1][1:], own=True)
-                    bar.update(len(batch))
-        finally:  # what was encoded is kept, whatever stopped it
-            store.flush()
-        for other, parts in enumerate(gather_objects(done) if self.split else [done]):
-            for batch, vectors, flags in parts:
-                found.vectors[batch], found.flags[batch] = vectors, flags
-                if self.split and other != rank():
-                    store.add([found.keys[number] for number in batch], vectors, flags, own=False)
-
     def _width(self) -> int:
         return getattr(self.config, "projection_dim", None) or self.config.vision_config.hidden_size
 
     def _make_fingerprints(self, processor: Any) -> dict[str, dict[str, Any]]:
-        weights = f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
         precision = str(self._backbone.dtype) if self._backbone is not None else str(torch.float32)
-        shared = {"weights": weights, "device": self.device.type, "dtype": precision, "encoding": ENCODING_VERSION}
+        shared = {
+            "weights": self.weights,
+            "device": self.device.type,
+            "dtype": precision,
+            "encoding": ENCODING_VERSION,
+        }
         shared |= {"torch": torch.__version__, "transformers": transformers.__version__}
         facts = processor_facts(processor)
         tokenizer = {
@@ -319,15 +243,8 @@ class Embedder:
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
 
 
-class _Found(NamedTuple):
-    """Vectors `[m, D]` and flags `[m]` of distinct keys; of those that have to be encoded, zeros until they are."""
-
-    keys: list[bytes]
-    vectors: NDArray[np.float32]
-    flags: NDArray[np.bool_]
-
-
-def _place(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+    """A module on a device, where it is not there a copy, and the device; by default its own."""
     own = backbone.device
     wanted = own if device is None else torch.device(device)
     if wanted.type != own.type or wanted.index not in (None, own.index):
@@ -340,30 +257,3 @@ def free_device() -> str:
     if not torch.cuda.is_available():
         return "cpu"
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-
-
-def _workers() -> int:
-    return min(8, os.cpu_count() or 1)
-
-
-@contextmanager
-def _eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode, then the mode that each part had before."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
-
-
-def _loaded_ahead(
-    pool: ThreadPoolExecutor, load: Callable[[int], Any], batches: list[list[int]]
-) -> Iterator[tuple[list[int], list[Any]]]:
-    """Each batch with what `load` gives for its numbers; the next one is loaded while the caller works on this one."""
-    waiting: list[Future[Any]] = []
-    for at, batch in enumerate(batches):
-        current = waiting or [pool.submit(load, number) for number in batch]
-        waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
-        yield batch, [future.result() for future in current]

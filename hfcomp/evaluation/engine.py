@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Altered, PooledImages, is_missing
-from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, ROWS_AT_A_TIME, Benchmark, BenchmarkData, Measured
+from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems, TextTable
+from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     import pandas as pd
     from datasets import Dataset
 
     from hfcomp.evaluation.embed import Indexed
+    from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
 
@@ -49,6 +51,8 @@ class Report:
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
         seconds: that encoding and scoring took.
+        pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
+            distinct ones of these.
     """
 
     items: pd.DataFrame
@@ -59,44 +63,60 @@ class Report:
     tiny: int
     computed: int
     seconds: float
+    pairs: int = 0
 
 
 def run_benchmark(
-    benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False, score: bool = True
+    benchmark: Benchmark,
+    items: BenchmarkData,
+    encoder: Encoder | PairScorer,
+    *,
+    progress: bool = False,
+    score: bool = True,
 ) -> Report:
-    """Encodes what a benchmark needs and scores its items.
+    """Encodes what a benchmark needs, or has its pairs scored, and scores its items.
 
     Args:
         benchmark: what is scored, and how.
         items: of `validate`.
-        encoder: the model.
+        encoder: the model: one that embeds images and texts, or one that scores pairs of them.
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
 
     Returns:
         Outcomes; without rows when `score` is off.
+
+    Raises:
+        Unavailable: for a model that scores pairs, where these are too many or not enough for the benchmark.
     """
     import pandas as pd
 
+    from hfcomp.evaluation.pairs.items import score_pairs
+
     start = time.perf_counter()
-    embedded = embed(benchmark, items, encoder, progress=progress)
-    table = score_items(benchmark, embedded) if score else pd.DataFrame()
-    return Report(table, **embedded.counts, seconds=time.perf_counter() - start)
+    scored: ScoredItems
+    if hasattr(encoder, "score_pairs"):
+        scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
+    else:
+        scored = embed(benchmark, items, encoder, progress=progress)
+        counts = scored.counts
+    table = score_items(benchmark, scored) if score else pd.DataFrame()
+    return Report(table, **counts, seconds=time.perf_counter() - start)
 
 
-def score_items(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame:
-    """The outcomes of embedded items, with the columns of [`Report.items`]."""
+def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:
+    """The outcomes of embedded items or scored pairs, with the columns of [`Report.items`]."""
     import pandas as pd
 
     declared = benchmark.protocol.metric_names
     tables = []
-    for one in benchmark.protocol.score(embedded):
+    for one in benchmark.protocol.score(scored):
         if declared and one.metric not in declared:
             raise ValueError(
                 f"{benchmark.name}: its protocol gave the metric {one.metric!r}, which its metric_names lack: "
                 f"{', '.join(declared)}. Add it there."
             )
-        tables.append(_table(benchmark, embedded.items, one))
+        tables.append(_table(benchmark, scored.items, one))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
@@ -121,7 +141,7 @@ def validate(benchmark: Benchmark, items: BenchmarkData) -> BenchmarkData:
         reason[_empty_texts(rows, column)] = EMPTY_CAPTION
     missing = np.zeros(len(rows), dtype=bool)
     for column in protocol.images:
-        missing |= np.fromiter(map(is_missing, _cells(items, column)), dtype=bool, count=len(rows))
+        missing |= np.fromiter(map(is_missing, items.cells(column)), dtype=bool, count=len(rows))
     if protocol.needs_images:
         reason[missing] = NO_IMAGE
     if LEFT_OUT in rows.column_names:
@@ -157,7 +177,7 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     protocol = benchmark.protocol
     images = {}
     for column in protocol.images:
-        images[column] = encoder.index_images(_cells(items, column), column=column, progress=progress)
+        images[column] = encoder.index_images(items.cells(column), column=column, progress=progress)
     texts = TextTable()
     optional = [column for column in protocol.optional_texts if column in items.rows.column_names]
     columns = {column: texts.add(items.rows[column][:]) for column in (*protocol.texts, *optional)}
@@ -165,132 +185,8 @@ def embed(benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progr
     vectors = encoder.index_texts(texts.distinct, progress=progress)
     train = None
     if items.train is not None:
-        train = encoder.index_images(_cells(items.train, "image"), column="image (train)", progress=progress)
-    return EmbeddedItems(items, images, columns, vectors, vectors.take(prompts), train)
-
-
-@dataclass(frozen=True)
-class TextColumn:
-    """A column of texts as numbers of distinct texts.
-
-    Attributes:
-        index: `[n]` or, for a column of lists, `[sum of their lengths]`; -1 for an empty text.
-        offsets: `[n + 1]`, where each row's list begins; `None` for a column of single texts.
-    """
-
-    index: NDArray[np.int64]
-    offsets: NDArray[np.int64] | None = None
-
-    def ragged(self, rows: slice) -> NDArray[np.int64]:
-        """`[b, K]` of lists, -1 where a row has fewer than K."""
-        begin = self.offsets[:-1][rows]
-        length = self.offsets[1:][rows] - begin
-        slots = np.arange(max(1, int(length.max(initial=0))))
-        there = slots < length[:, None]
-        return np.where(there, self.index[np.where(there, begin[:, None] + slots, 0)], -1)
-
-
-class TextTable:
-    """The distinct texts of several columns, each numbered once."""
-
-    def __init__(self) -> None:
-        self.distinct: list[str] = []
-        self._number: dict[str, int] = {}
-
-    def add(self, column: Sequence[Any]) -> TextColumn:
-        """Numbers a column of texts or of lists of texts."""
-        index: list[int] = []
-        offsets = [0]
-        lists = False
-        for value in column:
-            if isinstance(value, str):
-                index.append(self._of(value))
-            else:
-                lists = True
-                index.extend(self._of(text) if text else -1 for text in value)
-                offsets.append(len(index))
-        return TextColumn(np.array(index, dtype=np.int64), np.array(offsets, dtype=np.int64) if lists else None)
-
-    def _of(self, text: str) -> int:
-        if text not in self._number:
-            self._number[text] = len(self.distinct)
-            self.distinct.append(text)
-        return self._number[text]
-
-
-@dataclass(frozen=True)
-class EmbeddedItems:
-    """The vectors of a benchmark's rows, read part by part so that memory does not grow with their number.
-
-    Attributes:
-        items: the rows.
-        images: by column.
-        columns: columns of texts, as numbers of `text_vectors`.
-        text_vectors: of all distinct texts.
-        prompts: `[m, D]`, of the protocol's own texts.
-        train: of the images that a probe is fitted on.
-    """
-
-    items: BenchmarkData
-    images: dict[str, Indexed]
-    columns: dict[str, TextColumn]
-    text_vectors: Indexed
-    prompts: NDArray[np.float32] = field(repr=False)
-    train: Indexed | None = None
-
-    def __len__(self) -> int:
-        return len(self.items.rows)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Of distinct images and texts, as `Report` names them."""
-        images = [*self.images.values(), *([] if self.train is None else [self.train])]
-        return {
-            "images": sum(len(one.vectors) for one in images),
-            "texts": len(self.text_vectors.vectors),
-            "truncated": self.text_vectors.flagged,
-            "merged": self.text_vectors.merged,
-            "tiny": sum(one.flagged for one in images),
-            "computed": self.text_vectors.computed + sum(one.computed for one in images),
-        }
-
-    def entries(self, chosen: slice) -> EmbeddedItems:
-        """The same items with some entries of their vectors, where these are those of several models in a row."""
-
-        def cut(found: Indexed) -> Indexed:
-            return replace(found, vectors=np.ascontiguousarray(found.vectors[:, chosen]))
-
-        images = {column: cut(found) for column, found in self.images.items()}
-        train, prompts = None if self.train is None else cut(self.train), self.prompts[:, chosen]
-        return replace(self, images=images, text_vectors=cut(self.text_vectors), prompts=prompts, train=train)
-
-    def parts(self) -> Iterator[slice]:
-        """Consecutive rows, `ROWS_AT_A_TIME` at a time."""
-        for start in range(0, len(self), ROWS_AT_A_TIME):
-            yield slice(start, min(start + ROWS_AT_A_TIME, len(self)))
-
-    def image(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-        """`[b, D]`, L2-normalised; zeros where an optional image is missing."""
-        found = self.images[column]
-        index = found.index[rows]
-        vectors = np.zeros((len(index), found.vectors.shape[1]), dtype=np.float32)
-        vectors[index >= 0] = found.vectors[index[index >= 0]]
-        return vectors
-
-    def text(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
-        """`[b, D]` of a column of texts, of a column of lists the first text that is not empty."""
-        found = self.columns[column]
-        if found.offsets is None:
-            return self.text_vectors.take(found.index[rows])
-        lists = found.ragged(rows)
-        first = (lists >= 0).argmax(axis=1)
-        return self.text_vectors.take(lists[np.arange(len(lists)), first])
-
-    def texts(self, column: str, rows: slice) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """`[b, K, D]` of a column of lists, and `[b, K]`, which of them exist."""
-        index = self.columns[column].ragged(rows)
-        mask = index >= 0
-        return self.text_vectors.take(np.where(mask, index, 0)), mask
+        train = encoder.index_images(items.train.cells("image"), column="image (train)", progress=progress)
+    return EmbeddedItems(items, columns, images, vectors, vectors.take(prompts), train)
 
 
 def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd.DataFrame:
@@ -318,10 +214,6 @@ def _table(benchmark: Benchmark, items: BenchmarkData, measured: Measured) -> pd
             STRATUM: None if measured.strata is None else measured.strata.astype(str),
         }
     )
-
-
-def _cells(items: BenchmarkData, column: str) -> Sequence[Any]:
-    return items.images[column] if column in items.images else items.rows[column]
 
 
 def _empty_texts(rows: Dataset, column: str) -> NDArray[np.bool_]:
@@ -352,7 +244,7 @@ def _with_names(items: BenchmarkData) -> BenchmarkData:
     if "image_id" in rows.column_names:
         given = rows["image_id"][:]
     else:
-        given = _photographs(_cells(items, "image"))
+        given = _photographs(items.cells("image"))
     unnamed = [f"{subset}/{item}" for subset, item in zip(columns["subset"], columns["item"], strict=True)]
     columns["image_id"] = [own if name is None else str(name) for name, own in zip(given, unnamed, strict=True)]
     kept = rows.remove_columns([name for name in columns if name in rows.column_names])

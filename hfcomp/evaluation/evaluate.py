@@ -20,12 +20,14 @@ from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
+from hfcomp.evaluation.cached_model import CachedModel
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
+from hfcomp.evaluation.pairs.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.statistics.outcomes import COLUMNS
@@ -38,7 +40,7 @@ PATIENCE = timedelta(days=7)  # that the other processes wait for the one that f
 
 
 def evaluate(
-    models: Any,
+    models: Any = (),
     *,
     suite: str | None = None,
     benchmarks: str | Benchmark | Sequence[str | Benchmark] = (),
@@ -46,6 +48,7 @@ def evaluate(
     data_dir: str | Path | None = None,
     column_names: Mapping[str, str] | None = None,
     blind: Sequence[str] = (),
+    scores: Mapping[str, str | Path] | None = None,
     reference: str | None = None,
     tie: str = "wrong",
     published: bool = False,
@@ -70,7 +73,8 @@ def evaluate(
 
     Args:
         models: Hub ids, folders or `name=PLACE`; models of transformers, alone or paired with their processor;
-            encoders (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single one.
+            encoders (`hfcomp.evaluation.engine.Encoder`). A list, a mapping by name, or a single one. Besides dual
+            encoders, image-text-to-text models (VQAScore) and BLIP's image-text matching, which score pair by pair.
         suite: `compositional`, `general` or `all`.
         benchmarks: further ones: names (`hfcomp evaluate --list`), `package.module:NAME`, files or folders of your
             own, or `Benchmark` objects.
@@ -78,6 +82,7 @@ def evaluate(
         data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
         column_names: names of columns in your own files and folders among the benchmarks, hfcomp's name first.
         blind: scorers that look at nothing: `constant`, `random`, `shorter`.
+        scores: files with the scores of other systems, by name; see `hfcomp.evaluation.pairs.score_files.ScoreFile`.
         reference: the model that the others are compared to, by name or place; by default the first.
         tie: what a tie counts: `wrong`, `half` or `win`.
         published: show the published numbers of the models, with source and protocol, beside the measured ones.
@@ -97,10 +102,12 @@ def evaluate(
     if batch_size < 1:
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
-    chosen = _choose_benchmarks(suite, _listed(benchmarks), column_names, log)
+    chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log)
     scorers = _blind_encoders(_listed(blind))
-    named = named_models(models if isinstance(models, Mapping) else _listed(models), taken=BLIND)
-    compared_to = _reference(reference, named)
+    files = _score_files(scores or {})
+    given = models if isinstance(models, Mapping) else _listed(models)
+    named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
+    compared_to = _reference(reference, {**named, **{name: str(one.path) for name, one in files.items()}})
     check_device(device)
     kept = _embedding_cache(cache, cache_limit)
     folders = data_folders(data, data_dir, option="data")
@@ -109,7 +116,10 @@ def evaluate(
     timeout = DEFAULT_TIMEOUT if url_timeout is None else url_timeout
     with fail_together(), url_access(UrlAccess.asked(allow_urls, timeout)):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
-        evaluator = _load(chosen, folders, encoders, log)
+        evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders))
+        for note in (note for one in files.values() for note in one.check(evaluator.loaded)):
+            evaluator.note(note)
+        encoders |= files
         tables, seconds = _score(evaluator, {**encoders, **scorers}, bars)
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
@@ -130,7 +140,7 @@ def evaluate(
         )
 
 
-def _choose_benchmarks(
+def choose_benchmarks(
     suite: str | None,
     named: Sequence[str | Benchmark],
     column_names: Mapping[str, str] | None,
@@ -149,17 +159,32 @@ def _choose_benchmarks(
     return list({one.name: one for one in chosen}.values())
 
 
-def _load(
-    benchmarks: Sequence[Benchmark], folders: Folders, encoders: Mapping[str, Encoder], log: Callable[[str], None]
-) -> Evaluator:
-    """The benchmarks with their data; what is wrong with it shows before anything is encoded."""
-    evaluator = Evaluator(log)
+def _text_notes(encoders: Mapping[str, Any]) -> list[str]:
+    """How texts are prepared, with the models of each way."""
     names: dict[str, list[str]] = {}
     for name, encoder in encoders.items():
         if isinstance(encoder, Embedder):
             names.setdefault(encoder.tokenizer.preparation, []).append(name)
-    for preparation, own in names.items():
-        evaluator.note(f"texts are {preparation}: {', '.join(own)}")
+    return [f"texts are {preparation}: {', '.join(own)}" for preparation, own in names.items()]
+
+
+def load_benchmarks(
+    benchmarks: Sequence[Benchmark], folders: Folders, log: Callable[[str], None], notes: Sequence[str] = ()
+) -> Evaluator:
+    """The benchmarks with their data; what is wrong with it shows before anything is encoded.
+
+    Args:
+        benchmarks: which.
+        folders: of their data.
+        log: receives what is noted.
+        notes: what is noted first.
+
+    Raises:
+        ValueError: for data that is there and wrong, or a folder of `data` that none needs.
+    """
+    evaluator = Evaluator(log)
+    for note in notes:
+        evaluator.note(note)
     evaluator.load(benchmarks, folders, strict=False)
     try:
         folders.check_used("data")
@@ -181,10 +206,14 @@ def _score(
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
-                cached = report.images + report.texts - report.computed
-                counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
+                counts = f"{report.images:,} images and {report.texts:,} texts"
+                counts = (
+                    f"{report.pairs:,} pairs of {counts}, {report.computed:,} scored now"
+                    if report.pairs
+                    else (f"{counts}, {report.images + report.texts - report.computed:,} of them cached")
+                )
                 evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
-        if isinstance(encoder, Embedder):
+        if isinstance(encoder, CachedModel):
             encoder.release()
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
@@ -198,16 +227,25 @@ def _listed(given: Any) -> Any:
     return list(given) if isinstance(given, Sequence) and not isinstance(given, str) and not is_pair else [given]
 
 
-def _facts(name: str, model: Any, encoder: Encoder) -> dict[str, Any]:
+def _facts(name: str, model: Any, encoder: Any) -> dict[str, Any]:
     """What `results.json` says of a model or a blind scorer; the first process writes it."""
-    if model is None:
+    if name in BLIND:
         return {"path": BLIND_PATH, "weights": BLIND[name][0]}
     if rank() > 0:
         return {}
+    if isinstance(encoder, ScoreFile):
+        return encoder.facts
     weights = identity(model) if isinstance(model, str | Path) else f"of a {type(model).__name__} in memory"
     tokenizer = getattr(encoder, "tokenizer", None)
     texts = {} if tokenizer is None else {"texts": tokenizer.preparation}
-    return {"path": place_of(model), "weights": weights, **texts}
+    return {"path": place_of(model), "weights": weights, **texts, **getattr(encoder, "facts", {})}
+
+
+def _score_files(paths: Mapping[str, str | Path]) -> dict[str, ScoreFile]:
+    for name in paths:
+        if name in BLIND:
+            raise ValueError(f"scores: {name!r} is the name of a blind scorer. Choose another one.")
+    return {name: ScoreFile(path) for name, path in paths.items()}
 
 
 def _blind_encoders(names: Sequence[str]) -> dict[str, Encoder]:

@@ -150,6 +150,9 @@ class Evaluator:
             try:
                 with fail_together() if keep_going else nullcontext():
                     report = run_benchmark(one.benchmark, one.data, encoder, progress=main and bars, score=main)
+            except Unavailable as error:  # the same on all processes
+                self._skip(one.benchmark, f"{model}: {error.reason}" if model else error.reason, error.how_to_fix)
+                continue
             except Exception as error:
                 if not keep_going:
                     raise
@@ -159,6 +162,9 @@ class Evaluator:
                 continue
             counts = {"truncated": report.truncated, "merged": report.merged, "tiny": report.tiny}
             self.note_inputs(one.benchmark.name, counts, f"{model}'s text tower" if model else "")
+            if report.pairs and one.benchmark.protocol.pairs(one.data) and one.benchmark.protocol.beyond_pairs:
+                left = f"{one.benchmark.protocol.beyond_pairs} is not scored for {model or 'the model'}"
+                self.note(f"{one.benchmark.name}: {left}, whose scores are of pairs of an image and a text")
             yield one, report
 
     def __call__(self, encoder: Encoder) -> pd.DataFrame:

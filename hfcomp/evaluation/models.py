@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from torch import nn
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
+from hfcomp.evaluation.pairs.items import PairScorer
+from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
+from hfcomp.evaluation.pairs.model import PairModel
 from hfcomp.reading import may_be_hub_id
 
 
@@ -64,23 +67,25 @@ def _short(place: str, places: Sequence[str]) -> str:
     return parts[-1] if parts else place
 
 
-def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder:
-    """What encodes with a model: a Hub id or folder, a module alone or paired with its processor, or an encoder.
+def open_encoder(model: Any, *, cache: EmbeddingCache, **settings: Any) -> Encoder | PairScorer:
+    """What scores with a model: a Hub id or folder, a module alone or paired with its processor, or an encoder.
 
-    An encoder is used as it is; embeddings of a module, whose weights may change, are kept in memory only. `settings`
-    are those of `Embedder`.
+    A dual encoder becomes an `Embedder`, a model that reads image and text together a `PairModel`, by its
+    configuration. An encoder is used as it is; what is stored of a module, whose weights may change, is kept in memory
+    only. `settings` are those of `Embedder`.
     """
     if isinstance(model, str | Path):
-        return open_embedder(model, cache=cache, **settings)
-    if hasattr(model, "index_images"):
+        return _open(model, pair_model, cache=cache, **settings)
+    if hasattr(model, "index_images") or hasattr(model, "score_pairs"):
         return model
     module, processor = model if isinstance(model, tuple) else (model, None)
     if not isinstance(module, nn.Module):
         raise ValueError(
             f"models: found a {type(module).__name__}, expected a Hub id, a folder, a model of transformers, a pair "
-            "of a model and its processor, or an encoder with index_images and index_texts."
+            "of a model and its processor, or an encoder with index_images and index_texts, or with score_pairs."
         )
-    return Embedder(module, processor, cache=EmbeddingCache(), **settings)
+    kind = kind_of(getattr(module, "config", None)) or Embedder
+    return kind(module, processor, cache=EmbeddingCache(), **settings)
 
 
 def open_embedder(place: str | Path, **settings: Any) -> Embedder:
@@ -89,11 +94,15 @@ def open_embedder(place: str | Path, **settings: Any) -> Embedder:
     Raises ValueError for a place without a model, a model that is not a supported dual encoder, or a device that is
     not there.
     """
+    return _open(place, lambda _: None, **settings)
+
+
+def _open(place: str | Path, kind: Callable[[str | Path], type[PairModel] | None], **settings: Any) -> Any:
     check_device(settings.get("device"))
     if not os.path.exists(place) and not may_be_hub_id(str(place)):
         raise ValueError(f"{place}: no such folder.")
     try:
-        return Embedder(place, **settings)
+        return (kind(place) or Embedder)(place, **settings)
     except OSError as error:  # transformers' own words on what is not on the Hub, gated or no model's folder
         where = "" if os.path.isdir(place) else "is not a local folder, and as a Hub id: "
         raise ValueError(f"{place} {where}{error}") from error

@@ -93,6 +93,10 @@ class BenchmarkData:
     texts_alone: int = 0
     notes: tuple[str, ...] = ()
 
+    def cells(self, column: str) -> Sequence[Any]:
+        """The cells of a column of images."""
+        return self.images[column] if column in self.images else self.rows[column]
+
 
 @dataclass(frozen=True)
 class Folders:
@@ -222,12 +226,24 @@ class ScoringProtocol(ABC):
         texts: columns of texts or lists of texts that it reads.
         optional_texts: further ones, which the data may lack, and a row may have nothing in.
         needs_images: whether a row without an image cannot be scored at all.
+        all_pairs: whether it can be scored from the scores of all images with all texts, without embeddings.
+        beyond_pairs: which of its metrics `pairs` do not give.
     """
 
     images: ClassVar[tuple[str, ...]] = ("image",)
     texts: ClassVar[tuple[str, ...]] = ()
     optional_texts: ClassVar[tuple[str, ...]] = ()
     needs_images: ClassVar[bool] = True
+    all_pairs: ClassVar[bool] = False
+    beyond_pairs: ClassVar[str] = ""
+
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """Columns of images and of texts whose scores, row by row, are enough for its metrics; by default none.
+
+        A model that scores pairs one by one, or a file of scores, can do such a benchmark. `score` then gets a
+        `hfcomp.evaluation.pairs.items.PairedItems`.
+        """
+        return ()
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -244,7 +260,7 @@ class ScoringProtocol(ABC):
 
     @abstractmethod
     def score(self, embedded: Any) -> Iterable[Measured]:
-        """Outcomes of every metric, from a `hfcomp.evaluation.engine.EmbeddedItems`."""
+        """Outcomes of every metric, from a `hfcomp.evaluation.embedded.EmbeddedItems`, or see `pairs`."""
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import ScoredItems
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.brittleness import CHANCE, brittleness
-from hfcomp.metrics.choice import pair_scores
 
 METRICS = {"original": "original accuracy", "augmented": "augmented accuracy", "brittle": "brittleness"}
 """Names in tables, those of Kamath et al. 2024, section 4.1; of brittleness alone, lower is better."""
@@ -26,12 +25,14 @@ class Brittleness(ScoringProtocol):
         """The names of its metrics."""
         return tuple(METRICS.values())
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """The image with each of the three."""
+        return [("image", column) for column in self.texts]
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """[`hfcomp.metrics.brittleness.brittleness`] of every row."""
-        parts = []
-        for rows in embedded.parts():
-            image = embedded.image("image", rows)
-            parts.append(brittleness(*(pair_scores(image, embedded.text(column, rows)) for column in self.texts)))
+        pairs = self.pairs(scored.items)
+        parts = [brittleness(*(scored.scores(*pair, rows) for pair in pairs)) for rows in scored.parts()]
         for part, metric in METRICS.items():
             outcome = concatenated([getattr(one, part) for one in parts])
             yield Measured(metric, outcome.correct, outcome.tie, CHANCE[part])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import ScoredItems
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 
 CHANCE = 0.5
+CHOICE_PAIRS = ("image", "caption"), ("image", "negative_captions")
 
 
 def caption_choice(
@@ -48,13 +49,16 @@ class CaptionChoice(ScoringProtocol):
         """The names of its metrics."""
         return ("caption choice",)
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """The image with its caption and its negatives."""
+        return CHOICE_PAIRS
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metric "caption choice"."""
         outcomes, chances = [], []
-        for rows in embedded.parts():
-            negative, mask = embedded.texts("negative_captions", rows)
-            image, caption = embedded.image("image", rows), embedded.text("caption", rows)
-            outcomes.append(caption_choice(image, caption, negative, mask))
+        for rows in scored.parts():
+            negative, mask = scored.list_scores("image", "negative_captions", rows)
+            outcomes.append(choose(scored.scores("image", "caption", rows), negative, mask))
             chances.append(1 / (1 + mask.sum(axis=1)))
         outcome = concatenated(outcomes)
         yield Measured("caption choice", outcome.correct, outcome.tie, np.concatenate(chances))

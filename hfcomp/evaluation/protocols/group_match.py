@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import group
 from hfcomp.metrics.choice import pair_scores
 from hfcomp.metrics.group import GroupOutcome
@@ -59,17 +59,14 @@ class GroupMatch(ScoringProtocol):
         """The names of its metrics."""
         return self.metrics
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """Both images with both captions."""
+        return [(image, text) for text in self.texts for image in self.images]
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """[`group_match`] of every row."""
-        parts = [
-            group_match(
-                embedded.image("image", rows),
-                embedded.text("caption", rows),
-                embedded.image("negative_image", rows),
-                embedded.text("negative_captions", rows),
-            )
-            for rows in embedded.parts()
-        ]
+        pairs = self.pairs(scored.items)
+        parts = [group.group_score(*(scored.scores(*pair, rows) for pair in pairs)) for rows in scored.parts()]
         for metric in self.metrics:
             outcome = concatenated([getattr(part, metric) for part in parts])
             yield Measured(metric, outcome.correct, outcome.tie, CHANCE[metric])
@@ -89,9 +86,9 @@ class GroupAndCaption(GroupMatch):
         """The names of its metrics."""
         return (*self.metrics, *CaptionChoice().metric_names)
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metrics of the groups, then "caption choice"."""
-        rows = np.flatnonzero(embedded.items.rows["one_answer"][:])
-        for one in super().score(embedded):
+        rows = np.flatnonzero(scored.items.rows["one_answer"][:])
+        for one in super().score(scored):
             yield replace(one, value=one.value[rows], tie=one.tie[rows], rows=rows)
-        yield from CaptionChoice().score(embedded)
+        yield from CaptionChoice().score(scored)

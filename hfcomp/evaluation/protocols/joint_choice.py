@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.spec import BenchmarkData, Measured
 
@@ -37,13 +37,13 @@ class JointChoice(CaptionChoice):
         """The names of its metrics."""
         return (*super().metric_names, *(f"{column} accuracy" for column, _ in self.groups))
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metric "caption choice", then for each column its name and "accuracy", an entry per group."""
-        for single in super().score(embedded):
+        for single in super().score(scored):
             yield single
             chance = np.broadcast_to(single.chance, len(single.value))
             for column, size in self.groups:
-                groups = {name: rows for name, rows in _rows_of(embedded.items, column).items() if len(rows) == size}
+                groups = {name: rows for name, rows in _rows_of(scored.items, column).items() if len(rows) == size}
                 rows = np.array(list(groups.values()), dtype=np.intp).reshape(-1, size)
                 correct = single.value[rows].all(axis=1)
                 tie = (single.value | single.tie)[rows].all(axis=1) & ~correct

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import ScoredItems
+from hfcomp.evaluation.protocols.caption_choice import CHOICE_PAIRS
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
-from hfcomp.metrics.choice import pair_scores
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 
 
@@ -31,14 +31,16 @@ class KeywordRanking(ScoringProtocol):
         """The names of its metrics."""
         return self.metrics
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """The image with its caption and with all others."""
+        return CHOICE_PAIRS
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""
         found = []
-        for rows in embedded.parts():
-            negative, mask = embedded.texts("negative_captions", rows)
-            image = embedded.image("image", rows)
-            true = pair_scores(image, embedded.text("caption", rows))
-            found.append(keyword_ranking(true, pair_scores(image, negative), mask))
+        for rows in scored.parts():
+            true = scored.scores("image", "caption", rows)
+            found.append(keyword_ranking(true, *scored.list_scores("image", "negative_captions", rows)))
         first = concatenated([part.first for part in found])
         if "top-1" in self.metrics:
             chance = np.concatenate([part.chance for part in found])

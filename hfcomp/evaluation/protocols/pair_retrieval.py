@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.engine import EmbeddedItems
-from hfcomp.evaluation.protocols.caption_choice import CHANCE, caption_choice
-from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, Measured, ScoringProtocol
+from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems
+from hfcomp.evaluation.protocols.caption_choice import CHANCE, CHOICE_PAIRS
+from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, BenchmarkData, Measured, ScoringProtocol
+from hfcomp.metrics.choice import all_higher
 from hfcomp.metrics.retrieval import rank_bounds, recall_chance
 
 TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
@@ -48,6 +49,7 @@ class PairRetrieval(ScoringProtocol):
     """
 
     texts = ("caption",)
+    all_pairs = True
 
     k: tuple[int, ...] = (1,)
     directions: tuple[str, ...] = (TEXT_TO_IMAGE, IMAGE_TO_TEXT)
@@ -77,14 +79,19 @@ class PairsAndNegatives(PairRetrieval):
     """[`PairRetrieval`], and in rows with `negative_captions` the choice of the caption against the first of them."""
 
     optional_texts = ("negative_captions",)
+    beyond_pairs = "recall"
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """The metric "caption choice" as composition, and the recalls as general abilities."""
-        column = embedded.columns.get("negative_captions")
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """Where there are negatives, the image with its caption and the first of them."""
+        return CHOICE_PAIRS if "negative_captions" in items.rows.column_names else ()
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """The metric "caption choice" as composition, and the recalls as general abilities; they need embeddings."""
+        column = scored.columns.get("negative_captions")
         if column is not None:
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
-            texts = (embedded.text(name, rows) for name in ("caption", "negative_captions"))
-            chosen = caption_choice(embedded.image("image", rows), *texts)
+            chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
-        for measured in super().score(embedded):
-            yield replace(measured, aspect=ASPECTS[GENERAL])
+        if isinstance(scored, EmbeddedItems):
+            for measured in super().score(scored):
+                yield replace(measured, aspect=ASPECTS[GENERAL])

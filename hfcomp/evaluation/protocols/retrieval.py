@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import EmbeddedItems
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 from hfcomp.metrics.retrieval import rank_bounds, recall_chance
 
@@ -25,6 +25,7 @@ class Retrieval(ScoringProtocol):
     """
 
     texts = ("captions",)
+    all_pairs = True
 
     k: tuple[int, ...] = (1, 5, 10)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import draw_rivals
 from hfcomp.evaluation.protocols.level_choice import level_choice
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
@@ -22,6 +22,8 @@ class RivalChoice(ScoringProtocol):
         candidates: images to choose from, the right one included; at least 2.
         seed: of the draw of rivals.
     """
+
+    all_pairs = True
 
     texts: tuple[str, ...]
     candidates: int = 2

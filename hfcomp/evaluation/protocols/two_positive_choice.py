@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import two_positive
 from hfcomp.metrics.choice import ChoiceOutcome, pair_scores
 
@@ -49,9 +50,7 @@ def two_positive_choice(
     """
     return TwoPositiveOutcome(
         two_positive.image_to_text(*(pair_scores(image, text) for text in (caption, paraphrase, negative))),
-        two_positive.text_only(
-            pair_scores(caption, paraphrase), pair_scores(caption, negative), pair_scores(paraphrase, negative)
-        ),
+        _text_only(caption, paraphrase, negative),
     )
 
 
@@ -64,21 +63,34 @@ class TwoPositiveChoice(ScoringProtocol):
 
     texts = ("caption", "positive_captions", "negative_captions")
     needs_images = False
+    beyond_pairs = "text only"
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The names of its metrics."""
         return ("image-to-text", "text only")
 
-    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
-        """[`two_positive_choice`] of every row."""
-        parts = [
-            two_positive_choice(embedded.image("image", rows), *(embedded.text(column, rows) for column in self.texts))
-            for rows in embedded.parts()
-        ]
-        seen = np.flatnonzero(embedded.images["image"].index >= 0)
+    def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
+        """The image with each of the three."""
+        return [("image", column) for column in self.texts]
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """[`two_positive_choice`] of every row; "text only" needs embeddings of texts."""
+        seen = np.flatnonzero(scored.seen("image"))
         if len(seen):
-            outcome = concatenated([part.image_to_text for part in parts])
+            pairs = self.pairs(scored.items)
+            parts = [[scored.scores(*pair, rows) for pair in pairs] for rows in scored.parts()]
+            outcome = concatenated([two_positive.image_to_text(*part) for part in parts])
             yield Measured("image-to-text", outcome.correct[seen], outcome.tie[seen], CHANCE, rows=seen)
-        outcome = concatenated([part.text_only for part in parts])
-        yield Measured("text only", outcome.correct, outcome.tie, CHANCE)
+        if isinstance(scored, EmbeddedItems):
+            parts = (map(partial(scored.text, rows=rows), self.texts) for rows in scored.parts())
+            outcome = concatenated([_text_only(*part) for part in parts])
+            yield Measured("text only", outcome.correct, outcome.tie, CHANCE)
+
+
+def _text_only(
+    caption: NDArray[np.float32], paraphrase: NDArray[np.float32], negative: NDArray[np.float32]
+) -> ChoiceOutcome:
+    return two_positive.text_only(
+        pair_scores(caption, paraphrase), pair_scores(caption, negative), pair_scores(paraphrase, negative)
+    )

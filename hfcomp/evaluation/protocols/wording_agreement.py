@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import EmbeddedItems
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 
 
@@ -16,6 +16,7 @@ class WordingAgreement(ScoringProtocol):
     """Columns `image`, `caption` and `positive_captions`, the first of which is the other wording."""
 
     texts = ("caption", "positive_captions")
+    all_pairs = True
 
     @property
     def metric_names(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.engine import EmbeddedItems
+from hfcomp.evaluation.embedded import EmbeddedItems
 from hfcomp.evaluation.protocols.classes import accuracies, accuracy_names
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
@@ -60,6 +60,8 @@ class ZeroShot(ScoringProtocol):
     Attributes:
         top: of top-k accuracy.
     """
+
+    all_pairs = True
 
     top: tuple[int, ...] = (1, 5)
 

@@ -7,5 +7,6 @@ nothing does.
 
 from hfcomp.modeling.conversion.convert import RECORD_FILE, ConversionOptions, convert_checkpoint
 from hfcomp.modeling.conversion.export import export_open_clip
+from hfcomp.modeling.conversion.llava import export_llava
 
-__all__ = ["RECORD_FILE", "ConversionOptions", "convert_checkpoint", "export_open_clip"]
+__all__ = ["RECORD_FILE", "ConversionOptions", "convert_checkpoint", "export_llava", "export_open_clip"]

@@ -1,0 +1,191 @@
+"""What models under evaluation share: stored results, batches dealt out to processes, images loaded ahead."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from tqdm.auto import tqdm
+
+from hfcomp.distributed import fail_together, gather_objects, rank, world_size
+from hfcomp.evaluation.cache import EmbeddingCache, VectorStore
+from hfcomp.evaluation.identity import identity
+
+NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
+
+
+class CachedModel(ABC):
+    """A model that computes something of each distinct input once, and stores it by content.
+
+    Args:
+        model: Hub id, folder or module.
+        backbone: the module, where it is loaded already.
+        device: where it runs.
+        batch_size: inputs at a time.
+        cache: stored results. By default each call computes again. For a module it has to be one without a folder.
+        split: whether the processes of `torchrun` or `accelerate launch` share the work.
+
+    Raises:
+        ValueError: for a module with a cache on disk.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | nn.Module,
+        backbone: nn.Module | None,
+        *,
+        device: torch.device,
+        batch_size: int,
+        cache: EmbeddingCache | None,
+        split: bool,
+    ) -> None:
+        if isinstance(model, nn.Module) and cache is not None and cache.folder is not None:
+            raise ValueError(
+                "cache: a module's weights may change, so its embeddings cannot be cached on disk. Pass "
+                "EmbeddingCache() or no cache, or save the model and pass its folder."
+            )
+        self._model = model
+        self._backbone = backbone
+        self.device = device
+        self.batch_size = batch_size
+        self.cache = cache
+        self.split = split
+        self._fingerprints: Mapping[str, Mapping[str, Any]] = {}
+
+    @abstractmethod
+    def load(self) -> nn.Module:
+        """The model of an id or folder."""
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The model, loaded on first use.
+
+        Raises:
+            ValueError: when its files have changed since this object was made.
+        """
+        if self._backbone is None:
+            backbone = self.load().to(self.device)
+            weights = {facts["weights"] for facts in self._fingerprints.values()}
+            if weights and {identity(self._model)} != weights:
+                raise ValueError(f"{self._model}: its files changed while it was in use. Evaluate it again.")
+            self._backbone = backbone
+        return self._backbone
+
+    @property
+    def weights(self) -> str:
+        """What identifies the weights."""
+        return f"module {id(self)}" if isinstance(self._model, nn.Module) else identity(self._model)
+
+    def release(self) -> None:
+        """Gives the memory of weights and stored results back; both are loaded again when they are needed."""
+        if not isinstance(self._model, nn.Module):
+            self._backbone = None
+        if self.cache is not None:
+            for fingerprint in self._fingerprints.values():
+                self.cache.release(fingerprint)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Where processes share the work, a failure of one ends all."""
+        return fail_together() if self.split else nullcontext()
+
+    def look_up(
+        self, kind: str, keys: list[bytes], width: int, *, unit: bool = True
+    ) -> tuple[VectorStore, Found, list[int]]:
+        """The store, what it holds of the keys, and which have to be encoded: what any process lacks, so all agree.
+
+        Args:
+            kind: of the fingerprints.
+            keys: distinct ones.
+            width: of what is stored.
+            unit: whether that are vectors of length 1.
+        """
+        if self.cache is None:
+            store = VectorStore()
+        else:
+            name = str(self._model) if self.cache.folder else ""
+            store = self.cache.store(self._fingerprints[kind], name, unit=unit)
+        vectors, flags, there = store.look_up(keys, width)
+        absent = {keys[number] for number in np.flatnonzero(~there)}
+        if self.split:
+            absent = set().union(*gather_objects(absent))
+        return store, Found(keys, vectors, flags), [number for number, key in enumerate(keys) if key in absent]
+
+    def own_batches(self, missing: list[int]) -> list[list[int]]:
+        """Batches are cut from all that is missing, then dealt out: they are the same for any number of processes."""
+        batches = [missing[at : at + self.batch_size] for at in range(0, len(missing), self.batch_size)]
+        return batches[rank() :: world_size()] if self.split else batches
+
+    def fill(
+        self,
+        store: VectorStore,
+        found: Found,
+        missing: list[int],
+        batches: Iterable[tuple[list[int], list[Any]]],
+        encode: Callable[[list[Any]], NDArray[np.float32]],
+        bar: tqdm,
+    ) -> None:
+        """Encodes this process's batches into the store, then takes over what the other processes encoded."""
+        if not missing:
+            return
+        done = []
+        try:
+            with eval_mode(self.backbone), torch.inference_mode():
+                for batch, loaded in batches:
+                    vectors = encode(loaded)
+                    if not np.isfinite(vectors).all():
+                        raise ValueError(NOT_FINITE)
+                    done.append((batch, vectors, np.array([flag for _, flag in loaded])))
+                    store.add([found.keys[number] for number in batch], *done[-1][1:], own=True)
+                    bar.update(len(batch))
+        finally:  # what was encoded is kept, whatever stopped it
+            store.flush()
+        for other, parts in enumerate(gather_objects(done) if self.split else [done]):
+            for batch, vectors, flags in parts:
+                found.vectors[batch], found.flags[batch] = vectors, flags
+                if self.split and other != rank():
+                    store.add([found.keys[number] for number in batch], vectors, flags, own=False)
+
+
+class Found(NamedTuple):
+    """Vectors `[m, D]` and flags `[m]` of distinct keys; of those that have to be encoded, zeros until they are."""
+
+    keys: list[bytes]
+    vectors: NDArray[np.float32]
+    flags: NDArray[np.bool_]
+
+
+def workers() -> int:
+    """Threads that load images."""
+    return min(8, os.cpu_count() or 1)
+
+
+@contextmanager
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Eval mode, then the mode that each part had before."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def loaded_ahead(
+    pool: ThreadPoolExecutor, load: Callable[[int], Any], batches: list[list[int]]
+) -> Iterator[tuple[list[int], list[Any]]]:
+    """Each batch with what `load` gives for its numbers; the next one is loaded while the caller works on this one."""
+    waiting: list[Future[Any]] = []
+    for at, batch in enumerate(batches):
+        current = waiting or [pool.submit(load, number) for number in batch]
+        waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
+        yield batch, [future.result() for future in current]

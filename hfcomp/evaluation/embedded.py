@@ -1,0 +1,200 @@
+"""A benchmark's rows with the embeddings of their images and texts, from which protocols take scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData
+from hfcomp.metrics.choice import pair_scores
+
+if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
+    from hfcomp.evaluation.embed import Indexed
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of texts as numbers of distinct texts.
+
+    Attributes:
+        index: `[n]` or, for a column of lists, `[sum of their lengths]`; -1 for an empty text.
+        offsets: `[n + 1]`, where each row's list begins; `None` for a column of single texts.
+    """
+
+    index: NDArray[np.int64]
+    offsets: NDArray[np.int64] | None = None
+
+    def ragged(self, rows: slice | NDArray[np.integer]) -> NDArray[np.int64]:
+        """`[b, K]` of lists, -1 where a row has fewer than K."""
+        places = self.places(rows)
+        return np.where(places >= 0, self.index[places], -1)
+
+    def places(self, rows: slice | NDArray[np.integer]) -> NDArray[np.int64]:
+        """`[b, K]` of lists, where in `index` their texts are, -1 where a row has fewer than K or an empty text."""
+        begin = self.offsets[:-1][rows]
+        length = self.offsets[1:][rows] - begin
+        slots = np.arange(max(1, int(length.max(initial=0))))
+        places = np.where(slots < length[:, None], begin[:, None] + slots, -1)
+        return np.where((places >= 0) & (self.index[places] >= 0), places, -1) if len(self.index) else places
+
+    def first(self, rows: slice | NDArray[np.integer]) -> NDArray[np.int64]:
+        """`[b]`, where in `index` the text of each row is; of a list the first text that is not empty."""
+        if self.offsets is None:
+            return np.arange(len(self.index))[rows]
+        lists = self.places(rows)
+        return lists[np.arange(len(lists)), (lists >= 0).argmax(axis=1)]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each entry of `index`."""
+        if self.offsets is None:
+            return np.arange(len(self.index))
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+class TextTable:
+    """The distinct texts of several columns, each numbered once."""
+
+    def __init__(self) -> None:
+        self.distinct: list[str] = []
+        self._number: dict[str, int] = {}
+
+    def add(self, column: Sequence[Any]) -> TextColumn:
+        """Numbers a column of texts or of lists of texts."""
+        index: list[int] = []
+        offsets = [0]
+        lists = False
+        for value in column:
+            if isinstance(value, str):
+                index.append(self._of(value))
+            else:
+                lists = True
+                index.extend(self._of(text) if text else -1 for text in value)
+                offsets.append(len(index))
+        return TextColumn(np.array(index, dtype=np.int64), np.array(offsets, dtype=np.int64) if lists else None)
+
+    def _of(self, text: str) -> int:
+        if text not in self._number:
+            self._number[text] = len(self.distinct)
+            self.distinct.append(text)
+        return self._number[text]
+
+
+@dataclass(frozen=True)
+class ScoredItems(ABC):
+    """A benchmark's rows with scores of their images and texts, read part by part so that memory does not grow.
+
+    Attributes:
+        items: the rows.
+        columns: columns of texts, as numbers of distinct texts.
+    """
+
+    items: BenchmarkData
+    columns: dict[str, TextColumn]
+
+    def __len__(self) -> int:
+        return len(self.items.rows)
+
+    def parts(self) -> Iterator[slice]:
+        """Consecutive rows, `ROWS_AT_A_TIME` at a time."""
+        for start in range(0, len(self), ROWS_AT_A_TIME):
+            yield slice(start, min(start + ROWS_AT_A_TIME, len(self)))
+
+    @abstractmethod
+    def seen(self, image: str) -> NDArray[np.bool_]:
+        """`[n]`, which rows have an image in a column."""
+
+    @abstractmethod
+    def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.floating]:
+        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty.
+
+        Args:
+            image: a column of images.
+            text: a column of texts.
+            rows: which.
+        """
+
+    @abstractmethod
+    def list_scores(
+        self, image: str, texts: str, rows: slice | NDArray[np.integer]
+    ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
+        """`[b, K]`, of each row's image with the texts of a list, and `[b, K]`, which of them exist."""
+
+
+@dataclass(frozen=True)
+class EmbeddedItems(ScoredItems):
+    """Rows with the embeddings of all images and texts; a score is the cosine of a pair.
+
+    Attributes:
+        images: by column.
+        text_vectors: of all distinct texts.
+        prompts: `[m, D]`, of the protocol's own texts.
+        train: of the images that a probe is fitted on.
+    """
+
+    images: dict[str, Indexed]
+    text_vectors: Indexed
+    prompts: NDArray[np.float32] = field(repr=False)
+    train: Indexed | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Of distinct images and texts, as `Report` names them."""
+        images = [*self.images.values(), *([] if self.train is None else [self.train])]
+        return {
+            "images": sum(len(one.vectors) for one in images),
+            "texts": len(self.text_vectors.vectors),
+            "truncated": self.text_vectors.flagged,
+            "merged": self.text_vectors.merged,
+            "tiny": sum(one.flagged for one in images),
+            "computed": self.text_vectors.computed + sum(one.computed for one in images),
+        }
+
+    def entries(self, chosen: slice) -> EmbeddedItems:
+        """The same items with some entries of their vectors, where these are those of several models in a row."""
+
+        def cut(found: Indexed) -> Indexed:
+            return replace(found, vectors=np.ascontiguousarray(found.vectors[:, chosen]))
+
+        images = {column: cut(found) for column, found in self.images.items()}
+        train, prompts = None if self.train is None else cut(self.train), self.prompts[:, chosen]
+        return replace(self, images=images, text_vectors=cut(self.text_vectors), prompts=prompts, train=train)
+
+    def image(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+        """`[b, D]`, L2-normalised; zeros where an optional image is missing."""
+        found = self.images[column]
+        index = found.index[rows]
+        vectors = np.zeros((len(index), found.vectors.shape[1]), dtype=found.vectors.dtype)
+        vectors[index >= 0] = found.vectors[index[index >= 0]]
+        return vectors
+
+    def text(self, column: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+        """`[b, D]` of a column of texts, of a column of lists the first text that is not empty."""
+        found = self.columns[column]
+        return self.text_vectors.take(found.index[found.first(rows)])
+
+    def texts(self, column: str, rows: slice | NDArray[np.integer]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """`[b, K, D]` of a column of lists, and `[b, K]`, which of them exist."""
+        index = self.columns[column].ragged(rows)
+        mask = index >= 0
+        return self.text_vectors.take(np.where(mask, index, 0)), mask
+
+    def seen(self, image: str) -> NDArray[np.bool_]:
+        """`[n]`, which rows have an image in a column."""
+        return self.images[image].index >= 0
+
+    def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.floating]:
+        """`[b]`, cosines in fp32."""
+        return pair_scores(self.image(image, rows), self.text(text, rows))
+
+    def list_scores(
+        self, image: str, texts: str, rows: slice | NDArray[np.integer]
+    ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
+        """`[b, K]`, cosines in fp32, and which of the texts exist."""
+        vectors, mask = self.texts(texts, rows)
+        return pair_scores(self.image(image, rows), vectors), mask

@@ -1,0 +1,250 @@
+"""The pairs of a benchmark that need a score, and its rows with these scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.content import distinct, image_key
+from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems, TextColumn, TextTable
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable
+
+MOST_PAIRS = 10_000
+"""Scores that a model computes where all images meet all texts; about as many as SugarCrepe has."""
+
+
+class Place(NamedTuple):
+    """Where an image is.
+
+    Attributes:
+        column: of images.
+        row: of the benchmark's rows.
+    """
+
+    column: str
+    row: int
+
+    def __str__(self) -> str:
+        return f"column '{self.column}', row {self.row}"
+
+
+@dataclass(frozen=True)
+class PairList:
+    """The pairs of an image and a text that need a score; the same pair may be there for several rows.
+
+    Attributes:
+        benchmark: whose they are.
+        items: its rows.
+        texts: distinct texts.
+        keys: of distinct images.
+        first: where each of these is first.
+        places: `[p]`, where the image of each pair is.
+        image: `[p]`, which of the distinct images it is.
+        text: `[p]`, which of the distinct texts.
+    """
+
+    benchmark: Benchmark
+    items: BenchmarkData
+    texts: Sequence[str]
+    keys: Sequence[bytes]
+    first: Sequence[Place]
+    places: Sequence[Place]
+    image: NDArray[np.int64]
+    text: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def cell(self, image: int) -> Any:
+        """One of the distinct images, undecoded."""
+        return self.items.cells(self.first[image].column)[self.first[image].row]
+
+
+class PairScores(NamedTuple):
+    """Scores of a [`PairList`].
+
+    Attributes:
+        values: `[p]`, finite; only their order counts.
+        computed: number of distinct pairs that were scored now; the others were stored.
+        tiny: number of images that are one pixel wide or high.
+        truncated: number of texts that were cut.
+    """
+
+    values: NDArray[np.float64]
+    computed: int
+    tiny: int = 0
+    truncated: int = 0
+
+
+class PairScorer(Protocol):
+    """What scores pairs of an image and a text: a model that reads both together, or a file of scores.
+
+    Attributes:
+        most_pairs: up to how many it scores where a benchmark needs all images with all texts.
+    """
+
+    most_pairs: int
+
+    def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
+        """A score of each pair, higher where the text fits the image better."""
+
+
+@dataclass(frozen=True)
+class PairedItems(ScoredItems):
+    """Rows with scores of those pairs that `ScoringProtocol.pairs` names.
+
+    Attributes:
+        values: by column of images and of texts, a score for each text of that column; NaN where there is no pair.
+        there: by column of images, `[n]`, which rows have one.
+    """
+
+    values: dict[tuple[str, str], NDArray[np.float64]]
+    there: dict[str, NDArray[np.bool_]]
+
+    def seen(self, image: str) -> NDArray[np.bool_]:
+        """`[n]`, which rows have an image in a column."""
+        return self.there[image]
+
+    def scores(self, image: str, text: str, rows: slice | NDArray[np.integer]) -> NDArray[np.float64]:
+        """`[b]`, of each row's image with its text; of a column of lists the first text that is not empty."""
+        return self.values[image, text][self.columns[text].first(rows)]
+
+    def list_scores(
+        self, image: str, texts: str, rows: slice | NDArray[np.integer]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """`[b, K]`, of each row's image with the texts of a list, and `[b, K]`, which of them exist."""
+        places = self.columns[texts].places(rows)
+        return self.values[image, texts][places], places >= 0
+
+
+def list_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> PairList:
+    """The pairs that a benchmark needs.
+
+    Args:
+        benchmark: whose protocol says which.
+        items: of `hfcomp.evaluation.engine.validate`.
+        most_pairs: up to how many where it needs all images with all texts.
+
+    Raises:
+        Unavailable: where the protocol needs embeddings, or more pairs.
+    """
+    return _request(benchmark, items, most_pairs).pairs
+
+
+def score_pairs(
+    benchmark: Benchmark, items: BenchmarkData, scorer: PairScorer, *, progress: bool = False
+) -> tuple[ScoredItems, dict[str, int]]:
+    """The rows with their scores, and the counts of [`hfcomp.evaluation.engine.Report`].
+
+    Raises:
+        Unavailable: as `list_pairs`.
+    """
+    asked = _request(benchmark, items, scorer.most_pairs)
+    found = scorer.score_pairs(asked.pairs, progress=progress)
+    counts = {"images": len(asked.pairs.keys), "texts": len(np.unique(asked.pairs.text)), "pairs": len(asked.pairs)}
+    counts |= {"truncated": found.truncated, "merged": 0, "tiny": found.tiny, "computed": found.computed}
+    return asked.scored(np.asarray(found.values, dtype=np.float64)), counts
+
+
+@dataclass(frozen=True)
+class _RowPairs:
+    """Pairs within rows, consecutive by columns of images and texts."""
+
+    pairs: PairList
+    columns: dict[str, TextColumn]
+    index: dict[str, NDArray[np.int64]]
+    entries: dict[tuple[str, str], NDArray[np.int64]]  # where in a column of texts there is a pair
+
+    def scored(self, values: NDArray[np.float64]) -> PairedItems:
+        found, start = {}, 0
+        for pair, entries in self.entries.items():
+            found[pair] = np.full(len(self.columns[pair[1]].index), np.nan)
+            found[pair][entries] = values[start : start + len(entries)]
+            start += len(entries)
+        there = {column: index >= 0 for column, index in self.index.items()}
+        return PairedItems(self.pairs.items, self.columns, found, there)
+
+
+@dataclass(frozen=True)
+class _AllPairs:
+    """All images with all texts, image by image."""
+
+    pairs: PairList
+    columns: dict[str, TextColumn]
+    index: dict[str, NDArray[np.int64]]
+    prompts: NDArray[np.int64]
+
+    def scored(self, values: NDArray[np.float64]) -> EmbeddedItems:
+        """Vectors whose products are the scores: of a text a one in its own place, of an image its scores."""
+        number = len(self.pairs.texts)
+        scores, texts = values.reshape(-1, number), np.eye(number)
+        images = {column: Indexed(scores, index, 0, 0) for column, index in self.index.items()}
+        vectors = Indexed(texts, np.arange(number), 0, 0)
+        return EmbeddedItems(self.pairs.items, self.columns, images, vectors, texts[self.prompts])
+
+
+def _request(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> _RowPairs | _AllPairs:
+    protocol = benchmark.protocol
+    if protocol.pairs(items):
+        return _row_pairs(benchmark, items)
+    if not protocol.all_pairs:
+        raise Unavailable("it needs embeddings of single images and texts.", "Score it with a dual encoder.")
+    return _all_pairs(benchmark, items, most_pairs)
+
+
+def _row_pairs(benchmark: Benchmark, items: BenchmarkData) -> _RowPairs:
+    columns, table = _texts(benchmark, items)
+    keys, first, images = _images(benchmark, items)
+    pairs = benchmark.protocol.pairs(items)
+    entries = {pair: _entries(columns[pair[1]], images[pair[0]]) for pair in pairs}
+    rows = {pair: columns[pair[1]].rows[own] for pair, own in entries.items()}
+    places = [Place(pair[0], int(row)) for pair, own in rows.items() for row in own]
+    image = np.concatenate([images[pair[0]][own] for pair, own in rows.items()])
+    text = np.concatenate([columns[pair[1]].index[own] for pair, own in entries.items()])
+    found = PairList(benchmark, items, table.distinct, keys, first, places, image, text)
+    return _RowPairs(found, columns, images, entries)
+
+
+def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> _AllPairs:
+    columns, table = _texts(benchmark, items)
+    prompts, number = table.add(benchmark.protocol.prompts(items)).index, len(table.distinct)
+    count = len(items.rows) * number
+    if count > most_pairs:  # before any image is read
+        raise Unavailable(
+            f"it needs the scores of {len(items.rows):,} images with {number:,} texts: {count:,} pairs, more than "
+            f"{most_pairs:,}.",
+            "Score it with a dual encoder, or a smaller part of it.",
+        )
+    keys, first, images = _images(benchmark, items)
+    image, text = np.repeat(np.arange(len(keys)), number), np.tile(np.arange(number), len(keys))
+    places = [first[one] for one in image]
+    found = PairList(benchmark, items, table.distinct, keys, first, places, image, text)
+    return _AllPairs(found, columns, images, prompts)
+
+
+def _texts(benchmark: Benchmark, items: BenchmarkData) -> tuple[dict[str, TextColumn], TextTable]:
+    """The protocol's columns of texts, and the distinct texts."""
+    table, protocol = TextTable(), benchmark.protocol
+    names = [name for name in (*protocol.texts, *protocol.optional_texts) if name in items.rows.column_names]
+    return {name: table.add(items.rows[name][:]) for name in names}, table
+
+
+def _images(
+    benchmark: Benchmark, items: BenchmarkData
+) -> tuple[list[bytes], list[Place], dict[str, NDArray[np.int64]]]:
+    """The keys of distinct images, where each is first, and by column which of them each row has (-1 for none)."""
+    columns = benchmark.protocol.images
+    places = [Place(column, row) for column in columns for row in range(len(items.rows))]
+    cells = (cell for column in columns for cell in items.cells(column))
+    keys, index, first = distinct(image_key(cell, str(place)) for cell, place in zip(cells, places, strict=True))
+    return keys, [places[at] for at in first], dict(zip(columns, index.reshape(len(columns), -1), strict=True))
+
+
+def _entries(texts: TextColumn, images: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which entries of a column of texts have a text, and an image in their row."""
+    return np.flatnonzero((texts.index >= 0) & (images[texts.rows] >= 0))

@@ -1,0 +1,214 @@
+"""Scores of any system in a file: read, checked against the pairs that benchmarks need, and scored like a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hfcomp.checksums import file_hash
+from hfcomp.evaluation.benchmarks import benchmarks as known_benchmarks
+from hfcomp.evaluation.benchmarks.own import is_place
+from hfcomp.evaluation.evaluator import Loaded
+from hfcomp.evaluation.pairs.items import PairList, PairScores, list_pairs
+from hfcomp.evaluation.spec import Unavailable
+from hfcomp.reading import csv_rows, nearest, parse_json
+
+KEY = ("benchmark", "subset", "item", "image", "text")
+"""Columns that name a pair: `image` is a column of images of the benchmark, such as `image` or `negative_image`."""
+SCORE = "score"
+ENDINGS = (".csv", ".jsonl", ".parquet")
+MOST_PAIRS = 5_000_000
+"""Pairs where a benchmark needs all images with all texts: 1,000 images with five captions each."""
+_LIST = "hfcomp evaluate --write_pairs FILE lists the pairs that need a score."
+
+_COLUMNS = ", ".join((*KEY, SCORE))
+Pair = tuple[str, str, str, str]  # subset, item, image and text
+
+
+class ScoreFile:
+    """A file with a score for each pair of an image and a text, as a scorer of benchmarks.
+
+    Args:
+        path: CSV, JSON lines or Parquet with the columns `benchmark`, `subset`, `item`, `image`, `text` and `score`;
+            others are not read. Scores are any finite numbers, higher where the text fits the image better.
+
+    Raises:
+        ValueError: for a missing column, a score that is no finite number or a pair that is there twice, with its row;
+            rows are counted from 0.
+        OSError: for a file that cannot be read.
+    """
+
+    most_pairs = MOST_PAIRS
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        table = _read(self.path)
+        absent = [name for name in (*KEY, SCORE) if name not in table]
+        if absent:
+            raise ValueError(
+                f"{path}: found the columns {', '.join(table)}, expected {_COLUMNS}; {', '.join(absent)} is missing. "
+                f"{_LIST}"
+            )
+        scores = self._numbers(table[SCORE])
+        self._scores: dict[str, dict[Pair, tuple[int, float]]] = {}
+        again: list[tuple[int, int]] = []
+        for row, (benchmark, *pair) in enumerate(zip(*(table[name] for name in KEY), strict=True)):
+            own = self._scores.setdefault(benchmark, {})
+            first, _ = own.setdefault(tuple(pair), (row, scores[row]))
+            if first != row:
+                again.append((row, first))
+        if again:
+            row, first = again[0]
+            raise ValueError(
+                f"{path}, row {row}: the same pair as in row {first}: {_shown([table[name][row] for name in KEY])}. "
+                f"{len(again):,} rows repeat an earlier one. Keep one of each."
+            )
+        self._weights = f"sha256:{file_hash(self.path)[:16]}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Its entry among the models of `results.json`."""
+        return {"path": str(self.path), "weights": self._weights, "score": "read from a file"}
+
+    def check(self, loaded: Sequence[Loaded]) -> list[str]:
+        """Checks that the file fits benchmarks, before any model scores them.
+
+        Args:
+            loaded: what is evaluated.
+
+        Returns:
+            What is not used, line by line.
+
+        Raises:
+            ValueError: for pairs without a score, pairs that a benchmark does not have, or unknown benchmarks.
+        """
+        names, notes = [one.benchmark.name for one in loaded], []
+        for name, own in self._scores.items():
+            if name not in names and name not in known_benchmarks() and not is_place(name):
+                row = next(iter(own.values()))[0]
+                raise ValueError(
+                    f"{self.path}, row {row}: found the benchmark {name!r} ({len(own):,} rows), expected one of "
+                    f"{', '.join(names)}.{nearest(name, names)}"
+                )
+            if name not in names:
+                notes.append(f"{self.path}: {len(own):,} scores of {name} are not used, as it is not evaluated")
+        for one in loaded:
+            if one.benchmark.name in self._scores:
+                try:
+                    self.score_pairs(list_pairs(one.benchmark, one.data, self.most_pairs))
+                except Unavailable:  # it is skipped, with the reason, where it is scored
+                    continue
+        return notes
+
+    def score_pairs(self, pairs: PairList, *, progress: bool = False) -> PairScores:
+        """The scores of a benchmark's pairs.
+
+        Raises:
+            Unavailable: where the file has no scores of the benchmark.
+            ValueError: where it lacks some of its pairs, or has others.
+        """
+        name = pairs.benchmark.name
+        own = self._scores.get(name)
+        if own is None:
+            raise Unavailable(f"{self.path} has no scores of it.", _LIST)
+        wanted = pair_names(pairs)
+        missing = list(dict.fromkeys(pair for pair in wanted if pair not in own))
+        if missing:
+            raise ValueError(
+                f"{self.path}: {len(missing):,} of {len(set(wanted)):,} pairs of {name} have no score, the first is "
+                f"{_shown([name, *missing[0]])}. {_LIST}"
+            )
+        unknown = own.keys() - set(wanted)
+        if unknown:
+            pair = min(unknown, key=lambda one: own[one][0])
+            raise ValueError(
+                f"{self.path}, row {own[pair][0]}: {name} has no such pair: {_shown([name, *pair])}. {len(unknown):,} "
+                f"rows are of no pair of it. {_LIST}"
+            )
+        return PairScores(np.array([own[pair][1] for pair in wanted], dtype=np.float64), len(own))
+
+    def _numbers(self, column: Sequence[Any]) -> list[float]:
+        found = [_number(value) for value in column]
+        wrong = [row for row, value in enumerate(found) if not math.isfinite(value)]
+        if wrong:
+            raise ValueError(
+                f"{self.path}, row {wrong[0]}: found the score {column[wrong[0]]!r}, expected a finite number. "
+                f"{len(wrong):,} rows have none."
+            )
+        return found
+
+
+def pair_names(pairs: PairList) -> list[Pair]:
+    """Each pair as files name it: subset, item, image and text."""
+    subsets, items = pairs.items.rows["subset"][:], pairs.items.rows["item"][:]
+    return [
+        (subsets[place.row], items[place.row], place.column, pairs.texts[text])
+        for place, text in zip(pairs.places, pairs.text, strict=True)
+    ]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {value!r}" for name, value in zip(KEY, names, strict=True))
+
+
+def _read(path: Path) -> dict[str, list[Any]]:
+    """The columns of a file; names of pairs are texts."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"{path}: expected scores in a file that ends with {', '.join(ENDINGS)}.")
+    if ending == ".jsonl":
+        table = _json_lines(path)
+    elif ending == ".csv":
+        table = _csv(path)
+    else:
+        try:
+            table = pq.read_table(path).to_pydict()
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{path}: not Parquet: {error}") from error
+    return {name: [str(value) for value in values] if name in KEY else values for name, values in table.items()}
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            rows = csv_rows(file, str(path))
+            _, names = next(rows, (0, []))
+            found: list[list[str]] = []
+            for line, row in rows:
+                if row and len(row) != len(names):
+                    raise ValueError(f"{path}, line {line}: found {len(row)} fields, expected {len(names)}.")
+                found += [row] if row else []
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8.") from error
+    return {name: [row[place] for row in found] for place, name in enumerate(names)}
+
+
+def _json_lines(path: Path) -> dict[str, list[Any]]:
+    found: list[dict[str, Any]] = []
+    for line, content in enumerate(path.read_bytes().splitlines(), start=1):
+        if not content.strip():
+            continue
+        try:
+            row = parse_json(content)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: not JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, line {line}: found a {type(row).__name__}, expected an object with {_COLUMNS}.")
+        absent = [name for name in (*KEY, SCORE) if name not in row]
+        if absent:
+            raise ValueError(f"{path}, line {line}: {', '.join(absent)} is missing, expected {_COLUMNS}. {_LIST}")
+        found.append(row)
+    return {name: [row[name] for row in found] for name in (*KEY, SCORE)}
