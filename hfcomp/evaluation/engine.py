@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     from hfcomp.evaluation.embed import Indexed
 
 LEFT_OUT = "left_out"
+Prior = Callable[[Benchmark, "EmbeddedItems"], "pd.DataFrame | None"]
+"""Outcomes of a model that does not see the image: `hfcomp.evaluation.blind.outcomes.prior_outcomes`."""
 
 
 class Encoder(Protocol):
@@ -49,6 +51,7 @@ class Report:
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
         seconds: that encoding and scoring took.
+        prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
     """
 
     items: pd.DataFrame
@@ -59,10 +62,17 @@ class Report:
     tiny: int
     computed: int
     seconds: float
+    prior: pd.DataFrame | None = None
 
 
 def run_benchmark(
-    benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False, score: bool = True
+    benchmark: Benchmark,
+    items: BenchmarkData,
+    encoder: Encoder,
+    *,
+    progress: bool = False,
+    score: bool = True,
+    prior: Prior | None = None,
 ) -> Report:
     """Encodes what a benchmark needs and scores its items.
 
@@ -72,6 +82,7 @@ def run_benchmark(
         encoder: the model.
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
+        prior: makes the outcomes of `Report.prior`.
 
     Returns:
         Outcomes; without rows when `score` is off.
@@ -81,7 +92,8 @@ def run_benchmark(
     start = time.perf_counter()
     embedded = embed(benchmark, items, encoder, progress=progress)
     table = score_items(benchmark, embedded) if score else pd.DataFrame()
-    return Report(table, **embedded.counts, seconds=time.perf_counter() - start)
+    blind = prior(benchmark, embedded) if score and prior is not None else None
+    return Report(table, **embedded.counts, seconds=time.perf_counter() - start, prior=blind)
 
 
 def score_items(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
 from hfcomp.distributed import check_world_size, fail_together, gather_objects, rank
 from hfcomp.evaluation import benchmarks as known
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.blind.encoders import BLIND
+from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
+from hfcomp.evaluation.blind.results import BlindResults
+from hfcomp.evaluation.blind.rules import prior_of
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
 from hfcomp.evaluation.embed import Embedder
@@ -28,12 +31,14 @@ from hfcomp.evaluation.identity import identity
 from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
-from hfcomp.statistics.outcomes import COLUMNS
+from hfcomp.statistics.outcomes import COLUMNS, Outcomes
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
 logger = logging.getLogger(__name__)
 
+NO_RULES = "none"
+"""Of `blind`: without blind rules."""
 PATIENCE = timedelta(days=7)  # that the other processes wait for the one that fits probes
 
 
@@ -45,7 +50,8 @@ def evaluate(
     data: Mapping[str, str | Path] | None = None,
     data_dir: str | Path | None = None,
     column_names: Mapping[str, str] | None = None,
-    blind: Sequence[str] = (),
+    blind: str | Sequence[str] = (),
+    blind_captions: str | Path | None = None,
     reference: str | None = None,
     tie: str = "wrong",
     cache: str | Path | bool = True,
@@ -76,7 +82,10 @@ def evaluate(
         data: folders by name of a benchmark or a set of images, as in `{"val2017": "coco/val2017"}`.
         data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
         column_names: names of columns in your own files and folders among the benchmarks, hfcomp's name first.
-        blind: scorers that look at nothing: `constant`, `random`, `shorter`.
+        blind: scorers that look at nothing as further models: `constant`, `random`, `shorter`. Blind rules are scored
+            without it, see `hfcomp.evaluation.blind.rules`; `none` switches them off.
+        blind_captions: what the bigram model among them is counted on, without what a benchmark uses: a file, a
+            folder, an id of the Hub, or `coco`; by default COCO's captions where they are on this machine.
         reference: the model that the others are compared to, by name or place; by default the first.
         tie: what a tie counts: `wrong`, `half` or `win`.
         cache: whether embeddings are kept for later runs, or the folder for them.
@@ -96,7 +105,7 @@ def evaluate(
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
     chosen = _choose_benchmarks(suite, _listed(benchmarks), column_names, log)
-    scorers = _blind_encoders(_listed(blind))
+    rules_wanted, scorers = _blind_encoders(_listed(blind), blind_captions)
     named = named_models(models if isinstance(models, Mapping) else _listed(models), taken=BLIND)
     compared_to = _reference(reference, named)
     check_device(device)
@@ -107,8 +116,9 @@ def evaluate(
     timeout = DEFAULT_TIMEOUT if url_timeout is None else url_timeout
     with fail_together(), url_access(UrlAccess.asked(allow_urls, timeout)):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
+        rules = BlindRules(blind_captions, folders) if rules_wanted else None
         evaluator = _load(chosen, folders, encoders, log)
-        tables, seconds = _score(evaluator, {**encoders, **scorers}, bars)
+        tables, priors, seconds = _score(evaluator, {**encoders, **scorers}, bars, priors=encoders if rules else ())
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
             evaluator.note(note)
@@ -124,6 +134,7 @@ def evaluate(
             seconds=seconds,
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
+            blind=None if rules is None or not tables else _blind_results(rules, evaluator, tables, priors),
         )
 
 
@@ -168,16 +179,20 @@ def _load(
 
 
 def _score(
-    evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool
-) -> tuple[list[pd.DataFrame], dict[str, dict[str, float]]]:
-    """Outcomes, on the first process alone, and seconds by model and benchmark."""
+    evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool, *, priors: Collection[str]
+) -> tuple[list[pd.DataFrame], list[pd.DataFrame], dict[str, dict[str, float]]]:
+    """Outcomes, and those of the models' priors, on the first process alone; seconds by model and benchmark."""
     tables: list[pd.DataFrame] = []
+    blind: list[pd.DataFrame] = []
     seconds: dict[str, dict[str, float]] = {name: {} for name in encoders}
     for name, encoder in encoders.items():
-        for one, report in evaluator.score(encoder, model=name, progress=progress, keep_going=True):
+        how = {"progress": progress, "keep_going": True, "prior": prior_outcomes if name in priors else None}
+        for one, report in evaluator.score(encoder, model=name, **how):
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
+                if report.prior is not None:
+                    blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
                 cached = report.images + report.texts - report.computed
                 counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
                 evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
@@ -186,7 +201,20 @@ def _score(
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
-    return tables, seconds
+    return tables, blind, seconds
+
+
+def _blind_results(
+    rules: BlindRules, evaluator: Evaluator, tables: Sequence[pd.DataFrame], priors: Sequence[pd.DataFrame]
+) -> BlindResults | None:
+    """The blind rules on what some model was scored on; on the first process alone."""
+    scored = {title for table in tables for title in table["benchmark"].unique()}
+    loaded = [(one.title, one.benchmark, one.data) for one in evaluator.loaded if one.title in scored]
+    found = [*rules.score(loaded), *priors]
+    if not found:
+        return None
+    outcomes = Outcomes(pd.concat(found, ignore_index=True))
+    return BlindResults(outcomes, rules.skipped, rules.captions, rules.not_applicable)
 
 
 def _listed(given: Any) -> Any:
@@ -207,11 +235,14 @@ def _facts(name: str, model: Any, encoder: Encoder) -> dict[str, Any]:
     return {"path": place_of(model), "weights": weights, **texts}
 
 
-def _blind_encoders(names: Sequence[str]) -> dict[str, Encoder]:
-    unknown = [name for name in names if name not in BLIND]
+def _blind_encoders(names: Sequence[str], captions: str | Path | None) -> tuple[bool, dict[str, Encoder]]:
+    """Whether blind rules are wanted, and the blind scorers that are further models."""
+    unknown = [name for name in names if name not in (*BLIND, NO_RULES)]
     if unknown:
-        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}.")
-    return {name: BLIND[name][1]() for name in names}
+        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
+    if NO_RULES in names and captions is not None:
+        raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
+    return NO_RULES not in names, {name: BLIND[name][1]() for name in names if name != NO_RULES}
 
 
 def _reference(given: str | None, models: Mapping[str, Any]) -> str:

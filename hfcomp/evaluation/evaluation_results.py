@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
+from hfcomp.evaluation.blind.report import blind_section
+from hfcomp.evaluation.blind.results import BlindResults, read_blind, write_blind
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
@@ -56,6 +58,7 @@ class EvaluationResults(metaclass=OwnHelp):
         seconds: model to benchmark to seconds.
         versions: what the numbers were made with.
         config: how it was made: the date, and the command where there was one.
+        blind: what blind rules made of the same items, where they were asked for.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -73,6 +76,7 @@ class EvaluationResults(metaclass=OwnHelp):
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    blind: BlindResults | None = None
 
     def __post_init__(self) -> None:
         check_tie(self.tie)
@@ -92,8 +96,7 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        blind = [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
-        subject = [name for name in names if name not in blind] if self.subject is None else self.subject
+        subject = self.sighted if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -112,6 +115,19 @@ class EvaluationResults(metaclass=OwnHelp):
     def failed(self) -> bool:
         """Whether a benchmark was not scored for another reason than data that is unavailable."""
         return any(one["reason"].startswith(FAILED) for one in self.skipped)
+
+    @cached_property
+    def blind_facts(self) -> dict[str, Any] | None:
+        """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
+        if self.blind is None or not len(self._shared):
+            return None
+        blind = self.blind.on_lines_of(self._shared)
+        return blind.to_json(self.averages, self._shared, self.sighted, self.blind.outcomes.digest)
+
+    @property
+    def sighted(self) -> list[str]:
+        """The models that are no blind scorers."""
+        return [name for name, facts in self.models.items() if facts.get("path") != BLIND_PATH]
 
     @cached_property
     def _shared(self) -> Outcomes:
@@ -162,6 +178,7 @@ class EvaluationResults(metaclass=OwnHelp):
             reference=names[0],
             subject=names[1:],
             seconds={name: own for name, own in self.seconds.items() if name in names},
+            blind=None if self.blind is None else self.blind.of_models(names, list(self.models)),
         )
 
     def _name(self, given: str) -> str:
@@ -173,7 +190,7 @@ class EvaluationResults(metaclass=OwnHelp):
         raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
     def save(self, folder: str | Path) -> None:
-        """Writes `items.parquet`, `results.json`, `report.md` and where matplotlib is installed `figure.png`.
+        """Writes `items.parquet`, `blind.parquet`, `results.json`, `report.md`, and `figure.png` with matplotlib.
 
         Each is written whole or not at all, under the folder's lock; earlier results are replaced.
 
@@ -203,6 +220,7 @@ class EvaluationResults(metaclass=OwnHelp):
             results.get("reference"),
             results.get("tie_rule") or "wrong",
             **{key: results[key] for key in keys if results.get(key)},
+            blind=read_blind(Path(folder), results),
         )
 
     def __repr__(self) -> str:
@@ -228,7 +246,12 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     pairs = [(name, str(reference)) for name in compared]
     shown = sections_of_lines(lines, lambda line: pairs, reference=reference, tie=evaluation.tie, brief=brief)
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
-    sections = [Section("", [figure]), *shown, *_facts(evaluation, brief=brief)]
+    blind = (
+        []
+        if evaluation.blind_facts is None
+        else [blind_section(evaluation.blind_facts, evaluation.sighted, brief=brief)]
+    )
+    sections = [Section("", [figure]), *shown, *blind, *_facts(evaluation, brief=brief)]
     return Report(names, caveat, (), sections, how, evaluation.notes)
 
 
@@ -288,6 +311,7 @@ def write_evaluation(folder: Path, results: EvaluationResults, *, items: bool = 
     """As `EvaluationResults.save`, for who holds the folder's lock; `items.parquet` only with `items`."""
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
+        write_blind(folder, results.blind)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
     save_report(evaluation_report(results, brief=False), folder)
 
@@ -307,4 +331,5 @@ def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
         "notes": list(results.notes),
         "config": results.config,
         "results": results.lines,
+        **({} if results.blind_facts is None else {"blind": results.blind_facts}),
     }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores
 
 CHANCE = 0.5
@@ -42,6 +42,10 @@ class CaptionChoice(ScoringProtocol):
     """Columns `image`, `caption`, `negative_captions`: [`caption_choice`] of every row; one negative or several."""
 
     texts = ("caption", "negative_captions")
+
+    def text_choice(self, items: BenchmarkData) -> CaptionChoice:
+        """All of it."""
+        return self
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metric "caption choice"."""

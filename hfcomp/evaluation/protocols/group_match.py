@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import group
 from hfcomp.metrics.choice import pair_scores
 from hfcomp.metrics.group import GroupOutcome
@@ -54,6 +54,10 @@ class GroupMatch(ScoringProtocol):
 
     metrics: tuple[str, ...] = ("group", "text", "image")
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
+        """The metric "text", where it is reported: each caption is false of one image, so no blind rule solves it."""
+        return replace(self, metrics=("text",)) if "text" in self.metrics else None
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """[`group_match`] of every row."""
         parts = [
@@ -78,6 +82,10 @@ class GroupAndCaption(GroupMatch):
     """
 
     metrics: tuple[str, ...] = ("group",)
+
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
+        """The choice of the caption."""
+        return CaptionChoice()
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics of the groups, then "caption choice"."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import pair_scores
 from hfcomp.metrics.keyword_ranking import keyword_ranking
 
@@ -25,6 +25,10 @@ class KeywordRanking(ScoringProtocol):
     texts = ("caption", "negative_captions")
 
     metrics: tuple[str, ...] = ("top-1", "reciprocal rank")
+
+    def text_choice(self, items: BenchmarkData) -> KeywordRanking | None:
+        """The metric "top-1", where it is reported."""
+        return replace(self, metrics=("top-1",)) if "top-1" in self.metrics else None
 
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.caption_choice import CHANCE, caption_choice
-from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, Measured, ScoringProtocol
+from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.retrieval import rank_bounds, recall_chance
 
 TEXT_TO_IMAGE, IMAGE_TO_TEXT = "text-to-image", "image-to-text"
@@ -78,13 +78,33 @@ class PairsAndNegatives(PairRetrieval):
 
     optional_texts = ("negative_captions",)
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
+        """The choice of the caption, where rows have a negative."""
+        return FirstNegative() if "negative_captions" in items.rows.column_names else None
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """The metric "caption choice" as composition, and the recalls as general abilities."""
+        yield from FirstNegative().score(embedded)
+        for measured in super().score(embedded):
+            yield replace(measured, aspect=ASPECTS[GENERAL])
+
+
+@dataclass(frozen=True)
+class FirstNegative(ScoringProtocol):
+    """Columns `image`, `caption`, `negative_captions`, which a row may lack: the caption or the first of them?"""
+
+    texts = ("caption",)
+    optional_texts = ("negative_captions",)
+
+    def text_choice(self, items: BenchmarkData) -> FirstNegative:
+        """All of it."""
+        return self
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        """The metric "caption choice" of the rows that have a negative."""
         column = embedded.columns.get("negative_captions")
         if column is not None:
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
             texts = (embedded.text(name, rows) for name in ("caption", "negative_captions"))
             chosen = caption_choice(embedded.image("image", rows), *texts)
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
-        for measured in super().score(embedded):
-            yield replace(measured, aspect=ASPECTS[GENERAL])

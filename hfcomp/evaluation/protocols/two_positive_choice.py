@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hfcomp.evaluation.engine import EmbeddedItems
 from hfcomp.evaluation.protocols.parts import concatenated
-from hfcomp.evaluation.spec import Measured, ScoringProtocol
+from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import two_positive
 from hfcomp.metrics.choice import ChoiceOutcome, pair_scores
 
@@ -65,6 +65,10 @@ class TwoPositiveChoice(ScoringProtocol):
     texts = ("caption", "positive_captions", "negative_captions")
     needs_images = False
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
+        """The metric "image-to-text"; the other one is about texts alone."""
+        return _ImageToText()
+
     def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
         """[`two_positive_choice`] of every row."""
         parts = [
@@ -77,3 +81,10 @@ class TwoPositiveChoice(ScoringProtocol):
             yield Measured("image-to-text", outcome.correct[seen], outcome.tie[seen], CHANCE, rows=seen)
         outcome = concatenated([part.text_only for part in parts])
         yield Measured("text only", outcome.correct, outcome.tie, CHANCE)
+
+
+class _ImageToText(TwoPositiveChoice):
+    """The metric of [`TwoPositiveChoice`] that has an image."""
+
+    def score(self, embedded: EmbeddedItems) -> Iterator[Measured]:
+        yield from (one for one in super().score(embedded) if one.metric == "image-to-text")
