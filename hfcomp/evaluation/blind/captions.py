@@ -79,7 +79,8 @@ class CaptionSource:
 
 def image_key(name: str) -> Any:
     """What names of one photograph have in common: COCO's number, else the file name without its ending."""
-    return photograph_name(name, COCO, name) or PurePosixPath(name).stem
+    stem = PurePosixPath(name).stem
+    return photograph_name(stem, COCO) or stem
 
 
 def plain(text: str) -> str:

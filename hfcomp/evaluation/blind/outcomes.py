@@ -24,8 +24,8 @@ NO_CAPTIONS = "no caption of {place} is left that the benchmark does not use"
 
 
 def text_choice_of(benchmark: Benchmark, items: BenchmarkData) -> Benchmark | None:
-    """The benchmark with the metrics alone that a score of texts can decide; `None` where it has none."""
-    protocol = benchmark.protocol.text_choice(items)
+    """The benchmark with the metrics alone that a score of texts can decide; `None` without such, or images."""
+    protocol = None if items.texts_alone == len(items.rows) else benchmark.protocol.text_choice(items)
     return None if protocol is None else replace(benchmark, protocol=protocol)
 
 
