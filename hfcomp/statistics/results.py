@@ -22,6 +22,7 @@
 | `notes` | what a reader of the numbers has to know |
 | `checksum` | sha256 of all other content: `hfcomp.checksums.read_checked` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
+| `blind` | of an evaluation, what blind rules made of the same items, see below |
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 
 A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to what it is),
@@ -31,6 +32,11 @@ first).
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
+
+`blind` has `rules` (name to words), `skipped` (rule to reason), `captions` (what the bigram model was counted on, by
+title and name of the benchmark), `not_applicable` (titles), `items` (`items_hash` of `blind.parquet`), `lines` (of each
+rule `value`, `right`, `wrong` and `undecided` items) and `unsolved` (models on the items that no rule of texts solves,
+`of` so many; lines as in `results`).
 
 Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
 `p_holm` in place of `q`.
