@@ -34,9 +34,9 @@ Of a benchmark, `title` is what lines go by, `items` the number of rows scored, 
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
 
 `blind` has `rules` (name to words), `skipped` (rule to reason), `captions` (what the bigram model was counted on, by
-title and name of the benchmark), `not_applicable` (titles), `items` (`items_hash` of `blind.parquet`), `lines` (of each
-rule `value`, `right`, `wrong` and `undecided` items) and `unsolved` (models on the items that no rule of texts solves,
-`of` so many; lines as in `results`).
+title and name of the benchmark), `not_applicable` (titles), `items` (`items_hash` of `blind.parquet`), `lines` (of
+each rule `value`, `right`, `wrong` and `undecided` items) and `unsolved` (models on the items that no rule of texts
+solves, `of` so many; lines as in `results`).
 
 Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
 `p_holm` in place of `q`.
@@ -93,14 +93,15 @@ def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     """
     whole = {"schema_version": RESULTS_SCHEMA_VERSION, "versions": results.get("versions") or versions()}
     whole |= {key: value for key, value in results.items() if key not in whole}
-    write_json(path, _for_json(whole))
+    write_json(path, for_json(whole))
 
 
-def _for_json(value: Any) -> Any:
+def for_json(value: Any) -> Any:
+    """A value as JSON knows it: NaN and infinity become `None`, paths text, numbers of numpy plain ones."""
     if isinstance(value, Mapping):
-        return {str(key): _for_json(part) for key, part in value.items()}
+        return {str(key): for_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_for_json(part) for part in value]
+        return [for_json(part) for part in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Path):

@@ -94,7 +94,11 @@ def unchecked(name: str, reason: str) -> Check:
 
 
 def share(
-    name: str, flags: NDArray[Any], images: Sequence[str] | None = None, bootstrap: ImageBootstrap | None = None, **more: Any
+    name: str,
+    flags: NDArray[Any],
+    images: Sequence[str] | None = None,
+    bootstrap: ImageBootstrap | None = None,
+    **more: Any,
 ) -> Check:
     """A check whose number is the share of items with a flag.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +22,12 @@ Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
 """`[n]` of the captions and `[n]` of the negatives."""
 
 
-def rule_scores(pairs: pd.DataFrame, bigrams: Callable[[], Mapping[str, Scores]]) -> dict[str, Scores]:
+def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str, Scores]:
     """The scores of every blind rule, by the name of its check.
 
     Args:
         pairs: of `AuditSet`.
-        bigrams: those of `bigram_scores`, which need a model.
+        bigrams: those of `bigram_scores` or `own_bigram_scores`.
     """
     names = {"shorter": "shorter", "full stop": "full_stop"}
     own = {
@@ -35,7 +35,7 @@ def rule_scores(pairs: pd.DataFrame, bigrams: Callable[[], Mapping[str, Scores]]
         for rule, score in TEXT_RULES.items()
         if rule in names
     }
-    return own | dict(bigrams())
+    return {**own, **bigrams}
 
 
 def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
@@ -176,4 +176,8 @@ def _found(data: AuditSet, flags: NDArray[np.bool_], number: int, images: tuple[
         for row, caption, negative in zip(shown["row"], shown["caption"], shown["negative"], strict=True)
     ]
     rows = data.pairs.loc[flags, "row"].unique().tolist()
-    return {"facts": {"pairs": int(flags.sum()), "rows": rows}, "examples": examples, "reason": "" if len(flags) else NO_PAIRS}
+    return {
+        "facts": {"pairs": int(flags.sum()), "rows": rows},
+        "examples": examples,
+        "reason": "" if len(flags) else NO_PAIRS,
+    }

@@ -151,7 +151,10 @@ def audit_set(
                 continue
             kind = kinds[place] if place < len(kinds) and kinds[place] else _cell(column, "subset", row) or "all"
             pairs.append((row, place, own_id, str(kind), captions[0], negative))
-    found = [*notes, *([f"{masked:,} empty negatives, or negatives without a caption, are not pairs"] if masked else [])]
+    found = [
+        *notes,
+        *([f"{masked:,} empty negatives, or negatives without a caption, are not pairs"] if masked else []),
+    ]
     return AuditSet(
         name,
         pd.DataFrame(pairs, columns=["row", "place", "image_id", "kind", "caption", "negative"]),

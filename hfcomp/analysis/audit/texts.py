@@ -55,20 +55,20 @@ def near_duplicate_texts(texts: pd.DataFrame, examples: int = 0) -> Check:
 
 def _mark(group: list[int], ids: list[str], words: list[Words], found: np.ndarray, example: dict[int, int]) -> None:
     """Marks the texts of a group that has another text of another image."""
-    if len(group) < 2:
-        return
-    kinds: dict[tuple[str, Words], int] = {}
+    # of each text two places of different images: one of them is of another image than whatever it is compared with
+    places: dict[Words, list[int]] = {}
     for place in group:
-        kinds.setdefault((ids[place], words[place]), place)
-    if len(kinds) < 2:
+        known = places.setdefault(words[place], [])
+        if len(known) < 2 and all(ids[one] != ids[place] for one in known):
+            known.append(place)
+    if len(places) < 2:
         return
-    first, *others = kinds.items()
     for place in group:
-        for (name, text), other in (first, *others):
-            if name != ids[place] and text != words[place]:
-                found[place] = True
-                example.setdefault(place, other)
-                break
+        others = (one for text, known in places.items() if text != words[place] for one in known)
+        other = next((one for one in others if ids[one] != ids[place]), None)
+        if other is not None:
+            found[place] = True
+            example.setdefault(place, other)
 
 
 def _check(name: str, texts: pd.DataFrame, groups: Iterable[list[int]], examples: int) -> Check:
