@@ -13,7 +13,7 @@ from hfcomp.reporting.report import Table
 from hfcomp.statistics.bootstrap import ImageBootstrap
 
 CHECKS = {
-    "blind": "pairs that the best blind rule, or its reverse, decides rightly",
+    "blind": "pairs that the best blind rule, or its reverse, decides correctly",
     "shorter": "pairs that length decides: the shorter text, or the longer one",
     "full_stop": "pairs that a full stop at the end decides",
     "bigram": "pairs that a bigram model decides, by log probability per word",

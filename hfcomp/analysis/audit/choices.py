@@ -39,7 +39,7 @@ def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str,
 
 
 def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
-    """`blind`, and a check for each rule: pairs that it, or its reverse, decides rightly; ties are undecided.
+    """`blind`, and a check for each rule: pairs that it, or its reverse, decides correctly; ties are undecided.
 
     Args:
         data: the set.
@@ -83,7 +83,7 @@ def _by_kind(data: AuditSet, checks: Sequence[Check], scores: Mapping[str, Score
             high, low = scores[check.name][:: -1 if check.facts["reversed"] else 1]
             cells.append(f"{100 * float((high[own] > low[own]).mean()):.1f}")
         rows.append([kind, f"{int(own.sum()):,}", *cells])
-    return [Table("percent decided rightly, by kind", ["kind", "pairs", *(one.name for one in checks)], rows)]
+    return [Table("percent decided correctly, by kind", ["kind", "pairs", *(one.name for one in checks)], rows)]
 
 
 def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:

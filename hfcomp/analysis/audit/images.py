@@ -13,10 +13,11 @@ from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.reading import AuditSet
 from hfcomp.data.overlap import find_overlap
 from hfcomp.data.overlap.hash_store import HashStore, default_folder
+from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.data.overlap.image_hashes import hash_images, like_another
 from hfcomp.data.overlap.image_names import SANDBOX
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.cells import Crop, Fitted, is_missing
+from hfcomp.evaluation.cells import Crop, Fitted, MappedImages, is_missing
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.scored_images import scored_images
 from hfcomp.evaluation.spec import Folders, Unavailable
@@ -40,10 +41,8 @@ def duplicate_images(
     rows = data.first_rows
     if not rows:
         return unchecked("duplicate_images", NO_IMAGES)
-    cells = [_whole(data.images["image"][row]) for row in rows]
-    hashed = hash_images(
-        cells, range(len(rows)), HashStore(folder or default_folder()), name="column 'image'", progress=progress
-    )
+    store = HashStore(folder or default_folder())
+    hashed = hash_images(_whole_images(data), rows, store, name="column 'image'", progress=progress)
     read = np.flatnonzero(hashed.index >= 0)
     of_image = hashed.records["pixels"][hashed.index[read]]
     _, group, count = np.unique(of_image, return_inverse=True, return_counts=True)
@@ -132,7 +131,7 @@ def overlap(
 def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:
     """The first row of each image, and these as a set that the overlap guard takes."""
     rows = data.first_rows
-    cells = [_cell(_whole(data.images["image"][row])) for row in rows]
+    cells = [_cell(cell) for _, cell in each_cell(_whole_images(data), rows)]
     sources = [None if data.sources is None else data.sources[row] for row in rows]
     if data.loaded is not None:
         (scored,) = [one for one in scored_images(data.loaded) if one.name == data.loaded.benchmark.title]
@@ -143,8 +142,12 @@ def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:
     return rows, Dataset.from_dict(columns, features=features)
 
 
-def _whole(cell: Any) -> Any:
-    return cell.cell if isinstance(cell, Crop | Fitted) else cell
+def _whole_images(data: AuditSet) -> Sequence[Any]:
+    """The images by row; of a part of an image, as a benchmark may have it, the whole."""
+    cells = data.images["image"]
+    if data.loaded is None:
+        return cells
+    return MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Crop | Fitted) else cell)
 
 
 def _cell(cell: Any) -> Any:

@@ -15,6 +15,7 @@ from datasets import Dataset, Image
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.gallery.rows import SANDBOX, read_set, texts_of
 from hfcomp.data.columns import require_columns
+from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
@@ -61,9 +62,9 @@ class AuditSet:
     def first_rows(self) -> list[int]:
         """Of each distinct image the first row that has it."""
         seen: dict[str, int] = {}
-        for row, name in enumerate(self.image_ids):
-            if name not in seen and "image" in self.images and not is_missing(self.images["image"][row]):
-                seen[name] = row
+        for row, cell in each_cell(self.images.get("image", ()), range(len(self)) if "image" in self.images else ()):
+            if self.image_ids[row] not in seen and not is_missing(cell):
+                seen[self.image_ids[row]] = row
         return list(seen.values())
 
     @property

@@ -12,7 +12,7 @@ from hfcomp.reporting.report import Lines, Report, Section, Table
 
 LEGEND = (
     "Percent, with image-clustered bootstrap intervals (95 %) where pairs of a caption and a negative are counted. "
-    "A pair is decided rightly where the caption scores strictly higher; chance is 50, and ties are undecided."
+    "A pair is decided correctly where the caption scores strictly higher; chance is 50, and ties are undecided."
 )
 
 
