@@ -29,6 +29,7 @@ from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import text_probe
 from hfcomp.analysis.audit.reading import AuditSet, read_audit_set
 from hfcomp.analysis.audit.texts import duplicate_texts, near_duplicate_texts
+from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.evaluation.blind.captions import read_caption_source
 from hfcomp.evaluation.spec import Folders, Unavailable
@@ -117,7 +118,7 @@ def _pair_checks(data: AuditSet, options: AuditOptions) -> list[Check]:
 
     model = GrammarFilter(options.language_model, device=options.device)
     losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)
-    return [*checks, likelihood_check(data, (losses[0], losses[1]), model.name)]
+    return [*checks, likelihood_check(data, (losses[0], losses[1]), without_local_paths(model.name))]
 
 
 def _bigrams(data: AuditSet, options: AuditOptions) -> tuple[Mapping[str, Scores], str]:
@@ -131,4 +132,6 @@ def _bigrams(data: AuditSet, options: AuditOptions) -> tuple[Mapping[str, Scores
     model, counts = source.model_without(set(data.image_ids), texts)
     if model is None:
         raise ValueError(f"captions: all of {source.place} are captions of this set or its images. Name others.")
-    return bigram_scores(data.pairs, model), f"{counts['captions']:,} captions of {counts['place']}"
+    return bigram_scores(
+        data.pairs, model
+    ), f"{counts['captions']:,} captions of {without_local_paths(counts['place'])}"

@@ -11,8 +11,9 @@ from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.choices import NO_PAIRS
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import NO_SKLEARN, embedding_features, probe
-from hfcomp.analysis.audit.reading import AuditSet
+from hfcomp.analysis.audit.reading import IMAGES, AuditSet
 from hfcomp.analysis.cosines import indexed_cosines
+from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
 from hfcomp.evaluation.cells import is_missing
@@ -36,7 +37,7 @@ def model_checks(data: AuditSet, options: AuditOptions, *, progress: bool = Fals
         ValueError: for a model that does not load or is not a supported dual encoder.
     """
     if options.model is None:
-        reasons = {"image_probe": NO_MODEL if "negative_image" in data.images else NO_NEGATIVE_IMAGES}
+        reasons = {"image_probe": NO_MODEL if set(IMAGES) <= data.images.keys() else NO_NEGATIVE_IMAGES}
         return [unchecked(name, reasons.get(name, NO_MODEL if len(data.pairs) else NO_PAIRS)) for name in NAMES]
     cache = EmbeddingCache(None if options.no_cache else default_folder())
     embedder = open_embedder(options.model, cache=cache, batch_size=options.batch_size, device=options.device)
@@ -62,16 +63,17 @@ def embedding_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progre
 
 def image_probe(data: AuditSet, embedder: Embedder, seed: int = 0, *, progress: bool = False) -> Check:
     """Pairs of image and negative image that a probe of image embeddings decides."""
-    if "negative_image" not in data.images:
+    if not set(IMAGES) <= data.images.keys():
         return unchecked("image_probe", NO_NEGATIVE_IMAGES)
     if not _has_sklearn():
         return unchecked("image_probe", NO_SKLEARN)
-    rows = [row for row in range(len(data)) if not any(is_missing(data.images[name][row]) for name in data.images)]
+    cells = [[cell for _, cell in each_cell(data.images[name], range(len(data)))] for name in IMAGES]
+    rows = [row for row, both in enumerate(zip(*cells, strict=True)) if not any(map(is_missing, both))]
     if not rows:
         return unchecked("image_probe", NO_NEGATIVE_IMAGES)
     vectors = [
-        embedder.index_images([data.images[name][row] for row in rows], column=name, progress=progress)
-        for name in ("image", "negative_image")
+        embedder.index_images([own[row] for row in rows], column=name, progress=progress)
+        for name, own in zip(IMAGES, cells, strict=True)
     ]
     features = embedding_features(np.concatenate([one.take(slice(None)) for one in vectors]))
     return probe("image_probe", features, [data.image_ids[row] for row in rows], data, seed)

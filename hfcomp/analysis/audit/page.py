@@ -36,9 +36,14 @@ def audit_page(audit: Audit, name: str, limits: Sequence[Limit]) -> str:
         f'<ul class="notes">{notes}</ul>' if notes else "",
         f'<div class="wide">{table_html(summary_table(audit, limits, words=True))}</div>',
         f'<p class="about">{escape(LEGEND)}</p>',
-        *(_section(audit, check) for check in audit.checks.values()),
+        *(_section(audit, check) for check in audit.checks.values() if _has_more(check)),
     ]
     return render_page(f"Audit of {name}", "\n".join(parts), styles=[_STYLE], scripts=[], data={})
+
+
+def _has_more(check: Check) -> bool:
+    """Whether there is more to show than the number."""
+    return bool(check.reason or check.tables or check.examples)
 
 
 def _section(audit: Audit, check: Check) -> str:
