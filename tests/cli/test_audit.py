@@ -64,7 +64,7 @@ def test_earlier_results_stay_unless_overwritten(source, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sugarcrep"], "sugarcrep"),
+        (["sugarcrep"], "Did you mean 'sugarcrepe'"),
         (["vtab"], "stands for"),
         (["sandbox", "--fail_if", "blnd>1"], "Did you mean 'blind'"),
         (["sandbox", "--examples", "-1"], "examples: found -1"),

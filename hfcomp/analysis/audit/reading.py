@@ -15,11 +15,13 @@ from datasets import Dataset, Image
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.gallery.rows import SANDBOX, read_set, texts_of
 from hfcomp.data.columns import require_columns
+from hfcomp.data.formats.tables import is_table
 from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
+from hfcomp.reading import nearest
 from hfcomp.statistics.bootstrap import ImageBootstrap
 
 IMAGES = ("image", "negative_image")
@@ -96,6 +98,11 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
             how = error.how_to_fix or found[0].obtain
             raise ValueError(f"{name}: {error.reason} {how} --data_dir names a folder with {name}/.") from error
         return _of_benchmark(loaded)
+    if not Path(name).exists() and name != SANDBOX and "/" not in name and not is_table(name):
+        raise ValueError(
+            f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate --list` "
+            "lists the benchmarks; an id of the Hub is OWNER/NAME."
+        )
     rows = read_set(name, options)
     require_columns(rows, ("caption",), needed_by=f"the audit of {name}")
     images = {column: rows[column] for column in IMAGES if isinstance(rows.features.get(column), Image)}

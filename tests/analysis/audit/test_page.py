@@ -32,16 +32,21 @@ def test_texts_of_a_data_set_are_escaped_and_the_page_is_the_same_twice(found):
     assert 'id="duplicate_images"' in page and page.count("<img") == 2
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 800])
-def test_it_opens_without_a_message_or_a_request_and_fits(found, tmp_path, width, scheme):
+def test_it_opens_without_a_message_or_a_request_and_fits(found, browser, tmp_path, width, scheme):
     file = tmp_path / "audit.html"
     file.write_text(audit_page(found, "own", []), encoding="utf-8")
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        seen = watched(page)
-        page.goto(file.as_uri())
-        assert seen.messages == [] and seen.requests == [file.as_uri()]
-        assert overflow(page) == 0
-        assert page.locator("section").count() > 5
-        assert page.locator("img").first.evaluate("image => image.naturalWidth") > 0
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    seen = watched(page)
+    page.goto(file.as_uri())
+    assert seen.messages == [] and seen.requests == [file.as_uri()]
+    assert overflow(page) == 0
+    assert page.locator("section").count() > 5
+    assert page.locator("img").first.evaluate("image => image.naturalWidth") > 0
