@@ -19,7 +19,7 @@ from hfcomp.evaluation import benchmarks as known
 from hfcomp.evaluation.benchmarks.means import MEANS
 from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
-from hfcomp.evaluation.blind.results import BlindResults
+from hfcomp.evaluation.blind.results import BlindResults, no_outcomes
 from hfcomp.evaluation.blind.rules import prior_of
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
@@ -118,6 +118,7 @@ def evaluate(
         encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
         rules = BlindRules(blind_captions, folders) if rules_wanted else None
         evaluator = _load(chosen, folders, encoders, log)
+        blind = rules.score(evaluator.loaded) if rules and rank() == 0 else []  # before anything can be lost
         tables, priors, seconds = _score(evaluator, {**encoders, **scorers}, bars, priors=encoders if rules else ())
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
@@ -134,7 +135,7 @@ def evaluate(
             seconds=seconds,
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
-            blind=None if rules is None or not tables else _blind_results(rules, evaluator, tables, priors),
+            blind=_blind_results(rules, [*blind, *priors]) if rules and tables else None,
         )
 
 
@@ -204,16 +205,9 @@ def _score(
     return tables, blind, seconds
 
 
-def _blind_results(
-    rules: BlindRules, evaluator: Evaluator, tables: Sequence[pd.DataFrame], priors: Sequence[pd.DataFrame]
-) -> BlindResults | None:
-    """The blind rules on what some model was scored on; on the first process alone."""
-    scored = {title for table in tables for title in table["benchmark"].unique()}
-    loaded = [(one.title, one.benchmark, one.data) for one in evaluator.loaded if one.title in scored]
-    found = [*rules.score(loaded), *priors]
-    if not found:
-        return None
-    outcomes = Outcomes(pd.concat(found, ignore_index=True))
+def _blind_results(rules: BlindRules, tables: Sequence[pd.DataFrame]) -> BlindResults:
+    """What blind rules and priors made of the items; benchmarks without a choice among texts have no rows."""
+    outcomes = Outcomes(pd.concat(tables, ignore_index=True)) if tables else no_outcomes()
     return BlindResults(outcomes, rules.skipped, rules.captions, rules.not_applicable)
 
 

@@ -122,7 +122,8 @@ class EvaluationResults(metaclass=OwnHelp):
         if self.blind is None or not len(self._shared):
             return None
         blind = self.blind.on_lines_of(self._shared)
-        return blind.to_json(self.averages, self._shared, self.sighted, self.blind.outcomes.digest)
+        digest = self.blind.outcomes.digest if len(self.blind.outcomes) else None
+        return blind.to_json(self.averages, self._shared, self.sighted, digest)
 
     @property
     def sighted(self) -> list[str]:

@@ -100,8 +100,8 @@ def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
         return _of_benchmark(loaded)
     if not Path(name).exists() and name != SANDBOX and "/" not in name and not is_table(name):
         raise ValueError(
-            f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate --list` "
-            "lists the benchmarks; an id of the Hub is OWNER/NAME."
+            f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate "
+            "--list` lists the benchmarks; an id of the Hub is OWNER/NAME."
         )
     rows = read_set(name, options)
     require_columns(rows, ("caption",), needed_by=f"the audit of {name}")

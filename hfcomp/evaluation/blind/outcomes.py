@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,17 @@ def text_choice_of(benchmark: Benchmark, items: BenchmarkData) -> Benchmark | No
     return None if protocol is None else replace(benchmark, protocol=protocol)
 
 
+class Scored(Protocol):
+    """A benchmark with its data, as `hfcomp.evaluation.evaluator.Loaded`."""
+
+    benchmark: Benchmark
+    data: BenchmarkData
+
+    @property
+    def title(self) -> str:
+        """In tables."""
+
+
 class BlindRules:
     """The rules that score texts alone, for the benchmarks of a run.
 
@@ -37,7 +48,7 @@ class BlindRules:
         folders: local data folders.
 
     Attributes:
-        skipped: rule to why it did not run on some benchmark.
+        skipped: rule to why it did not run, or title of a benchmark to why none did.
         captions: by title of the benchmark, what the bigram model was counted on.
         not_applicable: titles of benchmarks without a choice among texts of an item.
     """
@@ -48,17 +59,25 @@ class BlindRules:
         self.captions: dict[str, dict[str, Any]] = {}
         self.not_applicable: list[str] = []
 
-    def score(self, loaded: Iterable[tuple[str, Benchmark, BenchmarkData]]) -> list[pd.DataFrame]:
+    def score(self, loaded: Iterable[Scored]) -> list[pd.DataFrame]:
         """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
 
+        A benchmark whose items cannot be scored is skipped by name.
+
         Args:
-            loaded: titles of benchmarks, with them and their data.
+            loaded: benchmarks with their data.
         """
-        pairs = [(title, text_choice_of(benchmark, items), items) for title, benchmark, items in loaded]
+        pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
         self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
         applicable = [(title, one, items) for title, one, items in pairs if one is not None]
         source = self._source([items for *_, items in applicable]) if applicable else None
-        return [table for title, one, items in applicable for table in self._score(title, one, items, source)]
+        found: list[pd.DataFrame] = []
+        for title, one, items in applicable:
+            try:
+                found += self._score(title, one, items, source)
+            except Exception as error:  # models go on, and say what is wrong with the items in more words
+                self.skipped[title] = f"{type(error).__name__}: {error}"
+        return found
 
     def _source(self, read: Sequence[BenchmarkData]) -> CaptionSource | None:
         try:

@@ -28,12 +28,12 @@ def blind_section(blind: Mapping[str, Any], models: Sequence[str], *, brief: boo
         whole = [part[0] for part in grouped(blind["lines"], "benchmark", "metric")]
         parts += [_decided(whole), Lines(_about(blind["rules"]), "the rules")]
     parts += [
-        Lines([f"{rule}: {reason}" for rule, reason in blind["skipped"].items()], "blind rules that did not run"),
+        Lines(_skipped(blind["skipped"]), "blind rules that did not run"),
         Lines(_captions(blind["captions"]), "" if brief else "captions of the bigram model"),
     ]
     if blind["not_applicable"] and not brief:
         parts.append(Lines([", ".join(blind["not_applicable"])], "not applicable: no choice among texts of an item"))
-    return Section(TITLE, parts if blind["lines"] else [])
+    return Section(TITLE, parts)
 
 
 def _scores(lines: Sequence[Mapping[str, Any]], rules: Sequence[str]) -> Table:
@@ -71,6 +71,14 @@ def _about(rules: Mapping[str, str]) -> list[str]:
     of = {words: rule for rule, words in RULES.items()}
     names = [one if one in RULES else of[one] for one in kinds]
     return [f"{name}: {RULES[name]}" for name in names]
+
+
+def _skipped(reasons: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with all that it is the reason of."""
+    of_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        of_reason.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in of_reason.items()]
 
 
 def _captions(captions: Mapping[str, Mapping[str, Any]]) -> list[str]:

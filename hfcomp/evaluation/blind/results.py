@@ -14,7 +14,7 @@ from hfcomp.evaluation.blind.rules import PRIOR, RULES, prior_of
 from hfcomp.reporting.lines import Line
 from hfcomp.statistics import Outcomes, summarize
 from hfcomp.statistics.measures import Averages
-from hfcomp.statistics.outcomes import LINE, read_table
+from hfcomp.statistics.outcomes import COLUMNS, LINE, read_table
 
 ITEM = [*LINE, "item"]
 BLIND_FILE = "blind.parquet"
@@ -28,7 +28,7 @@ class BlindResults:
 
     Attributes:
         outcomes: one row per rule, item and metric; `arm` is the rule, or the prior of a model.
-        skipped: rule to why it did not run.
+        skipped: rule to why it did not run, or title of a benchmark to why none did.
         captions: what the bigram model was counted on, by title and name of the benchmark.
         not_applicable: titles of benchmarks without a choice among texts.
     """
@@ -51,11 +51,9 @@ class BlindResults:
 
     def on_lines_of(self, outcomes: Outcomes) -> BlindResults:
         """The same on the lines alone that outcomes have."""
+        known = pd.MultiIndex.from_frame(outcomes.table[LINE].drop_duplicates())
         table = self.outcomes.table
-        lines = table.groupby(LINE, sort=False).ngroup()
-        known = set(outcomes.table[LINE].drop_duplicates().itertuples(index=False, name=None))
-        there = [one in known for one in table[LINE].drop_duplicates().itertuples(index=False, name=None)]
-        return replace(self, outcomes=Outcomes(table[pd.Series(there)[lines].to_numpy()]))
+        return replace(self, outcomes=Outcomes(table[pd.MultiIndex.from_frame(table[LINE]).isin(known)]))
 
     @cached_property
     def counts(self) -> pd.DataFrame:
@@ -133,7 +131,7 @@ class BlindResults:
 
 def write_blind(folder: Path, blind: BlindResults | None) -> None:
     """Writes `blind.parquet`, one row per rule and item; without results the one of an earlier run is removed."""
-    if blind is None:
+    if blind is None or not len(blind.outcomes):
         (folder / BLIND_FILE).unlink(missing_ok=True)
     else:
         blind.outcomes.write(folder / BLIND_FILE)
@@ -150,9 +148,17 @@ def read_blind(folder: Path, results: Mapping[str, Any]) -> BlindResults | None:
         ValueError: for a file that is missing, damaged or of other results.
     """
     facts = results.get("blind")
-    if not facts or not facts.get("items"):
+    if not facts:
         return None
+    about = {key: facts[key] for key in ("skipped", "captions", "not_applicable")}
+    if facts["items"] is None:
+        return BlindResults(no_outcomes(), **about)
     if not (folder / BLIND_FILE).is_file():
         raise ValueError(f"{folder}: found no {BLIND_FILE}, which results.json names. Restore it, or evaluate again.")
     table, _ = read_table(folder / BLIND_FILE, facts["items"])
-    return BlindResults(Outcomes(table), **{key: facts[key] for key in ("skipped", "captions", "not_applicable")})
+    return BlindResults(Outcomes(table), **about)
+
+
+def no_outcomes() -> Outcomes:
+    """Those of a run without a choice among texts."""
+    return Outcomes(pd.DataFrame(columns=list(COLUMNS)))

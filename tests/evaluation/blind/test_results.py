@@ -18,9 +18,12 @@ from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import rows as rows_
 from hfcomp.evaluation.blind.outcomes import BlindRules
 from hfcomp.evaluation.blind.results import BLIND_FILE, UNSOLVED, BlindResults, read_blind
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER, prior_of
+from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import validate
+from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin
 from hfcomp.statistics import Outcomes
+from tests import tiny
 from tests.evaluation import small_sugarcrepe
 
 REAL = os.environ.get("HFCOMP_REAL_DATA")
@@ -116,6 +119,21 @@ def test_what_is_written_is_read_again(results, tmp_path):
         hfcomp.EvaluationResults.load(tmp_path)
 
 
+def test_without_a_choice_among_texts_it_is_said_and_no_table_is_written(clip, folder, tmp_path):
+    tiny.pairs(12, ragged=False).select_columns(["image", "caption"]).to_parquet(folder / "pairs.parquet")
+    found = hfcomp.evaluate(f"clip={clip}", benchmarks=str(folder / "pairs.parquet"), **PLACE)
+    assert found.blind_facts["not_applicable"] == ["pairs"] and found.blind_facts["lines"] == []
+    found.save(tmp_path)
+    assert not (tmp_path / BLIND_FILE).exists() and "not applicable" in (tmp_path / "report.md").read_text()
+    assert hfcomp.EvaluationResults.load(tmp_path).blind_facts == found.blind_facts
+
+
+def test_a_missing_file_of_captions_stops_before_anything_is_encoded(clip, folder, monkeypatch):
+    monkeypatch.setattr(Embedder, "backbone", property(lambda self: pytest.fail("weights were loaded")))
+    with pytest.raises(FileNotFoundError, match=r"nothing/captions\.csv"):
+        hfcomp.evaluate(clip, benchmarks="sugarcrepe", data_dir=folder, blind_captions="nothing/captions.csv", **PLACE)
+
+
 def test_none_switches_the_rules_off_and_earlier_files_are_removed(clip, folder, results, tmp_path):
     results.save(tmp_path)
     plain = hfcomp.evaluate(f"clip={clip}", benchmarks="sugarcrepe", data_dir=folder, blind="none", **PLACE)
@@ -148,7 +166,7 @@ def _rules(name: str, root: Path) -> dict:
     image = str(next((root / "coco" / "open_256").iterdir()))
     items = validate(benchmark, BenchmarkData(own, Origin("here"), images={"image": [image] * len(own)}))
     rules = BlindRules(root / "coco" / "captions_val2017.json", Folders())
-    tables = rules.score([(benchmark.title, benchmark, items)])
+    tables = rules.score([Loaded(benchmark, items)])
     counts = rules.captions[benchmark.title][name]
     assert counts["captions"] + counts["equal_texts"] + counts["of_its_images"] == 25014
     if name == "sugarcrepe":
