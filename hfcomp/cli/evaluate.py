@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    from hfcomp.evaluation.blind import BLIND
+    from hfcomp.evaluation.blind.encoders import BLIND
     from hfcomp.evaluation.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder
     from hfcomp.evaluation.spec import SUITES
 
@@ -63,7 +63,10 @@ def parser() -> argparse.ArgumentParser:
     add("--column_names", metavar="OURS=YOURS", help="columns of your own files, as image=filepath,caption=title")
     add("--data_dir", type=Path, metavar="DIR", help="folder with a sub-folder for each benchmark's data")
     add("--data", action="append", default=[], metavar="NAME=DIR", help="folder of one benchmark's data")
-    add("--blind", type=names_of, default=[], metavar="A,B", help=f"columns of blind scorers: {', '.join(BLIND)}")
+    words = f"blind scorers as further models: {', '.join(BLIND)}; none: leave the section of blind rules out"
+    add("--blind", type=names_of, default=[], metavar="A,B", help=words)
+    words = "captions of the bigram rule: a file, folder or Hub id; coco fetches COCO's (default: COCO's if here)"
+    add("--blind_captions", metavar="FILE", help=words)
     add("--scores", action="append", default=[], metavar="NAME=FILE", help="scores of another system, as a model")
     pairs = "write the pairs that need such scores to a .csv, .jsonl or .parquet, and end"
     add("--write_pairs", type=Path, metavar="FILE", help=pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
+Prior = Callable[[Benchmark, "EmbeddedItems"], "pd.DataFrame | None"]
+"""Outcomes of a model that does not see the image: `hfcomp.evaluation.blind.outcomes.prior_outcomes`."""
 
 
 class Encoder(Protocol):
@@ -53,6 +55,7 @@ class Report:
         seconds: that encoding and scoring took.
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
+        prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
     """
 
     items: pd.DataFrame
@@ -64,6 +67,7 @@ class Report:
     computed: int
     seconds: float
     pairs: int = 0
+    prior: pd.DataFrame | None = None
 
 
 def run_benchmark(
@@ -73,6 +77,7 @@ def run_benchmark(
     *,
     progress: bool = False,
     score: bool = True,
+    prior: Prior | None = None,
 ) -> Report:
     """Encodes what a benchmark needs, or has its pairs scored, and scores its items.
 
@@ -82,6 +87,7 @@ def run_benchmark(
         encoder: the model: one that embeds images and texts, or one that scores pairs of them.
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
+        prior: makes the outcomes of `Report.prior`.
 
     Returns:
         Outcomes; without rows when `score` is off.
@@ -95,13 +101,15 @@ def run_benchmark(
 
     start = time.perf_counter()
     scored: ScoredItems
+    blind = None
     if hasattr(encoder, "score_pairs"):
         scored, counts = score_pairs(benchmark, items, encoder, progress=progress)
     else:
         scored = embed(benchmark, items, encoder, progress=progress)
         counts = scored.counts
+        blind = prior(benchmark, scored) if score and prior is not None else None
     table = score_items(benchmark, scored) if score else pd.DataFrame()
-    return Report(table, **counts, seconds=time.perf_counter() - start)
+    return Report(table, **counts, seconds=time.perf_counter() - start, prior=blind)
 
 
 def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
 from hfcomp.distributed import check_world_size, fail_together, gather_objects, rank
 from hfcomp.evaluation import benchmarks as known
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.blind.encoders import BLIND
+from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
+from hfcomp.evaluation.blind.results import BlindResults, no_outcomes
+from hfcomp.evaluation.blind.rules import prior_of
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
 from hfcomp.evaluation.cached_model import CachedModel
@@ -30,12 +33,14 @@ from hfcomp.evaluation.models import check_device, named_models, open_encoder, p
 from hfcomp.evaluation.pairs.score_files import ScoreFile
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
-from hfcomp.statistics.outcomes import COLUMNS
+from hfcomp.statistics.outcomes import COLUMNS, Outcomes
 from hfcomp.statistics.results import versions
 from hfcomp.statistics.summary import check_tie
 
 logger = logging.getLogger(__name__)
 
+NO_RULES = "none"
+"""Of `blind`: without blind rules."""
 PATIENCE = timedelta(days=7)  # that the other processes wait for the one that fits probes
 
 
@@ -47,7 +52,8 @@ def evaluate(
     data: Mapping[str, str | Path] | None = None,
     data_dir: str | Path | None = None,
     column_names: Mapping[str, str] | None = None,
-    blind: Sequence[str] = (),
+    blind: str | Sequence[str] = (),
+    blind_captions: str | Path | None = None,
     scores: Mapping[str, str | Path] | None = None,
     reference: str | None = None,
     tie: str = "wrong",
@@ -81,7 +87,10 @@ def evaluate(
         data: folders by name of a benchmark or a set of images, as in `{"val2017": "coco/val2017"}`.
         data_dir: a folder with a sub-folder for each of the others. What is in neither comes from the Hub.
         column_names: names of columns in your own files and folders among the benchmarks, hfcomp's name first.
-        blind: scorers that look at nothing: `constant`, `random`, `shorter`.
+        blind: scorers that look at nothing as further models: `constant`, `random`, `shorter`. Blind rules are scored
+            without it, see `hfcomp.evaluation.blind.rules`; `none` switches them off.
+        blind_captions: what the bigram model among them is counted on, without what a benchmark uses: a file, a
+            folder, an id of the Hub, or `coco`; by default COCO's captions where they are on this machine.
         scores: files with the scores of other systems, by name; see `hfcomp.evaluation.pairs.score_files.ScoreFile`.
         reference: the model that the others are compared to, by name or place; by default the first.
         tie: what a tie counts: `wrong`, `half` or `win`.
@@ -103,7 +112,7 @@ def evaluate(
         raise ValueError(f"batch_size: found {batch_size}, expected 1 or more.")
     check_tie(tie)
     chosen = choose_benchmarks(suite, _listed(benchmarks), column_names, log)
-    scorers = _blind_encoders(_listed(blind))
+    rules_wanted, scorers = _blind_encoders(_listed(blind), blind_captions)
     files = _score_files(scores or {})
     given = models if isinstance(models, Mapping) else _listed(models)
     named = named_models(given, taken={*BLIND, *files}) if given or not files else {}
@@ -116,11 +125,14 @@ def evaluate(
     timeout = DEFAULT_TIMEOUT if url_timeout is None else url_timeout
     with fail_together(), url_access(UrlAccess.asked(allow_urls, timeout)):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
+        rules = BlindRules(blind_captions, folders) if rules_wanted else None
         evaluator = load_benchmarks(chosen, folders, log, _text_notes(encoders))
         for note in (note for one in files.values() for note in one.check(evaluator.loaded)):
             evaluator.note(note)
+        blind = rules.score(evaluator.loaded) if rules and rank() == 0 else []  # before anything can be lost
+        asked = list(encoders) if rules else []
         encoders |= files
-        tables, seconds = _score(evaluator, {**encoders, **scorers}, bars)
+        tables, priors, seconds = _score(evaluator, {**encoders, **scorers}, bars, priors=asked)
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
             evaluator.note(note)
@@ -137,6 +149,7 @@ def evaluate(
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
             published=published,
+            blind=_blind_results(rules, [*blind, *priors]) if rules and tables else None,
         )
 
 
@@ -196,16 +209,20 @@ def load_benchmarks(
 
 
 def _score(
-    evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool
-) -> tuple[list[pd.DataFrame], dict[str, dict[str, float]]]:
-    """Outcomes, on the first process alone, and seconds by model and benchmark."""
+    evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool, *, priors: Collection[str]
+) -> tuple[list[pd.DataFrame], list[pd.DataFrame], dict[str, dict[str, float]]]:
+    """Outcomes, and those of the models' priors, on the first process alone; seconds by model and benchmark."""
     tables: list[pd.DataFrame] = []
+    blind: list[pd.DataFrame] = []
     seconds: dict[str, dict[str, float]] = {name: {} for name in encoders}
     for name, encoder in encoders.items():
-        for one, report in evaluator.score(encoder, model=name, progress=progress, keep_going=True):
+        how = {"progress": progress, "keep_going": True, "prior": prior_outcomes if name in priors else None}
+        for one, report in evaluator.score(encoder, model=name, **how):
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
+                if report.prior is not None:
+                    blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
                 counts = f"{report.images:,} images and {report.texts:,} texts"
                 counts = (
                     f"{report.pairs:,} pairs of {counts}, {report.computed:,} scored now"
@@ -218,7 +235,13 @@ def _score(
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
-    return tables, seconds
+    return tables, blind, seconds
+
+
+def _blind_results(rules: BlindRules, tables: Sequence[pd.DataFrame]) -> BlindResults:
+    """What blind rules and priors made of the items; benchmarks without a choice among texts have no rows."""
+    outcomes = Outcomes(pd.concat(tables, ignore_index=True)) if tables else no_outcomes()
+    return BlindResults(outcomes, rules.skipped, rules.captions, rules.not_applicable)
 
 
 def _listed(given: Any) -> Any:
@@ -248,11 +271,14 @@ def _score_files(paths: Mapping[str, str | Path]) -> dict[str, ScoreFile]:
     return {name: ScoreFile(path) for name, path in paths.items()}
 
 
-def _blind_encoders(names: Sequence[str]) -> dict[str, Encoder]:
-    unknown = [name for name in names if name not in BLIND]
+def _blind_encoders(names: Sequence[str], captions: str | Path | None) -> tuple[bool, dict[str, Encoder]]:
+    """Whether blind rules are wanted, and the blind scorers that are further models."""
+    unknown = [name for name in names if name not in (*BLIND, NO_RULES)]
     if unknown:
-        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}.")
-    return {name: BLIND[name][1]() for name in names}
+        raise ValueError(f"blind: found {unknown[0]!r}, expected one of {', '.join(BLIND)}, or {NO_RULES}.")
+    if NO_RULES in names and captions is not None:
+        raise ValueError(f"blind_captions: blind={NO_RULES} leaves no rule that reads {captions}. Pass one of them.")
+    return NO_RULES not in names, {name: BLIND[name][1]() for name in names if name != NO_RULES}
 
 
 def _reference(given: str | None, models: Mapping[str, Any]) -> str:

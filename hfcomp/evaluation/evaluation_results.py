@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
+from hfcomp.evaluation.blind.report import blind_section
+from hfcomp.evaluation.blind.results import BlindResults, read_blind, write_blind
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
@@ -58,6 +60,7 @@ class EvaluationResults(metaclass=OwnHelp):
         versions: what the numbers were made with.
         config: how it was made: the date, and the command where there was one.
         published: whether reports and files have the published numbers too.
+        blind: what blind rules made of the same items, where they were asked for.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -76,6 +79,7 @@ class EvaluationResults(metaclass=OwnHelp):
     versions: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     published: bool = False
+    blind: BlindResults | None = None
 
     def __post_init__(self) -> None:
         check_tie(self.tie)
@@ -95,7 +99,7 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        subject = list(self._seeing) if self.subject is None else self.subject
+        subject = self.sighted if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -118,7 +122,21 @@ class EvaluationResults(metaclass=OwnHelp):
     @property
     def _seeing(self) -> dict[str, Mapping[str, Any]]:
         """The models that are no blind scorers, with their facts."""
-        return {name: facts for name, facts in self.models.items() if facts.get("path") != BLIND_PATH}
+        return {name: self.models[name] for name in self.sighted}
+
+    @cached_property
+    def blind_facts(self) -> dict[str, Any] | None:
+        """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
+        if self.blind is None or not len(self._shared):
+            return None
+        blind = self.blind.on_lines_of(self._shared)
+        digest = self.blind.outcomes.digest if len(self.blind.outcomes) else None
+        return blind.to_json(self.averages, self._shared, self.sighted, digest)
+
+    @property
+    def sighted(self) -> list[str]:
+        """The models that are no blind scorers."""
+        return [name for name, facts in self.models.items() if facts.get("path") != BLIND_PATH]
 
     @cached_property
     def _shared(self) -> Outcomes:
@@ -178,6 +196,7 @@ class EvaluationResults(metaclass=OwnHelp):
             reference=names[0],
             subject=names[1:],
             seconds={name: own for name, own in self.seconds.items() if name in names},
+            blind=None if self.blind is None else self.blind.of_models(names, list(self.models)),
         )
 
     def _name(self, given: str) -> str:
@@ -189,7 +208,7 @@ class EvaluationResults(metaclass=OwnHelp):
         raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
     def save(self, folder: str | Path) -> None:
-        """Writes `items.parquet`, `results.json`, `report.md` and where matplotlib is installed `figure.png`.
+        """Writes `items.parquet`, `blind.parquet`, `results.json`, `report.md`, and `figure.png` with matplotlib.
 
         Each is written whole or not at all, under the folder's lock; earlier results are replaced.
 
@@ -220,6 +239,7 @@ class EvaluationResults(metaclass=OwnHelp):
             results.get("tie_rule") or "wrong",
             published="published" in results,
             **{key: results[key] for key in keys if results.get(key)},
+            blind=read_blind(Path(folder), results),
         )
 
     def __repr__(self) -> str:
@@ -247,7 +267,9 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
     published = [published_section(lines, evaluation._seeing)] if evaluation.published else []
     how += [READING] if published else []
-    sections = [Section("", [figure]), *shown, *published, *_facts(evaluation, brief=brief)]
+    facts = evaluation.blind_facts
+    blind = [] if facts is None else [blind_section(facts, evaluation.sighted, brief=brief)]
+    sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]
     return Report(names, caveat, (), sections, how, evaluation.notes)
 
 
@@ -307,6 +329,7 @@ def write_evaluation(folder: Path, results: EvaluationResults, *, items: bool = 
     """As `EvaluationResults.save`, for who holds the folder's lock; `items.parquet` only with `items`."""
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
+        write_blind(folder, results.blind)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
     save_report(evaluation_report(results, brief=False), folder)
 
@@ -327,4 +350,5 @@ def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
         "config": results.config,
         "results": results.lines,
         **({"published": results.compare_published().to_dict("records")} if results.published else {}),
+        **({} if results.blind_facts is None else {"blind": results.blind_facts}),
     }

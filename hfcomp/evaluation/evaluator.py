@@ -19,7 +19,7 @@ from hfcomp.distributed import fail_together, first_process_first, gather_object
 from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.embed import Indexed
-from hfcomp.evaluation.engine import Encoder, Report, run_benchmark, select_rows, validate
+from hfcomp.evaluation.engine import Encoder, Prior, Report, run_benchmark, select_rows, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.stored import FAILED
@@ -137,19 +137,26 @@ class Evaluator:
                 self.note(remark)
 
     def score(
-        self, encoder: Encoder, *, model: str = "", progress: bool | None = None, keep_going: bool = False
+        self,
+        encoder: Encoder,
+        *,
+        model: str = "",
+        progress: bool | None = None,
+        keep_going: bool = False,
+        prior: Prior | None = None,
     ) -> Iterator[tuple[Loaded, Report]]:
         """Each benchmark and what came of it; outcomes are on the first process alone.
 
         `model` is named in notes; by default bars are shown for what is not synthetic. With `keep_going` a failure
-        costs that benchmark only, on all processes that share the encoding.
+        costs that benchmark only, on all processes that share the encoding. `prior` makes `Report.prior`.
         """
         main = rank() == 0
         for one in self.loaded:
             bars = not one.benchmark.synthetic if progress is None else progress
             try:
                 with fail_together() if keep_going else nullcontext():
-                    report = run_benchmark(one.benchmark, one.data, encoder, progress=main and bars, score=main)
+                    how = {"progress": main and bars, "score": main, "prior": prior}
+                    report = run_benchmark(one.benchmark, one.data, encoder, **how)
             except Unavailable as error:  # the same on all processes
                 self._skip(one.benchmark, f"{model}: {error.reason}" if model else error.reason, error.how_to_fix)
                 continue

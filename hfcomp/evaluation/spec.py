@@ -258,6 +258,13 @@ class ScoringProtocol(ABC):
         """What a reader of the numbers has to know about how these items are scored; by default nothing."""
         return ()
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
+        """The protocol of the metrics in which an image chooses among texts of its own row.
+
+        Those are the metrics that a score of texts alone can decide, see `hfcomp.evaluation.blind`; by default none.
+        """
+        return None
+
     @abstractmethod
     def score(self, embedded: Any) -> Iterable[Measured]:
         """Outcomes of every metric, from a `hfcomp.evaluation.embedded.EmbeddedItems`, or see `pairs`."""

@@ -23,6 +23,7 @@
 | `checksum` | sha256 of all other content: `hfcomp.checksums.read_checked` refuses a file that was changed since |
 | `results` | the lines, see `hfcomp.statistics.summarize`; `average` marks means over subsets |
 | `published` | published numbers beside the measured ones, see `EvaluationResults.compare_published` |
+| `blind` | of an evaluation, what blind rules made of the same items, see below |
 | `general_average` | of a recipe's run the mean of its lines of general abilities |
 
 A recipe's run adds, for its cards, `verdict` (sentences), `meanings` (name of the base or a control to what it is),
@@ -32,6 +33,11 @@ first).
 
 Of a benchmark, `title` is what lines go by, `items` the number of rows scored, and `left_out` reason to number of rows
 that were not. Its `data` is what was read: `{"place", "commit", "pools"}`, the pools being a list of the same.
+
+`blind` has `rules` (name to words), `skipped` (rule to reason), `captions` (what the bigram model was counted on, by
+title and name of the benchmark), `not_applicable` (titles), `items` (`items_hash` of `blind.parquet`), `lines` (of
+each rule `value`, `right`, `wrong` and `undecided` items) and `unsolved` (models on the items that no rule of texts
+solves, `of` so many; lines as in `results`).
 
 Of a recipe's run one line has `primary`, the name of its primary endpoint, and there the method minus same-batch has
 `p_holm` in place of `q`.
@@ -88,14 +94,15 @@ def write_results(path: str | Path, results: Mapping[str, Any]) -> None:
     """
     whole = {"schema_version": RESULTS_SCHEMA_VERSION, "versions": results.get("versions") or versions()}
     whole |= {key: value for key, value in results.items() if key not in whole}
-    write_json(path, _for_json(whole))
+    write_json(path, for_json(whole))
 
 
-def _for_json(value: Any) -> Any:
+def for_json(value: Any) -> Any:
+    """A value as JSON knows it: NaN and infinity become `None`, paths text, numbers of numpy plain ones."""
     if isinstance(value, Mapping):
-        return {str(key): _for_json(part) for key, part in value.items()}
+        return {str(key): for_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_for_json(part) for part in value]
+        return [for_json(part) for part in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Path):

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoProcessor, EarlyStoppingCallback, Traine
 
 from hfcomp.evaluation import callback as module
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
-from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.callback import EvaluateBenchmarks, benchmark_values
 from hfcomp.evaluation.embed import Embedder

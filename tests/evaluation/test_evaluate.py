@@ -12,7 +12,7 @@ from rich.console import Console
 from transformers import CLIPModel, CLIPProcessor
 
 import hfcomp
-from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.evaluation_results import print_evaluation
 from hfcomp.writing import locked
 from tests import tiny

@@ -8,7 +8,7 @@ import datasets
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.blind import BlindEncoder
+from hfcomp.evaluation.blind.encoders import BlindEncoder
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.scored_images import benchmark_images

@@ -9,7 +9,7 @@ import datasets
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.blind import BlindEncoder
+from hfcomp.evaluation.blind.encoders import BlindEncoder
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.prepare import prepare_concepts, prepare_evaluation

@@ -53,6 +53,10 @@ class CaptionChoice(ScoringProtocol):
         """The image with its caption and its negatives."""
         return CHOICE_PAIRS
 
+    def text_choice(self, items: BenchmarkData) -> CaptionChoice:
+        """All of it."""
+        return self
+
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metric "caption choice"."""
         outcomes, chances = [], []

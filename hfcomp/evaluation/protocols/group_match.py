@@ -63,6 +63,10 @@ class GroupMatch(ScoringProtocol):
         """Both images with both captions."""
         return [(image, text) for text in self.texts for image in self.images]
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
+        """The metric "text", where it is reported: each caption is false of one image, so no blind rule solves it."""
+        return replace(self, metrics=("text",)) if "text" in self.metrics else None
+
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """[`group_match`] of every row."""
         pairs = self.pairs(scored.items)
@@ -85,6 +89,10 @@ class GroupAndCaption(GroupMatch):
     def metric_names(self) -> tuple[str, ...]:
         """The names of its metrics."""
         return (*self.metrics, *CaptionChoice().metric_names)
+
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
+        """The choice of the caption."""
+        return CaptionChoice()
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metrics of the groups, then "caption choice"."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class KeywordRanking(ScoringProtocol):
     def pairs(self, items: BenchmarkData) -> Sequence[tuple[str, str]]:
         """The image with its caption and with all others."""
         return CHOICE_PAIRS
+
+    def text_choice(self, items: BenchmarkData) -> KeywordRanking | None:
+        """The metric "top-1", where it is reported."""
+        return replace(self, metrics=("top-1",)) if "top-1" in self.metrics else None
 
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metrics "top-1" and "reciprocal rank" (Rösch et al. 2024, section 3.3; the rank is our addition)."""

@@ -85,13 +85,33 @@ class PairsAndNegatives(PairRetrieval):
         """Where there are negatives, the image with its caption and the first of them."""
         return CHOICE_PAIRS if "negative_captions" in items.rows.column_names else ()
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol | None:
+        """The choice of the caption, where rows have a negative."""
+        return FirstNegative() if "negative_captions" in items.rows.column_names else None
+
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """The metric "caption choice" as composition, and the recalls as general abilities; they need embeddings."""
+        yield from FirstNegative().score(scored)
+        if isinstance(scored, EmbeddedItems):
+            for measured in super().score(scored):
+                yield replace(measured, aspect=ASPECTS[GENERAL])
+
+
+@dataclass(frozen=True)
+class FirstNegative(ScoringProtocol):
+    """Columns `image`, `caption`, `negative_captions`, which a row may lack: the caption or the first of them?"""
+
+    texts = ("caption",)
+    optional_texts = ("negative_captions",)
+
+    def text_choice(self, items: BenchmarkData) -> FirstNegative:
+        """All of it."""
+        return self
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        """The metric "caption choice" of the rows that have a negative."""
         column = scored.columns.get("negative_captions")
         if column is not None:
             rows = np.flatnonzero((column.ragged(slice(None)) >= 0).any(axis=1))
             chosen = all_higher(tuple(scored.scores(*pair, rows) for pair in CHOICE_PAIRS))
             yield Measured("caption choice", chosen.correct, chosen.tie, CHANCE, rows, aspect=ASPECTS[COMPOSITIONAL])
-        if isinstance(scored, EmbeddedItems):
-            for measured in super().score(scored):
-                yield replace(measured, aspect=ASPECTS[GENERAL])

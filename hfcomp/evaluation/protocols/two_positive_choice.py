@@ -74,6 +74,10 @@ class TwoPositiveChoice(ScoringProtocol):
         """The image with each of the three."""
         return [("image", column) for column in self.texts]
 
+    def text_choice(self, items: BenchmarkData) -> ScoringProtocol:
+        """The metric "image-to-text"; the other one is about texts alone."""
+        return _ImageToText()
+
     def score(self, scored: ScoredItems) -> Iterator[Measured]:
         """[`two_positive_choice`] of every row; "text only" needs embeddings of texts."""
         seen = np.flatnonzero(scored.seen("image"))
@@ -94,3 +98,10 @@ def _text_only(
     return two_positive.text_only(
         pair_scores(caption, paraphrase), pair_scores(caption, negative), pair_scores(paraphrase, negative)
     )
+
+
+class _ImageToText(TwoPositiveChoice):
+    """The metric of [`TwoPositiveChoice`] that has an image."""
+
+    def score(self, scored: ScoredItems) -> Iterator[Measured]:
+        yield from (one for one in super().score(scored) if one.metric == "image-to-text")

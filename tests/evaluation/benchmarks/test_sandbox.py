@@ -20,7 +20,7 @@ from hfcomp.evaluation.benchmarks.sandbox import (
     retrieval_rows,
     sandbox_benchmarks,
 )
-from hfcomp.evaluation.blind import BLIND
+from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder, run_benchmark, validate

@@ -1,0 +1,137 @@
+"""`hfcomp audit`: all checks of a benchmark or a set, with the limits that CI sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hfcomp.analysis.audit.checks import CHECKS, Check, unchecked
+from hfcomp.analysis.audit.choices import (
+    NO_PAIRS,
+    Scores,
+    bigram_scores,
+    equal_negatives,
+    known_true,
+    likelihood_check,
+    own_bigram_scores,
+    rule_checks,
+    rule_scores,
+    same_words,
+)
+from hfcomp.analysis.audit.images import duplicate_images, overlap
+from hfcomp.analysis.audit.limits import Limit
+from hfcomp.analysis.audit.models import model_checks
+from hfcomp.analysis.audit.options import AuditOptions
+from hfcomp.analysis.audit.probes import text_probe
+from hfcomp.analysis.audit.reading import AuditSet, read_audit_set
+from hfcomp.analysis.audit.texts import duplicate_texts, near_duplicate_texts
+from hfcomp.data.publishing import without_local_paths
+from hfcomp.data.urls import UrlAccess, url_access
+from hfcomp.evaluation.blind.captions import read_caption_source
+from hfcomp.evaluation.spec import Folders, Unavailable
+from hfcomp.statistics.results import package_versions
+
+OWN_CAPTIONS = "the set's own captions of other images"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found.
+
+    Attributes:
+        data: the set.
+        checks: by name, in the order of `CHECKS`.
+        options: how it was made.
+    """
+
+    data: AuditSet
+    checks: Mapping[str, Check]
+    options: AuditOptions
+
+    def failures(self, limits: Sequence[Limit]) -> list[str]:
+        """Why limits fail, in words."""
+        return [reason for limit in limits if (reason := limit.reason(self.checks))]
+
+    def to_json(self, name: str, limits: Sequence[Limit]) -> dict[str, Any]:
+        """The content of `audit.json`; `name` is that of the set."""
+        data = self.data
+        return {
+            "schema_version": 1,
+            "versions": package_versions(),
+            "dataset": name,
+            "rows": len(data),
+            "pairs": len(data.pairs),
+            "captions": len(data.texts),
+            "images": len(data.first_rows),
+            "checks": {key: check.to_json() for key, check in self.checks.items()},
+            "limits": [{"name": one.name, "most": one.most, "failed": one.reason(self.checks)} for one in limits],
+            "notes": list(data.notes),
+        }
+
+
+def audit(name: str, options: AuditOptions, *, hashes: Path | None = None, progress: bool = False) -> Audit:
+    """Runs all checks; nothing is written.
+
+    Args:
+        name: of the data, see `read_audit_set`.
+        options: how it is read and checked.
+        hashes: folder of image hashes; by default `$HF_HOME/hfcomp/image_hashes`.
+        progress: whether to show bars.
+
+    Raises:
+        ValueError: for data or a model that cannot be used.
+        OSError: for a file that cannot be read.
+    """
+    with url_access(UrlAccess.asked(options.allow_urls, options.url_timeout)):
+        data = read_audit_set(name, options)
+        number, how = options.examples, {"folder": hashes, "progress": progress}
+        found = [
+            *_pair_checks(data, options),
+            text_probe(data, options.seed),
+            *model_checks(data, options, progress=progress),
+            same_words(data, number),
+            equal_negatives(data, number),
+            known_true(data, number),
+            duplicate_texts(data.texts, number),
+            near_duplicate_texts(data.texts, number),
+            duplicate_images(data, number, **how),
+            overlap(data, options.benchmarks, options.data_dir, number, **how),
+        ]
+    by_name = {check.name: check for check in found}
+    return Audit(data, {key: by_name[key] for key in CHECKS}, options)
+
+
+def _pair_checks(data: AuditSet, options: AuditOptions) -> list[Check]:
+    """The rules that see no image, and the likelihood of captions and negatives."""
+    if not len(data.pairs):
+        return [*rule_checks(data, {}, ""), unchecked("language_model", NO_PAIRS)]
+    bigrams, note = _bigrams(data, options)
+    scores = rule_scores(data.pairs, bigrams)
+    checks = rule_checks(data, scores, note)
+    if options.language_model is None:
+        return [*checks, likelihood_check(data, scores["bigram"], f"the bigram model of {note}")]
+    from hfcomp.negatives.grammar import GrammarFilter
+
+    model = GrammarFilter(options.language_model, device=options.device)
+    losses = np.split(-model.losses([*data.pairs["caption"], *data.pairs["negative"]]), 2)
+    return [*checks, likelihood_check(data, (losses[0], losses[1]), without_local_paths(model.name))]
+
+
+def _bigrams(data: AuditSet, options: AuditOptions) -> tuple[Mapping[str, Scores], str]:
+    """The scores of pairs by bigrams, and what these were counted on."""
+    try:
+        read = [] if data.loaded is None else [data.loaded.data]
+        source = read_caption_source(options.captions, Folders(options.data_dir), read)
+    except Unavailable:
+        return own_bigram_scores(data, options.seed), OWN_CAPTIONS
+    texts = [*data.texts["text"], *data.pairs["negative"]]
+    model, counts = source.model_without(set(data.image_ids), texts)
+    if model is None:
+        raise ValueError(f"captions: all of {source.place} are captions of this set or its images. Name others.")
+    return bigram_scores(
+        data.pairs, model
+    ), f"{counts['captions']:,} captions of {without_local_paths(counts['place'])}"

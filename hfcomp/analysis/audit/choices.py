@@ -1,0 +1,183 @@
+"""Checks of pairs by rules that see no image: length, full stops, bigrams, likelihood, word order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
+from hfcomp.analysis.audit.reading import AuditSet
+from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
+from hfcomp.evaluation.blind.rules import TEXT_RULES
+from hfcomp.reporting.report import Table
+
+FOLDS = 5
+NO_PAIRS = "the set has no negative captions"
+Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""`[n]` of the captions and `[n]` of the negatives."""
+
+
+def rule_scores(pairs: pd.DataFrame, bigrams: Mapping[str, Scores]) -> dict[str, Scores]:
+    """The scores of every blind rule, by the name of its check.
+
+    Args:
+        pairs: of `AuditSet`.
+        bigrams: those of `bigram_scores` or `own_bigram_scores`.
+    """
+    names = {"shorter": "shorter", "full stop": "full_stop"}
+    own = {
+        names[rule]: (score(pairs["caption"].tolist()), score(pairs["negative"].tolist()))
+        for rule, score in TEXT_RULES.items()
+        if rule in names
+    }
+    return {**own, **bigrams}
+
+
+def rule_checks(data: AuditSet, scores: Mapping[str, Scores], note: str) -> list[Check]:
+    """`blind`, and a check for each rule: pairs that it, or its reverse, decides correctly; ties are undecided.
+
+    Args:
+        data: the set.
+        scores: of `rule_scores`.
+        note: what the bigram model was counted on.
+    """
+    if not len(data.pairs):
+        return [unchecked(name, NO_PAIRS) for name in ("blind", "shorter", "full_stop", "bigram", "bigram_sentence")]
+    checks = [_rule_check(data, name, own, note if name.startswith("bigram") else "") for name, own in scores.items()]
+    best = max(checks, key=lambda check: check.value or 0.0)
+    rows = [
+        [one.name, f"{one.value:.1f}", *(f"{one.facts[key]:,}" for key in ("right", "wrong", "undecided"))]
+        for one in checks
+    ]
+    header = ["rule", "percent, better way", "right", "wrong", "undecided"]
+    tables = [Table("pairs that each rule decides", header, rows), *_by_kind(data, checks, scores)]
+    about = f"best rule: {best.name}{' reversed' if best.facts['reversed'] else ''}"
+    facts = {"rule": best.name, "reversed": best.facts["reversed"]}
+    return [replace(best, name="blind", reason=about, facts=facts, tables=tables, examples=()), *checks]
+
+
+def _rule_check(data: AuditSet, name: str, scores: Scores, note: str) -> Check:
+    right, wrong = scores[0] > scores[1], scores[0] < scores[1]
+    is_reversed = bool(wrong.sum() > right.sum())
+    undecided = int((~right & ~wrong).sum())
+    facts = {"right": int(right.sum()), "wrong": int(wrong.sum()), "undecided": undecided, "reversed": is_reversed}
+    words = " ".join(filter(None, ("reversed: the negative scores higher." if is_reversed else "", note)))
+    flags = wrong if is_reversed else right
+    return share(name, flags, data.pairs["image_id"], data.bootstrap, facts=facts, reason=words)
+
+
+def _by_kind(data: AuditSet, checks: Sequence[Check], scores: Mapping[str, Scores]) -> list[Table]:
+    kinds = data.kinds
+    if not kinds:
+        return []
+    rows = []
+    for kind in kinds:
+        own = (data.pairs["kind"] == kind).to_numpy()
+        cells = []
+        for check in checks:
+            high, low = scores[check.name][:: -1 if check.facts["reversed"] else 1]
+            cells.append(f"{100 * float((high[own] > low[own]).mean()):.1f}")
+        rows.append([kind, f"{int(own.sum()):,}", *cells])
+    return [Table("percent decided correctly, by kind", ["kind", "pairs", *(one.name for one in checks)], rows)]
+
+
+def bigram_scores(pairs: pd.DataFrame, model: BigramModel) -> dict[str, Scores]:
+    """The scores of pairs under a model of other captions."""
+    captions, negatives = (model.scores(pairs[column].tolist()) for column in ("caption", "negative"))
+    return {
+        "bigram": (captions.per_word, negatives.per_word),
+        "bigram_sentence": (captions.sentence, negatives.sentence),
+    }
+
+
+def own_bigram_scores(data: AuditSet, seed: int) -> dict[str, Scores]:
+    """The scores of pairs under a model of the set's own captions of other images.
+
+    Args:
+        data: the set.
+        seed: of the folds.
+    """
+    counted, texts = CountedCaptions(data.texts["text"]), data.texts["image_id"].to_numpy()
+    fold_of = folds(data.image_ids, seed)
+    of_text = np.array([fold_of[name] for name in texts])
+    of_pair = np.array([fold_of[name] for name in data.pairs["image_id"]])
+    found = {name: (np.zeros(len(data.pairs)), np.zeros(len(data.pairs))) for name in ("bigram", "bigram_sentence")}
+    for fold in np.unique(of_pair):
+        rows = np.flatnonzero(of_pair == fold)
+        for name, parts in bigram_scores(data.pairs.iloc[rows], counted.model(of_text != fold)).items():
+            for side, part in zip(found[name], parts, strict=True):
+                side[rows] = part
+    return found
+
+
+def folds(images: Sequence[str], seed: int) -> dict[str, int]:
+    """The fold of each image: all texts of one are in one fold."""
+    names = sorted(set(images))
+    order = np.random.default_rng(seed).permutation(len(names))
+    return {names[place]: number % FOLDS for number, place in enumerate(order.tolist())}
+
+
+def likelihood_check(data: AuditSet, scores: Scores, model: str) -> Check:
+    """Whether captions are likelier than their negatives.
+
+    Args:
+        data: the set.
+        scores: log probability per token or word.
+        model: what gave it.
+    """
+    change = scores[0] - scores[1]
+    known = np.isfinite(change)
+    rows = data.pairs[known]
+    note = f"judged by {model}" + (f"; {(~known).sum():,} pairs have a text without tokens" if not known.all() else "")
+    facts = {"model": model, "mean_difference": float(change[known].mean()) if known.any() else None}
+    return share("language_model", change[known] > 0, rows["image_id"], data.bootstrap, facts=facts, reason=note)
+
+
+def same_words(data: AuditSet, examples: int = 0) -> Check:
+    """Pairs whose texts have the same words in another order: a bag of words cannot tell them apart."""
+    bags = [(words_of_text(one), words_of_text(two)) for one, two in _both(data)]
+    same = np.array([one != two and sorted(one) == sorted(two) for one, two in bags], dtype=bool)
+    return share("same_words", same, data.pairs["image_id"], **_found(data, same, examples))
+
+
+def equal_negatives(data: AuditSet, examples: int = 0) -> Check:
+    """Pairs whose negative has the caption's words in the same order: no scorer can get them right for a reason."""
+    same = np.array([words_of_text(one) == words_of_text(two) for one, two in _both(data)], dtype=bool)
+    return share("equal_negatives", same, data.pairs["image_id"], **_found(data, same, examples))
+
+
+def known_true(data: AuditSet, examples: int = 0) -> Check:
+    """Pairs whose negative is, word for word, another caption of the same image."""
+    true: dict[str, set[tuple[str, ...]]] = {}
+    for name, text in zip(data.texts["image_id"], data.texts["text"], strict=True):
+        true.setdefault(name, set()).add(tuple(words_of_text(text)))
+    flags = [
+        words_of_text(one) != words_of_text(two) and tuple(words_of_text(two)) in true[name]
+        for (one, two), name in zip(_both(data), data.pairs["image_id"], strict=True)
+    ]
+    found = np.array(flags, dtype=bool)
+    return share("known_true", found, data.pairs["image_id"], **_found(data, found, examples, images=("image",)))
+
+
+def _both(data: AuditSet) -> list[tuple[str, str]]:
+    return list(zip(data.pairs["caption"], data.pairs["negative"], strict=True))
+
+
+def _found(data: AuditSet, flags: NDArray[np.bool_], number: int, images: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The attributes of a check that finds pairs."""
+    shown = data.pairs[flags].head(number)
+    examples = [
+        Example(int(row), caption, negative, images=images)
+        for row, caption, negative in zip(shown["row"], shown["caption"], shown["negative"], strict=True)
+    ]
+    rows = data.pairs.loc[flags, "row"].unique().tolist()
+    return {
+        "facts": {"pairs": int(flags.sum()), "rows": rows},
+        "examples": examples,
+        "reason": "" if len(flags) else NO_PAIRS,
+    }

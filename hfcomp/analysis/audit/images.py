@@ -1,0 +1,155 @@
+"""Checks of images: copies within a set, and images that a benchmark scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, Features, Image, Value
+
+from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
+from hfcomp.analysis.audit.reading import AuditSet
+from hfcomp.data.overlap import find_overlap
+from hfcomp.data.overlap.hash_store import HashStore, default_folder
+from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.data.overlap.image_hashes import hash_images, like_another
+from hfcomp.data.overlap.image_names import SANDBOX
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
+from hfcomp.evaluation.cells import Crop, Fitted, MappedImages, is_missing
+from hfcomp.evaluation.evaluator import load_benchmark
+from hfcomp.evaluation.scored_images import scored_images
+from hfcomp.evaluation.spec import Folders, Unavailable
+from hfcomp.reporting.report import Table
+
+NO_IMAGES = "the set has no images"
+DRAWN = "scenes of the sandbox all look alike: only equal pixels count"
+
+
+def duplicate_images(
+    data: AuditSet, examples: int = 0, *, folder: Path | None = None, progress: bool = False
+) -> Check:
+    """Images that are a copy of an image with another id: equal pixels, or the same look as the overlap guard has it.
+
+    Args:
+        data: the set.
+        examples: how many are shown.
+        folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
+        progress: whether to show a bar.
+    """
+    rows = data.first_rows
+    if not rows:
+        return unchecked("duplicate_images", NO_IMAGES)
+    store = HashStore(folder or default_folder())
+    hashed = hash_images(_whole_images(data), rows, store, name="column 'image'", progress=progress)
+    read = np.flatnonzero(hashed.index >= 0)
+    of_image = hashed.records["pixels"][hashed.index[read]]
+    _, group, count = np.unique(of_image, return_inverse=True, return_counts=True)
+    same = count[group.reshape(-1)] > 1
+    drawn = data.sources is not None and any(str(one).startswith(SANDBOX) for one in data.sources)
+    alike = np.zeros(len(read), dtype=bool) if drawn else like_another(hashed.records)[hashed.index[read]]
+    notes = [DRAWN] if drawn else []
+    if hashed.unreadable:
+        notes.append(f"{len(hashed.unreadable):,} images cannot be read; the first: {hashed.unreadable[0]}")
+    first: dict[int, int] = {}
+    shown = []
+    for place in np.flatnonzero(same):
+        row, key = rows[read[place]], int(group.reshape(-1)[place])
+        if key in first:
+            words = f"rows {first[key]} and {row} have equal pixels and different ids"
+            shown.append(Example(first[key], note=words, images=("image",), other_row=row))
+        first.setdefault(key, row)
+    shown += [
+        Example(rows[read[place]], note=f"row {rows[read[place]]} looks like another image", images=("image",))
+        for place in np.flatnonzero(alike & ~same)
+    ]
+    facts = {
+        "equal_pixels": int(same.sum()),
+        "same_look": int((alike & ~same).sum()),
+        "unreadable": len(hashed.unreadable),
+    }
+    return share("duplicate_images", same | alike, facts=facts, examples=shown[:examples], reason="; ".join(notes))
+
+
+def overlap(
+    data: AuditSet,
+    names: Sequence[str],
+    data_dir: Path | None,
+    examples: int = 0,
+    *,
+    folder: Path | None = None,
+    progress: bool = False,
+) -> Check:
+    """Rows that show an image which a benchmark scores, each benchmark by itself.
+
+    Args:
+        data: the set.
+        names: of benchmarks; none: those with data under `data_dir`.
+        data_dir: folder of benchmarks' data.
+        examples: how many are shown.
+        folder: where hashes are kept.
+        progress: whether to show bars.
+
+    Raises:
+        ValueError: for an unknown benchmark, or data that is not as expected.
+    """
+    own = data.loaded.benchmark.name if data.loaded is not None else ""
+    folders = Folders(data_dir)
+    chosen = find_benchmarks(names) if names else [one for one in benchmarks().values() if folders.of(one.name)]
+    chosen = [one for one in chosen if one.name != own]
+    if not data.first_rows:
+        return unchecked("overlap", NO_IMAGES)
+    if not chosen:
+        return unchecked("overlap", "no benchmark is named: --benchmarks A,B, or --data_dir with their data")
+    rows, compared = _image_rows(data)
+    found, missing, table, words = np.zeros(len(data), dtype=bool), [], [], []
+    for benchmark in chosen:
+        try:
+            scored = scored_images(load_benchmark(benchmark, folders))
+        except Unavailable as error:
+            missing.append(f"{benchmark.name} is not compared: {error.reason}")
+            continue
+        one = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
+        ids = {data.image_ids[rows[place]] for place in one.rows.tolist()}
+        own_rows = np.array([name in ids for name in data.image_ids], dtype=bool)
+        found |= own_rows
+        doubt = f"{len(one.unsure):,}" if len(one.unsure) else ""
+        table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", doubt])
+        words += [Example(rows[int(one.rows[0])], note=one.examples[0], images=("image",))] if len(one.rows) else []
+        missing += [f"{benchmark.name}: {said}" for said in (one.remark(),) if said]
+    if not table:
+        return unchecked("overlap", "; ".join(missing))
+    header = ["benchmark", "rows", "scored images shown", "unsure rows"]
+    compared_with = [row[0] for row in table]
+    facts = {"rows": int(found.sum()), "compared": compared_with, "notes": missing}
+    tables = [Table("images that benchmarks score", header, table)]
+    note = "; ".join([f"compared with {', '.join(compared_with)}", *missing])
+    return share("overlap", found, facts=facts, tables=tables, examples=words[:examples], reason=note)
+
+
+def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:
+    """The first row of each image, and these as a set that the overlap guard takes."""
+    rows = data.first_rows
+    cells = [_cell(cell) for _, cell in each_cell(_whole_images(data), rows)]
+    sources = [None if data.sources is None else data.sources[row] for row in rows]
+    if data.loaded is not None:
+        (scored,) = [one for one in scored_images(data.loaded) if one.name == data.loaded.benchmark.title]
+        by_id = dict(zip(map(str, scored.ids or ()), scored.sources or (), strict=False))
+        sources = [by_id.get(data.image_ids[row]) for row in rows]
+    columns = {"image": cells, "image_id": [data.image_ids[row] for row in rows], "source": sources}
+    features = Features({"image": Image(decode=False), "image_id": Value("string"), "source": Value("string")})
+    return rows, Dataset.from_dict(columns, features=features)
+
+
+def _whole_images(data: AuditSet) -> Sequence[Any]:
+    """The images by row; of a part of an image, as a benchmark may have it, the whole."""
+    cells = data.images["image"]
+    if data.loaded is None:
+        return cells
+    return MappedImages(cells, lambda cell, row: cell.cell if isinstance(cell, Crop | Fitted) else cell)
+
+
+def _cell(cell: Any) -> Any:
+    """A cell as a column of images stores it."""
+    return None if is_missing(cell) else {"bytes": None, "path": str(cell)} if isinstance(cell, str | Path) else cell

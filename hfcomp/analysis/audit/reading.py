@@ -1,0 +1,183 @@
+"""The data of an audit: a benchmark or a set in the column contract, as tables of pairs and of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from datasets import Dataset, Image
+
+from hfcomp.analysis.audit.options import AuditOptions
+from hfcomp.analysis.gallery.rows import SANDBOX, read_set, texts_of
+from hfcomp.data.columns import require_columns
+from hfcomp.data.formats.tables import is_table
+from hfcomp.data.overlap.image_columns import each_cell
+from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.evaluator import Loaded, load_benchmark
+from hfcomp.evaluation.spec import Folders, Unavailable
+from hfcomp.reading import nearest
+from hfcomp.statistics.bootstrap import ImageBootstrap
+
+IMAGES = ("image", "negative_image")
+MOST_KINDS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class AuditSet:
+    """What is audited.
+
+    Attributes:
+        name: a benchmark, a path or an id.
+        pairs: a row for each negative caption: `row`, `place` in its list, `image_id`, `kind`, `caption`, `negative`.
+        texts: a row for each true caption: `row`, `image_id`, `text`.
+        images: cells of image columns, by row.
+        image_ids: of each row; rows without one are images of their own.
+        sources: of each row, where the set says it.
+        loaded: the benchmark, where it is one.
+        notes: what a reader has to know.
+    """
+
+    name: str
+    pairs: pd.DataFrame
+    texts: pd.DataFrame
+    images: Mapping[str, Sequence[Any]]
+    image_ids: Sequence[str]
+    sources: Sequence[Any] | None = None
+    loaded: Loaded | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    @cached_property
+    def bootstrap(self) -> ImageBootstrap | None:
+        """Of the images of all pairs; `None` without pairs."""
+        return ImageBootstrap(self.pairs["image_id"].to_numpy()) if len(self.pairs) else None
+
+    @cached_property
+    def first_rows(self) -> list[int]:
+        """Of each distinct image the first row that has it."""
+        seen: dict[str, int] = {}
+        for row, cell in each_cell(self.images.get("image", ()), range(len(self)) if "image" in self.images else ()):
+            if self.image_ids[row] not in seen and not is_missing(cell):
+                seen[self.image_ids[row]] = row
+        return list(seen.values())
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of negatives, the most frequent first; none where all are of one."""
+        counts = self.pairs["kind"].value_counts()
+        return [] if len(counts) < 2 else list(counts.index[:MOST_KINDS])
+
+
+def read_audit_set(name: str, options: AuditOptions) -> AuditSet:
+    """A benchmark by name, else a set in the column contract.
+
+    Args:
+        name: of a benchmark (`hfcomp evaluate --list`, or `package.module:NAME`), a file, a folder, a Hub id, or
+            `sandbox`.
+        options: how it is read.
+
+    Raises:
+        ValueError: for a name of several benchmarks, data that is unavailable, or a set without captions.
+        FileNotFoundError: for a path where nothing is.
+    """
+    if not Path(name).exists() and name != SANDBOX and (name in benchmarks() or ":" in name or _is_group(name)):
+        found = find_benchmarks([name])
+        if len(found) > 1:
+            raise ValueError(f"{name} stands for {', '.join(one.name for one in found)}. Audit one of them.")
+        try:
+            loaded = load_benchmark(found[0], Folders(options.data_dir))
+        except Unavailable as error:
+            how = error.how_to_fix or found[0].obtain
+            raise ValueError(f"{name}: {error.reason} {how} --data_dir names a folder with {name}/.") from error
+        return _of_benchmark(loaded)
+    if not Path(name).exists() and name != SANDBOX and "/" not in name and not is_table(name):
+        raise ValueError(
+            f"{name}: no benchmark, file or folder of this name.{nearest(name, benchmarks())} `hfcomp evaluate "
+            "--list` lists the benchmarks; an id of the Hub is OWNER/NAME."
+        )
+    rows = read_set(name, options)
+    require_columns(rows, ("caption",), needed_by=f"the audit of {name}")
+    images = {column: rows[column] for column in IMAGES if isinstance(rows.features.get(column), Image)}
+    return audit_set(name, rows, images)
+
+
+def _is_group(name: str) -> bool:
+    return any(known.startswith(f"{name}_") for known in benchmarks())
+
+
+def _of_benchmark(loaded: Loaded) -> AuditSet:
+    items = loaded.data
+    there = [name for name in IMAGES if name in items.images or name in items.rows.column_names]
+    images = {name: items.images[name] if name in items.images else items.rows[name] for name in there}
+    return audit_set(loaded.benchmark.name, items.rows, images, loaded=loaded, notes=list(loaded.remarks()))
+
+
+def audit_set(
+    name: str,
+    rows: Dataset,
+    images: Mapping[str, Sequence[Any]],
+    *,
+    loaded: Loaded | None = None,
+    notes: Sequence[str] = (),
+) -> AuditSet:
+    """Rows under the contract's names as tables of pairs and texts.
+
+    Args:
+        name: of the set.
+        rows: with `caption` or `captions`, and where there are such `negative_captions`, `positive_captions`,
+            `negative_kinds`, `subset`, `image_id`, `source`.
+        images: cells of image columns.
+        loaded: the benchmark, where it is one.
+        notes: what a reader has to know.
+
+    Raises:
+        ValueError: for a set without rows.
+    """
+    if not len(rows):
+        raise ValueError(f"{name} has no rows.")
+    column = {key: rows[key][:] for key in rows.column_names if key not in IMAGES and key != "mask"}
+    given = column.get("image_id", [None] * len(rows))
+    ids = [f"row {row}" if one in (None, "") else str(one) for row, one in enumerate(given)]
+    pairs, texts, masked = [], [], 0
+    for row, own_id in enumerate(ids):
+        captions = texts_of(_cell(column, "caption", row)) or texts_of(_cell(column, "captions", row))
+        true = [*captions, *texts_of(_cell(column, "positive_captions", row))]
+        texts += [(row, own_id, text) for text in true]
+        negatives = _listed(_cell(column, "negative_captions", row))
+        kinds = _listed(_cell(column, "negative_kinds", row))
+        for place, negative in enumerate(negatives):
+            if not negative or not captions:
+                masked += 1
+                continue
+            kind = kinds[place] if place < len(kinds) and kinds[place] else _cell(column, "subset", row) or "all"
+            pairs.append((row, place, own_id, str(kind), captions[0], negative))
+    found = [
+        *notes,
+        *([f"{masked:,} empty negatives, or negatives without a caption, are not pairs"] if masked else []),
+    ]
+    return AuditSet(
+        name,
+        pd.DataFrame(pairs, columns=["row", "place", "image_id", "kind", "caption", "negative"]),
+        pd.DataFrame(texts, columns=["row", "image_id", "text"]),
+        images,
+        ids,
+        column.get("source"),
+        loaded,
+        found,
+    )
+
+
+def _cell(columns: Mapping[str, Sequence[Any]], name: str, row: int) -> Any:
+    return columns[name][row] if name in columns else None
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple | np.ndarray) else [value]

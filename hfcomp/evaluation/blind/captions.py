@@ -1,0 +1,168 @@
+"""Captions that a benchmark does not use, for the bigram model: where they are read, and which are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.data.overlap.image_names import COCO, photograph_name
+from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS, COCO_VAL2017
+from hfcomp.evaluation.benchmarks.readers.entries import entries
+from hfcomp.evaluation.blind.bigrams import BigramModel, CountedCaptions, words_of_text
+from hfcomp.evaluation.sources import HubData
+from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin, Unavailable
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+COCO_SOURCE = "coco"
+"""The name of COCO's captions as a source: those of val2017."""
+FOLDER = "coco2017_retrieval"
+_FILE = "captions_val2017.json"
+_HUB = next(form for form in COCO2017_CAPTIONS if isinstance(form, HubData))
+HOW_TO_FIX = (
+    f"Pass --blind_captions FILE (a caption per line, COCO's captions_*.json, or a set with a column caption), "
+    f"--data {FOLDER}=DIR with {_FILE}, or --blind_captions {COCO_SOURCE}, which fetches {_HUB.repo} with its images."
+)
+
+
+@dataclass(frozen=True)
+class CaptionSource:
+    """Captions with the names of their images.
+
+    Attributes:
+        texts: of all captions.
+        images: of each, the name of its image where it is known.
+        place: where they were read.
+    """
+
+    texts: Sequence[str]
+    images: Sequence[str | None]
+    place: str
+    _keys: list[Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_keys", [None if one is None else image_key(one) for one in self.images])
+
+    @cached_property
+    def _counted(self) -> CountedCaptions:
+        return CountedCaptions(self.texts)
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        return list(map(plain, self.texts))
+
+    def model_without(self, images: Iterable[str], texts: Iterable[str]) -> tuple[BigramModel | None, dict[str, Any]]:
+        """The model of the captions that a benchmark does not use.
+
+        Args:
+            images: names of its images.
+            texts: all of its texts.
+
+        Returns:
+            The model, `None` where no caption is left; and what was counted: `place`, `captions` (those in the
+            model), `of_its_images` and `equal_texts`, the captions that were left out.
+        """
+        used, same = {image_key(one) for one in images}, set(map(plain, texts))
+        of_image = np.array([key is not None and key in used for key in self._keys], dtype=bool)
+        equal = np.array([text in same for text in self._plain], dtype=bool) & ~of_image
+        kept: NDArray[np.bool_] = ~(of_image | equal)
+        counts = {"captions": int(kept.sum()), "of_its_images": int(of_image.sum()), "equal_texts": int(equal.sum())}
+        return (self._counted.model(kept) if kept.any() else None), {"place": self.place, **counts}
+
+
+def image_key(name: str) -> Any:
+    """What names of one photograph have in common: COCO's number, else the file name without its ending."""
+    stem = PurePosixPath(name).stem
+    return photograph_name(stem, COCO) or stem
+
+
+def plain(text: str) -> str:
+    """A text by which equal ones are found: its words, whatever their capitals and punctuation."""
+    return " ".join(words_of_text(text))
+
+
+def read_caption_source(given: str | Path | None, folders: Folders, read: Iterable[BenchmarkData]) -> CaptionSource:
+    """The captions that a user names, else COCO's where they are on this machine.
+
+    COCO's are taken from the folder of `coco2017_retrieval`, and from the Hub where a benchmark of the same run has
+    its images from there, so that nothing more is fetched.
+
+    Args:
+        given: a file, a folder, a Hub id, or `coco`; `None` for the default.
+        folders: local data folders.
+        read: the benchmarks of the run.
+
+    Raises:
+        Unavailable: where there are none, with how to get them.
+        ValueError: for a file that is not as expected.
+        FileNotFoundError: for a path where nothing is.
+    """
+    if given is not None and str(given) != COCO_SOURCE:
+        return _of_user(str(given))
+    folder = folders.of(FOLDER)
+    if folder is not None and (folder / _FILE).is_file():
+        return _of_coco_json(folder / _FILE)
+    if folder is not None and (items := _HUB.local(folder, folders)) is not None:
+        return _of_rows(items)
+    if given is None and not any(_is_of(COCO_VAL2017.repo, one.origin) for one in read):
+        raise Unavailable("no captions were named, and COCO's are not on this machine.", HOW_TO_FIX)
+    try:
+        return _of_rows(_HUB.remote(folders))
+    except Unavailable as error:
+        raise Unavailable(error.reason, HOW_TO_FIX) from error
+
+
+def _is_of(repo: str | None, origin: Origin) -> bool:
+    return origin.place == repo or any(_is_of(repo, pool) for pool in origin.pools)
+
+
+def _of_user(given: str) -> CaptionSource:
+    path = Path(given)
+    if path.suffix == ".txt" and path.is_file():
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        texts = [line for line in lines if line]
+        return _source(texts, [None] * len(texts), given)
+    if path.suffix == ".json" and path.is_file() and b'"annotations"' in path.read_bytes():
+        return _of_coco_json(path)
+    from hfcomp.data.columns import require_columns
+    from hfcomp.data.loading import load_training_set
+
+    rows = load_training_set(given)
+    require_columns(rows, ("caption",), needed_by="the bigram model of --blind_captions")
+    return _of_contract(rows, given)
+
+
+def _of_contract(rows: Dataset, place: str) -> CaptionSource:
+    captions = rows["caption"][:]
+    ids = rows["image_id"][:] if "image_id" in rows.column_names else [None] * len(rows)
+    texts, images = [], []
+    for caption, name in zip(captions, ids, strict=True):
+        for text in [caption] if isinstance(caption, str) else caption or []:
+            texts.append(text)
+            images.append(None if name is None else str(name))
+    return _source(texts, images, place)
+
+
+def _of_coco_json(path: Path) -> CaptionSource:
+    names = {one["id"]: one["file_name"] for _, one in entries(path, ("id", "file_name"), inside="images")}
+    found = [one for _, one in entries(path, ("image_id", "caption"), inside="annotations")]
+    return _source([one["caption"] for one in found], [names.get(one["image_id"]) for one in found], str(path))
+
+
+def _of_rows(items: BenchmarkData) -> CaptionSource:
+    rows = items.rows.select_columns(["captions", "item"])
+    pairs = [(text, name) for texts, name in zip(rows["captions"][:], rows["item"][:], strict=True) for text in texts]
+    return _source([text for text, _ in pairs], [str(name) for _, name in pairs], items.origin.place)
+
+
+def _source(texts: Sequence[str], images: Sequence[str | None], place: str) -> CaptionSource:
+    if not texts:
+        raise ValueError(f"{place}: found no captions for the bigram model; expected at least one.")
+    return CaptionSource(texts, images, place)

@@ -1,0 +1,148 @@
+"""Outcomes of blind rules on the items of benchmarks, and of a model's own prior."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hfcomp.evaluation.blind.captions import CaptionSource, read_caption_source
+from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, BIGRAMS, text_scores
+from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.engine import embed, score_items
+from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Unavailable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_CAPTIONS = "no caption of {place} is left that the benchmark does not use"
+
+
+def text_choice_of(benchmark: Benchmark, items: BenchmarkData) -> Benchmark | None:
+    """The benchmark with the metrics alone that a score of texts can decide; `None` without such, or images."""
+    protocol = None if items.texts_alone == len(items.rows) else benchmark.protocol.text_choice(items)
+    return None if protocol is None else replace(benchmark, protocol=protocol)
+
+
+class Scored(Protocol):
+    """A benchmark with its data, as `hfcomp.evaluation.evaluator.Loaded`."""
+
+    benchmark: Benchmark
+    data: BenchmarkData
+
+    @property
+    def title(self) -> str:
+        """In tables."""
+
+
+class BlindRules:
+    """The rules that score texts alone, for the benchmarks of a run.
+
+    Args:
+        captions: what the user named for the bigram model, see `read_caption_source`.
+        folders: local data folders.
+
+    Attributes:
+        skipped: rule to why it did not run, or title of a benchmark to why none did.
+        captions: by title of the benchmark, what the bigram model was counted on.
+        not_applicable: titles of benchmarks without a choice among texts of an item.
+    """
+
+    def __init__(self, captions: str | Path | None, folders: Folders) -> None:
+        self._given, self._folders = captions, folders
+        self.skipped: dict[str, str] = {}
+        self.captions: dict[str, dict[str, Any]] = {}
+        self.not_applicable: list[str] = []
+
+    def score(self, loaded: Iterable[Scored]) -> list[pd.DataFrame]:
+        """Outcomes with the columns of [`hfcomp.evaluation.engine.Report.items`] and the rule as `arm`.
+
+        A benchmark whose items cannot be scored is skipped by name.
+
+        Args:
+            loaded: benchmarks with their data.
+        """
+        pairs = [(one.title, text_choice_of(one.benchmark, one.data), one.data) for one in loaded]
+        self.not_applicable = [title for title, benchmark, _ in pairs if benchmark is None]
+        applicable = [(title, one, items) for title, one, items in pairs if one is not None]
+        source = self._source([items for *_, items in applicable]) if applicable else None
+        found: list[pd.DataFrame] = []
+        for title, one, items in applicable:
+            try:
+                found += self._score(title, one, items, source)
+            except Exception as error:  # models go on, and say what is wrong with the items in more words
+                self.skipped[title] = f"{type(error).__name__}: {error}"
+        return found
+
+    def _source(self, read: Sequence[BenchmarkData]) -> CaptionSource | None:
+        try:
+            return read_caption_source(self._given, self._folders, read)
+        except Unavailable as error:
+            self.skipped |= dict.fromkeys(BIGRAMS, f"{error.reason} {error.how_to_fix}")
+            return None
+
+    def _score(
+        self, title: str, benchmark: Benchmark, items: BenchmarkData, source: CaptionSource | None
+    ) -> list[pd.DataFrame]:
+        listing = _Listing()
+        embedded = embed(benchmark, items, listing)
+        bigrams = None
+        if source is not None:
+            bigrams, counts = source.model_without(items.rows["image_id"][:], listing.texts)
+            self.captions[title] = {**self.captions.get(title, {}), benchmark.name: counts}
+            if bigrams is None:
+                reason = f"{title}: {NO_CAPTIONS.format(place=source.place)}."
+                for rule in (BIGRAM, BIGRAM_SENTENCE):
+                    self.skipped[rule] = " ".join(filter(None, (self.skipped.get(rule), reason)))
+        found = []
+        for rule, scores in text_scores(listing.texts, bigrams).items():
+            chosen = replace(embedded, text_vectors=_ranked(scores))
+            found.append(score_items(benchmark, chosen).assign(arm=rule, benchmark=title))
+        return found
+
+
+def prior_outcomes(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame | None:
+    """What a model chooses without the image: each text is scored with the mean image vector of the benchmark.
+
+    Args:
+        benchmark: that the items are of.
+        embedded: by the model.
+
+    Returns:
+        Outcomes as `score_items` gives them; `None` where no metric is a choice among texts of an item.
+    """
+    choice = text_choice_of(benchmark, embedded.items)
+    if choice is None:
+        return None
+    mean = np.concatenate([one.vectors for one in embedded.images.values()]).mean(axis=0, dtype=np.float64)
+    vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)[None]
+    images = {
+        name: replace(one, vectors=vector, index=np.minimum(one.index, 0)) for name, one in embedded.images.items()
+    }
+    return score_items(choice, replace(embedded, images=images))
+
+
+class _Listing:
+    """An encoder that reads no image and keeps the texts that it is asked for."""
+
+    texts: Sequence[str] = ()
+
+    def index_images(self, images: Sequence[Any], *, column: str = "image", progress: bool = False) -> Indexed:
+        index = np.array([-1 if is_missing(image) else 0 for image in images], dtype=np.int64)
+        return Indexed(np.ones((1, 1), dtype=np.float32), index, 0, 0)
+
+    def index_texts(self, texts: Sequence[str], *, progress: bool = False) -> Indexed:
+        self.texts = texts
+        return _ranked(np.zeros(len(texts)))
+
+
+def _ranked(scores: NDArray[np.float64]) -> Indexed:
+    """Vectors `[n, 1]` whose product with the image's is the rank of the score: order and ties survive in fp32."""
+    ranks = np.unique(scores, return_inverse=True)[1].reshape(-1)
+    return Indexed(ranks.astype(np.float32)[:, None], np.arange(len(scores)), 0, 0)

@@ -1,0 +1,35 @@
+"""Rules of CI."""
+
+from __future__ import annotations
+
+import pytest
+
+from hfcomp.analysis.audit.checks import CHECKS, Check, unchecked
+from hfcomp.analysis.audit.limits import parse_limits
+
+
+def test_a_check_fails_above_its_limit_and_where_it_was_not_made():
+    checks = {
+        "blind": Check("blind", 60.1),
+        "overlap": Check("overlap", 5.0),
+        "image_probe": unchecked("image_probe", "no"),
+    }
+    limits = parse_limits(["blind > 60", "overlap>5%", "image_probe>70", "blind>60.5"])
+    reasons = [limit.reason(checks) for limit in limits]
+    assert reasons[1] is None and reasons[3] is None
+    assert reasons[0] == f"blind is 60.1, above 60: {CHECKS['blind']}"
+    assert reasons[2] == "image_probe was not checked: no"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("blnd>60", "unknown check 'blnd'. Did you mean 'blind'"),
+        ("blind<60", r"found 'blind<60', expected NAME>PERCENT"),
+        ("blind", "expected NAME>PERCENT"),
+        ("blind>sixty", "expected NAME>PERCENT"),
+    ],
+)
+def test_other_rules_are_refused(rule, said):
+    with pytest.raises(ValueError, match=said):
+        parse_limits([rule])
