@@ -30,12 +30,16 @@ MIXED = Unit(100, 1, "x 100, several metrics")
 OTHER_UNITS = {
     "average precision": Unit(100, 1, "x 100"),
     "map": Unit(100, 1, "x 100"),
+    "brittleness": Unit(100, 1, "%, lower is better"),
     "reciprocal rank": Unit(1, 3, "0 to 1"),
     "mrr": Unit(1, 3, "0 to 1"),
     "kendall": Unit(1, 3, "-1 to 1"),
     "tau": Unit(1, 3, "-1 to 1"),
     "correlation": Unit(1, 3, "-1 to 1"),
 }
+
+LOWER_IS_BETTER = frozenset({"brittleness"})
+"""Metrics of which the highest value is not the best."""
 
 
 def unit_of(metric: str) -> Unit:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hfcomp.metrics.units import LOWER_IS_BETTER
 from hfcomp.reporting.figures import Figure, Points
 from hfcomp.reporting.format import UNKNOWN, Estimate, decimal, direction, interval, p_value, with_interval
 from hfcomp.reporting.lines import (
@@ -147,11 +148,14 @@ def values(lines: Sequence[Line], *, brief: bool = False) -> list[Table]:
 
 
 def _starred(line: Line) -> list[str]:
-    """The values of a line, with a star behind the highest unless all are equal, or it is not above chance."""
+    """The values of a line, with a star behind the highest unless all are equal, or it is not above chance.
+
+    Metrics of which lower is better have no star.
+    """
     estimates, chance, unit = list(line["models"].values()), line.get("chance"), unit_of_line(line)
     cells = [decimal((one or {}).get("value"), unit) for one in estimates]
     known = {float(cell) for cell in cells if cell != UNKNOWN}
-    best = max(known) if len(known) > 1 else None
+    best = max(known) if len(known) > 1 and line["metric"] not in LOWER_IS_BETTER else None
     least = -1.0 if chance is None else chance
     return [
         f"{cell}*" if cell != UNKNOWN and float(cell) == best and one["value"] > least else f"{cell} "

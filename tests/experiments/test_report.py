@@ -99,6 +99,12 @@ def test_the_highest_of_a_line_is_starred_and_equals_share_the_star():
     assert [cell for cell in rows["replace_att"] if cell.endswith("*")] == ["98.0*", "98.0*"]
 
 
+def test_of_a_metric_of_which_lower_is_better_no_value_is_starred():
+    text = printed([line("swap", metric, GROUP["swap_att"]) for metric in ("brittleness", "group")])
+    starred = [row.split()[0] for row in text.splitlines() if re.search(r"\d\*", row)]
+    assert starred == ["group"] and re.search(r"brittleness \(%,.*\n *lower is better\)", text)
+
+
 def test_gain_stands_beside_forgetting_for_every_model():
     rows = table(printed(all_lines()), "Gain beside forgetting")
     assert list(rows) == list(MODELS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hfcomp.evaluation.benchmarks.readers.aro import boxed, rare, rows, symmetric
+from hfcomp.evaluation.benchmarks.readers.sets.aro import boxed, rare, rows, symmetric
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, HubData, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark

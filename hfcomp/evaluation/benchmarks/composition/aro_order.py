@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.composition.aro import PAPER
-from hfcomp.evaluation.benchmarks.readers.aro import SHUFFLED, in_one_list
+from hfcomp.evaluation.benchmarks.readers.sets.aro import SHUFFLED, in_one_list
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import HubData
 from hfcomp.evaluation.spec import COMPOSITIONAL, Benchmark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
-from hfcomp.evaluation.benchmarks.readers.sugarcrepe import ADD, REPLACE, SUBSETS, SWAP, rows
+from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import ADD, REPLACE, SUBSETS, SWAP, rows
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.sugarcrepe import SUBSETS_PP as SUBSETS
-from hfcomp.evaluation.benchmarks.readers.sugarcrepe import rows_pp, with_photographs
+from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import SUBSETS_PP as SUBSETS
+from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import rows_pp, with_photographs
 from hfcomp.evaluation.protocols.two_positive_choice import TwoPositiveChoice
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark

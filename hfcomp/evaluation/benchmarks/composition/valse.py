@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.valse import COUNTING, INSTRUMENTS, POOLS, rows, with_photographs
+from hfcomp.evaluation.benchmarks.readers.sets.valse import COUNTING, INSTRUMENTS, POOLS, rows, with_photographs
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from hfcomp.evaluation.benchmarks.readers import eccv
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2014
+from hfcomp.evaluation.benchmarks.readers.sets import eccv
 from hfcomp.evaluation.protocols.repaired_retrieval import RepairedRetrieval
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import GENERAL, Benchmark

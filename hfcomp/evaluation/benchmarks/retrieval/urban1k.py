@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.urban1k import ARCHIVE, CAPTIONS, IMAGES, packed, unpacked
+from hfcomp.evaluation.benchmarks.readers.sets.urban1k import ARCHIVE, CAPTIONS, IMAGES, packed, unpacked
 from hfcomp.evaluation.benchmarks.readers.zipped import ZippedFiles
 from hfcomp.evaluation.protocols.retrieval import Retrieval
 from hfcomp.evaluation.sources import RawFiles

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation.benchmarks.composition.hard_positives import HARD_POSITIVES
-from hfcomp.evaluation.benchmarks.readers.hard_positives import FILES, SUBSETS
+from hfcomp.evaluation.benchmarks.readers.sets.hard_positives import FILES, SUBSETS
 from hfcomp.evaluation.benchmarks.readers.visual_genome import NO_AREA
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items

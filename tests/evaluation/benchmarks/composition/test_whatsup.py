@@ -9,7 +9,7 @@ import datasets
 import pytest
 
 from hfcomp.evaluation.benchmarks.composition.whatsup import WHATSUP
-from hfcomp.evaluation.benchmarks.readers.whatsup import CONTROLLED
+from hfcomp.evaluation.benchmarks.readers.sets.whatsup import CONTROLLED
 from hfcomp.evaluation.engine import NO_IMAGE, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData, Origin, Unavailable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.readers.eccv import CAPTIONS_OF, COCO, GALLERY, IMAGES_OF, KARPATHY
+from hfcomp.evaluation.benchmarks.readers.sets.eccv import CAPTIONS_OF, COCO, GALLERY, IMAGES_OF, KARPATHY
 from hfcomp.evaluation.benchmarks.retrieval.eccv_caption import ECCV_CAPTION
 from hfcomp.evaluation.engine import NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items

@@ -1,0 +1,1 @@
+"""The files of single benchmarks, as their authors lay them out."""
