@@ -15,7 +15,7 @@ Positive: TypeAlias = NDArray[np.bool_] | Callable[[int, int], NDArray[np.bool_]
 """Which keys are right: `[Q, M]`, or a function from `start, stop` to the rows of those queries, for sets so large
 that the whole matrix should never be in memory."""
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Scores that differ by less, at unit length, count as tied. Those of equal embeddings differ by D * 2.2e-16 at most,
 as a matrix product may add up the columns at its edge in another order; the last bit of fp32 is 6e-8."""
 
@@ -98,7 +98,7 @@ def rank_bounds(
         rows = queries[start : start + chunk]
         part = slice(start, start + len(rows))
         right = _right(positive, part.start, part.stop, len(keys))
-        margin = _ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
+        margin = ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
         ranks = rank_scores(rows @ keys.T, right, margin=margin)
         worst[part], best[part] = ranks.worst, ranks.best
     return RankBounds(worst, best)

@@ -157,18 +157,20 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
 
     Args:
         outcomes: as in `summarize`.
-        averages: as in `summarize`. One over benchmarks counts where parts of several are there: who scores a single
-            benchmark does not ask for it.
+        averages: as in `summarize`. One over benchmarks counts where more than half of its benchmarks are there: who
+            scores a single one does not ask for it; and where no other of the same source is whole.
 
     Returns:
         One entry per average and metric: `benchmark`, `metric`, `average` and `absent`, the names of the subsets; of
         an average over benchmarks, `benchmark` is where it is published, `metric` its name, and `absent` has lines.
     """
     known = _by_label(all_measures(Outcomes.of(outcomes), averages))
+    declared = [(source, one, _absent_parts(one, known)) for source, one in _over_benchmarks(averages)]
+    whole = {source for source, _, absent in declared if not absent}
     over_benchmarks = [
         {"benchmark": source, "metric": one.name, "average": one.name, "absent": absent}
-        for source, one in _over_benchmarks(averages)
-        if (absent := _absent_parts(one, known)) and len({part[0] for part in one.parts if part in known}) > 1
+        for source, one, absent in declared
+        if source not in whole and _most_are_there(one, known)
     ]
     return over_benchmarks + [
         {"benchmark": benchmark, "metric": metric, "average": average.name, "absent": absent}
@@ -176,6 +178,11 @@ def missing_averages(outcomes: Outcomes | pd.DataFrame, averages: Averages) -> l
         for average in _averages_of(averages, benchmark, metric)
         if (absent := absent_subsets(average, subsets))
     ]
+
+
+def _most_are_there(average: Average, known: Mapping[Line, Measure]) -> bool:
+    there = {part[0] for part in average.parts if part in known}
+    return 2 * len(there) > len({part[0] for part in average.parts})
 
 
 def _absent_parts(average: Average, known: Mapping[Line, Measure]) -> list[str]:

@@ -80,7 +80,7 @@ def with_columns(columns: dict[tuple[str, str, str], float]) -> pd.DataFrame:
     tables = []
     for (title, subset, metric), column in columns.items():
         averages = {one.name: one.groups or (("Object", "Both"),) for one in titled[title].averages}
-        for own in [name for group in averages[subset] for name in group] if averages else [subset]:
+        for own in [name for group in averages.get(subset, ((subset,),)) for name in group]:
             names = [f"{title}/{own}/{number}" for number in range(2)]
             facts = {"benchmark": title, "subset": own, "metric": metric, "aspect": "general", "arm": "m"}
             tables.append(pd.DataFrame({"item": names, "image_id": names, "value": column / 100}).assign(**facts))
@@ -89,7 +89,7 @@ def with_columns(columns: dict[tuple[str, str, str], float]) -> pd.DataFrame:
 
 @pytest.mark.parametrize(("source", "name", "row"), ROWS)
 def test_the_rows_of_the_papers_tables(source, name, row):
-    (mean,) = MEANS[source]
+    mean = MEANS[source][0]
     *columns, printed = map(float, row.split())
     items = with_columns(dict(zip(mean.parts, columns, strict=True)))
     averages = {one.title: one.averages for one in benchmarks().values()} | MEANS

@@ -39,7 +39,7 @@ def test_a_suite_is_all_of_its_benchmarks():
     assert {"imagenet1k_probe_adamw10", "imagenet1k_probe_lbfgs"} < costly
     costly -= {"coco2017_retrieval", "coco_caption_choice", "hierarcaps_levels"}  # their data once more
     costly -= {"magic_captions", "magic_by_concept", "negbench_retrieval_plain"}
-    costly -= {"objectnet"}  # full-size PNG files
+    costly -= {"objectnet", "flickr30k_all"}  # full-size PNG files; for one paper
     older = ("vl_checklist", "crepe_", "eqben")
     assert all(name.startswith(("imagenet1k_probe_", "vtab1k_", *older)) for name in costly)
     with pytest.raises(ValueError, match="suite: found 'compo'"):

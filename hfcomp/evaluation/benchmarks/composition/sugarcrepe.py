@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from hfcomp.evaluation.benchmarks.readers.coco import COCO_VAL2017
-from hfcomp.evaluation.benchmarks.readers.entries import entries
+from hfcomp.evaluation.benchmarks.readers.sugarcrepe import ADD, REPLACE, SUBSETS, SWAP, rows
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.sources import RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
-
-ADD, REPLACE, SWAP = ("add_att", "add_obj"), ("replace_att", "replace_obj", "replace_rel"), ("swap_att", "swap_obj")
-SUBSETS = (*ADD, *REPLACE, *SWAP)
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The items of the authors' seven JSON files."""
-    return [
-        {
-            "subset": subset,
-            "item": name,
-            "image": row["filename"],
-            "caption": row["caption"],
-            "negative_captions": [row["negative_caption"]],
-        }
-        for subset in SUBSETS
-        for name, row in entries(folder / f"{subset}.json", ("filename", "caption", "negative_caption"))
-    ]
-
 
 SUGARCREPE = Benchmark(
     name="sugarcrepe",

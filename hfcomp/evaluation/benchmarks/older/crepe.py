@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.regions import (
-    COMPLEXITIES,
-    NEGATIVES,
-    TRAINED_ON,
-    productivity,
-    systematicity,
-)
+from hfcomp.evaluation.benchmarks.readers.older import regions
 from hfcomp.evaluation.benchmarks.readers.visual_genome import VISUAL_GENOME
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark
 
 WEB = "https://raw.githubusercontent.com/RAIVNLab/CREPE/1fa81c425f442396fe304f170c8eb6dc0747c814/data"
-BY_NEGATIVES = tuple(Average(kind, (tuple(f"{kind} {number}" for number in COMPLEXITIES),)) for kind in NEGATIVES)
+BY_NEGATIVES = tuple(
+    Average(kind, (tuple(f"{kind} {number}" for number in regions.COMPLEXITIES),)) for kind in regions.NEGATIVES
+)
 TASKS = (
-    ("productivity", "productivity", productivity(WEB), BY_NEGATIVES),
-    *((f"systematicity_{key}", f"systematicity {of}", systematicity(WEB, key), ()) for key, of in TRAINED_ON.items()),
+    ("productivity", "productivity", regions.productivity(WEB), BY_NEGATIVES),
+    *(
+        (f"systematicity_{key}", f"systematicity {of}", regions.systematicity(WEB, key), ())
+        for key, of in regions.TRAINED_ON.items()
+    ),
 )
 
 CREPE = tuple(

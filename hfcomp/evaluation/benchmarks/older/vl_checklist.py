@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hfcomp.evaluation.benchmarks.readers.checklist import (
+from hfcomp.evaluation.benchmarks.readers.older.checklist import (
     ATTRIBUTES,
     HAKE,
     OBJECTS,

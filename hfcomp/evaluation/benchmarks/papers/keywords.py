@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
-from hfcomp.evaluation.benchmarks.retrieval.retrieval import FLICKR30K_IMAGES
+from hfcomp.evaluation.benchmarks.readers.flickr30k import ALL_CAPTIONS
 from hfcomp.evaluation.cells import PooledImages, is_missing
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
@@ -205,15 +205,6 @@ class KeywordItems:
         }
 
 
-def flickr30k_captions(folder: Path) -> list[dict[str, Any]]:
-    """All of Flickr30k's images, each with its captions, of the authors' file of lines `name#number<tab>caption`."""
-    captions: dict[str, list[str]] = defaultdict(list)
-    for line in (folder / "results_20130124.token").read_text(encoding="utf-8").splitlines():
-        key, _, caption = line.partition("\t")
-        captions[key.partition("#")[0]].append(caption)
-    return [{"item": name, "image": name, "captions": texts} for name, texts in captions.items()]
-
-
 def sbu_captions(folder: Path) -> list[dict[str, Any]]:
     """SBU's images and captions, of the one JSON object of lists; a file is called as in its address.
 
@@ -242,15 +233,7 @@ KEYWORDS_COCO = keyword_benchmark(
 )
 KEYWORDS_FLICKR30K = keyword_benchmark(
     "keywords_flickr30k",
-    (
-        RawFiles(
-            required_files=("results_20130124.token",),
-            read=flickr30k_captions,
-            layout="results_20130124.token of Flickr30k and a folder flickr30k-images/",
-            pool=FLICKR30K_IMAGES,
-        ),
-        HubData("lmms-lab/flickr30k", {"image": "image", "captions": "caption", "item": "filename"}),
-    ),
+    ALL_CAPTIONS,
     title="Keywords, Flickr30k",
     licence="not stated on the Hub; Flickr30k is for research and teaching only",
     obtain="Downloaded automatically from the Hub (4.4 GB).",

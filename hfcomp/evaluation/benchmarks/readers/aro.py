@@ -1,4 +1,4 @@
-"""ARO's two sets of Visual Genome, as the authors have them and as MTEB does: which items count, and in which box."""
+"""ARO's sets, as the authors have them and as MTEB does: which items count, in which box, and against what."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hfcomp.evaluation.benchmarks.readers.entries import entries
 from hfcomp.evaluation.benchmarks.readers.visual_genome import BOX, box_of, cropped
 from hfcomp.evaluation.spec import BenchmarkData, Folders
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 # The list is in the notebook of github.com/mertyg/vision-language-models-are-bows (MIT) that makes the paper's number;
 # the package next to it does not have it.
@@ -18,6 +21,14 @@ SYMMETRIC = frozenset(Path(__file__).with_name("aro_symmetric_relations.txt").re
 SYMMETRIC_REASON = "relation that the authors leave out as symmetric"
 FEWEST = 25
 RARE_REASON = f"pair of attributes with fewer than {FEWEST} items, which the authors leave out"
+
+SHUFFLED = ("hard_text_1", "hard_text_2", "hard_text_3", "hard_text_4")
+
+
+def in_one_list(rows: Dataset) -> Dataset:
+    """Rows of a set of word order with their four shuffled captions in one list."""
+    lists = [list(texts) for texts in zip(*(rows[name] for name in SHUFFLED), strict=True)]
+    return rows.remove_columns(list(SHUFFLED)).add_column("negative_captions", lists)
 
 
 def symmetric(subsets: list[str]) -> list[str]:

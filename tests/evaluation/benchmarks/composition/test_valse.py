@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hfcomp.evaluation.benchmarks.composition.valse import INSTRUMENTS, NOT_VALID, VALSE
+from hfcomp.evaluation.benchmarks.composition.valse import VALSE
+from hfcomp.evaluation.benchmarks.readers.valse import INSTRUMENTS, NOT_VALID
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items

@@ -13,12 +13,20 @@ import numpy as np
 from hfcomp.evaluation.benchmarks.readers.entries import entries
 from hfcomp.evaluation.benchmarks.readers.groups import BOTH
 from hfcomp.evaluation.cells import MappedImages
+from hfcomp.evaluation.sources import Adapted, RawFiles
 from hfcomp.evaluation.spec import BenchmarkData, Folders
 
 FULL, SUBSET = "ann_json_finegrained_random.json", "eqben_subset_10percent_final.json"
 IMAGES = ("image", "image_jpg", "image_subset")
 """What the authors' archives call their folder: of the full set, of its light form, and of the subset."""
 FIRST, SECOND = "c0i0", "c1i1"
+
+
+def frame_files(file: str) -> Adapted:
+    """One of the two files beside its frames."""
+    read = shuffled_rows if file == FULL else listed_rows
+    layout = f"{file} of github.com/Wangt-CN/EqBen and a folder {' or '.join(IMAGES)}"
+    return Adapted(RawFiles((file,), partial(read, file=file), layout), _with_frames)
 
 
 def listed_rows(folder: Path, file: str) -> list[dict[str, Any]]:
@@ -65,7 +73,7 @@ def shuffled_rows(folder: Path, file: str) -> list[dict[str, Any]]:
     return found
 
 
-def with_frames(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
+def _with_frames(items: BenchmarkData, folders: Folders, beside: Path | None) -> BenchmarkData:
     """Items whose frames in `.npy` files, of YouCook2, are read as images."""
     images = {column: MappedImages(items.rows[column][:], _frame) for column in BOTH}
     return replace(items, rows=items.rows.remove_columns(list(BOTH)), images=images)

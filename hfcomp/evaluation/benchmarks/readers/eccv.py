@@ -1,0 +1,66 @@
+"""The files of ECCV Caption, which name COCO's images and captions by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hfcomp.evaluation.benchmarks.readers.entries import entries, object_in
+
+GALLERY, IMAGES_OF, CAPTIONS_OF = (
+    "original_image_to_caption.json",
+    "eccv_caption_to_image.json",
+    "eccv_image_to_caption.json",
+)
+"""All images with their own captions; the right images of some captions; the right captions of some images."""
+COCO, KARPATHY = "captions_val2014.json", "dataset_coco.json"
+
+
+def coco_texts(folder: Path) -> dict[str, str]:
+    """COCO's captions by number, from its own annotations."""
+    found = entries(folder / COCO, ("id", "caption"), inside="annotations")
+    return {str(entry["id"]): entry["caption"] for _, entry in found}
+
+
+def karpathy_texts(folder: Path) -> dict[str, str]:
+    """COCO's captions by number, from Karpathy's file."""
+    images = entries(folder / KARPATHY, ("sentences",), inside="images")
+    return {str(one["sentid"]): one["raw"] for _, image in images for one in image["sentences"]}
+
+
+def rows(folder: Path, *, texts: Callable[[Path], Mapping[str, str]]) -> list[dict[str, Any]]:
+    """The 5,000 images, each with its five captions, and what is right for those that are queries.
+
+    Args:
+        folder: that holds the files.
+        texts: captions by number, from one of its files.
+
+    Raises:
+        ValueError: for a caption of the gallery that is not among them.
+    """
+    written = texts(folder)
+    images_of, captions_of = (_numbers(folder / file) for file in (IMAGES_OF, CAPTIONS_OF))
+    found = []
+    for image, captions in _numbers(folder / GALLERY).items():
+        absent = [caption for caption in captions if caption not in written]
+        if absent:
+            raise ValueError(
+                f"{folder / GALLERY}, image {image}: the file with COCO's captions has no caption {absent[0]}. It has "
+                "to be that of COCO 2014's validation images, or Karpathy's of all of COCO."
+            )
+        found.append(
+            {
+                "item": image,
+                "image": f"COCO_val2014_{int(image):012}.jpg",
+                "captions": [written[caption] for caption in captions],
+                "caption_ids": captions,
+                "right_captions": captions_of.get(image, []),
+                "right_images": [images_of.get(caption, []) for caption in captions],
+            }
+        )
+    return found
+
+
+def _numbers(file: Path) -> dict[str, list[str]]:
+    return {name: list(map(str, numbers)) for name, numbers in object_in(file, ()).items()}

@@ -1,0 +1,1 @@
+"""What the older benchmarks read with."""
