@@ -414,3 +414,17 @@ def test_a_table_of_your_own_is_scored_under_its_own_names(models, tmp_path):
         main([*given, "--benchmarks", "sugarcrepe", *own[2:]])
     with pytest.raises(SystemExit, match="needs the columns 'image', 'caption'.*image=filepath,caption=title"):
         main([*given, *own[:2], "--output_dir", str(tmp_path / "unnamed")])
+
+
+def test_published_numbers_are_beside_the_measured_ones(models, data, tmp_path, capsys):
+    given = words(models, data, tmp_path, "--published", names=())
+    main([f"openai/clip-vit-base-patch32={models['clip']}", f"mine={models['other']}", *given])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "openai/clip-vit-base-patch32 (published as CLIP ViT-B/32): " in shown and "numbers: mine." in shown
+    found = results(tmp_path / "out")["published"]
+    assert {one["model"] for one in found} == {"openai/clip-vit-base-patch32"}
+    assert {(one["source"], one["published"]) for one in found if one["subset"] == "macro of 7 subsets"} >= {
+        ("C2LIP", 0.731)
+    }
+    cli.main(["compare", str(tmp_path / "out"), "--published"])
+    assert "[1] C2LIP, arXiv:2603.25722v1, Table A3." in capsys.readouterr().out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hfcomp.evaluation.published.scores import PublishedScore, published_model, published_scores
-from hfcomp.evaluation.spec import PART
+from hfcomp.evaluation.spec import ALL_ITEMS, PART
 from hfcomp.metrics.units import unit_of
 from hfcomp.reporting.format import Estimate, decimal, has_interval, with_interval
 from hfcomp.reporting.lines import KEYS, Line, distinct_labels
@@ -163,17 +163,22 @@ def _sources(comparisons: Sequence[PublishedComparison], places: Sequence[str]) 
     """Each source with its protocols, and how those differ."""
     for number, place in enumerate(places, start=1):
         own = [one.published for one in comparisons if one.published.place == place]
-        remarks = list(dict.fromkeys(one.protocol for one in own if one.protocol))
-        differing: dict[str, list[str]] = {}
+        protocols = dict.fromkeys(one.protocol for one in own if one.protocol)
+        yield " ".join([f"[{number}] {own[0].reference}, {own[0].table}.", *protocols, *_differences(own)])
+
+
+def _differences(own: Sequence[PublishedScore]) -> Iterator[str]:
+    """How protocols of a table differ, each with the models and lines that it is of, unless it is of all."""
+    several = len({one.model for one in own}) > 1
+    for text in dict.fromkeys(one.differs for one in own if one.differs):
+        lines: dict[str, list[str]] = {}
         for one in own:
-            if one.differs:
-                differing.setdefault(one.differs, []).append(one.metric if one.subset == "all" else one.subset)
-        remarks += [f"Differs ({_named(names)}): {text}" for text, names in differing.items()]
-        yield " ".join([f"[{number}] {own[0].reference}, {own[0].table}.", *remarks])
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
+            if one.differs == text:
+                line = one.metric if one.subset == ALL_ITEMS else one.subset
+                lines.setdefault(one.model if several else "", []).append(line)
+        named = [": ".join(filter(None, (model, ", ".join(dict.fromkeys(part))))) for model, part in lines.items()]
+        of_all = sum(map(len, lines.values())) == len(own)
+        yield f"Differs: {text}" if of_all else f"Differs ({'; '.join(named)}): {text}"
 
 
 def _unmatched(

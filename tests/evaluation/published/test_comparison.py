@@ -108,6 +108,17 @@ def test_the_report_shows_table_sources_and_models_without_numbers(three):
     assert "| add_obj | 75.0 [" in markdown and "| 20.0 | +55.0 | outside | [1] |" in markdown
 
 
+def test_a_difference_names_its_models_and_lines_unless_it_is_of_all(three, monkeypatch):
+    models = {"clip": {"path": CLIP}, "NegCLIP": {"path": "runs/converted"}}
+    add_att = ("SugarCrepe", "add_att", "caption choice")
+    other = score(0.7, model="NegCLIP", line=add_att, differs="No QuickGELU.")
+    monkeypatch.setattr(comparison, "published_scores", lambda: (*three, other))
+    joined = " ".join(str(results(models=models)).split())
+    assert "Differs (CLIP ViT-B/32: add_att): Other captions. Differs (NegCLIP: add_att): No QuickGELU." in joined
+    monkeypatch.setattr(comparison, "published_scores", lambda: (other,))
+    assert "Table 1. Differs: No QuickGELU." in " ".join(str(results(models=models)).split())
+
+
 def test_without_the_option_nothing_is_said_of_them(three):
     assert "ublished" not in str(results(published=False))
 
