@@ -20,9 +20,9 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.images import is_tiny
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cached_model import CachedModel, loaded_ahead, workers
 from hfcomp.evaluation.content import decoded, digest, distinct, processor_facts, text_key
 from hfcomp.evaluation.embed import free_device, placed
+from hfcomp.evaluation.evaluated_model import EvaluatedModel, loaded_ahead, workers
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
@@ -32,7 +32,7 @@ SCORING_VERSION = 1
 _DECODED = 64  # images in memory: pairs of one image follow each other
 
 
-class PairModel(CachedModel, ABC):
+class PairModel(EvaluatedModel, ABC):
     """A model whose score of a pair is the probability that the text fits the image.
 
     Scores are kept as logarithms in fp32, which is exact enough near 0 and near 1.

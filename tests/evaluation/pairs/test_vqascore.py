@@ -10,6 +10,7 @@ import torch
 from transformers import AutoProcessor, CLIPConfig, LlavaForConditionalGeneration
 
 from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import cached_models
 from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
 from hfcomp.evaluation.pairs.vqascore import VQAScorer
 from tests import tiny, tolerances
@@ -96,6 +97,8 @@ def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
     stored = again.score_pairs(pairs)
     assert (stored.computed, again.scored_pairs) == (0, 0)
     np.testing.assert_array_equal(stored.values, scores.values)
+    (listed,) = cached_models(tmp_path)
+    assert (listed.kind, listed.entries) == ("pairs", 3)
 
 
 def test_a_module_is_scored_as_its_folder_is(folder, scorer):
