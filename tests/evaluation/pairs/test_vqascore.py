@@ -116,6 +116,17 @@ def test_a_tokenizer_without_yes_is_refused(clip, tmp_path):
         scorer.facts  # noqa: B018
 
 
+def test_a_tokenizer_without_padding_pads_all_the_same(folder, scorer):
+    processor = AutoProcessor.from_pretrained(folder)
+    processor.tokenizer.pad_token = None
+    own = VQAScorer(folder, processor, device="cpu")
+    images = [tiny.image(number) for number in range(3)]
+    with torch.inference_mode():
+        found, expected = (one.log_probabilities(images, TEXTS) for one in (own, scorer))
+    assert (found - expected).abs().max().item() <= tolerance(scorer)
+    assert processor.tokenizer.pad_token is None
+
+
 def test_missing_weights_are_named(folder, tmp_path):
     model = LlavaForConditionalGeneration.from_pretrained(folder)
     state = {name: value for name, value in model.state_dict().items() if "lm_head" not in name}
