@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class CachedModel:
 
     folder: Path
     model: str  # that encoded it; of an older hfcomp, or where `fingerprint.json` is damaged, `unknown`
-    kind: str  # `images`, `texts`, or `neighbours` for stored searches
+    kind: str  # `images`, `texts`, `pairs` of both, or `neighbours` for stored searches
     versions: dict[str, str]  # of the packages that it was encoded with
     files: list[CachedFile]  # of vectors
     used: float  # when it was last used, in seconds since 1970
@@ -88,7 +88,7 @@ class CachedModel:
 
     @property
     def entries(self) -> int:
-        """Images or texts; a file that cannot be read counts none."""
+        """Images, texts or pairs; a file that cannot be read counts none."""
         return sum(_entries(file.path) for file in self.files)
 
 
@@ -100,13 +100,20 @@ def cached_models(folder: Path) -> list[CachedModel]:
         facts = _facts(place / FINGERPRINT)
         neighbours = place.name == NEIGHBOURS
         versions = {name: str(facts[name]) for name in ("torch", "transformers", "pillow") if name in facts}
-        kind = NEIGHBOURS if neighbours else "images" if "pixels" in facts else "texts" if facts else "unknown"
+        kind = NEIGHBOURS if neighbours else _kind(facts)
         used = max([file.used for file in files], default=0.0)
         with contextlib.suppress(OSError):
             used = max(used, (place / FINGERPRINT).stat().st_mtime)
         model = "of all models" if neighbours else str(facts.get("model", "unknown"))
         found.append(CachedModel(place, model, kind, versions, files, used))
     return sorted(found, key=lambda one: -one.used)
+
+
+def _kind(facts: Mapping[str, Any]) -> str:
+    """What a fingerprint is of."""
+    if "scoring" in facts:
+        return "pairs"
+    return "images" if "pixels" in facts else "texts" if facts else "unknown"
 
 
 def chosen_models(folder: Path, *, model: str | None = None, older_than: float | None = None) -> list[CachedModel]:

@@ -20,12 +20,13 @@ from PIL import Image
 from torch import nn
 from tqdm.auto import tqdm
 
+from hfcomp._help import OwnHelp
 from hfcomp.data.images import decode_image, is_tiny
 from hfcomp.data.pixels import PixelTransform
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cached_model import CachedModel, loaded_ahead, workers
 from hfcomp.evaluation.content import check_text, decoded, distinct, image_key, processor_facts, tokens_key
+from hfcomp.evaluation.evaluated_model import EvaluatedModel, loaded_ahead, workers
 from hfcomp.modeling import encode_images, encode_texts, load_backbone, load_config, load_processor
 
 ENCODING_VERSION = 3
@@ -70,7 +71,7 @@ class Indexed:
         return self.vectors[self.index[rows]]
 
 
-class Embedder(CachedModel):
+class Embedder(EvaluatedModel, metaclass=OwnHelp):
     """Encodes images and texts with a model as its authors prepared them, each distinct one once.
 
     Args:

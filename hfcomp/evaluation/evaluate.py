@@ -23,9 +23,9 @@ from hfcomp.evaluation.blind.results import BlindResults, no_outcomes
 from hfcomp.evaluation.blind.rules import prior_of
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder, parse_size
-from hfcomp.evaluation.cached_model import CachedModel
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
+from hfcomp.evaluation.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
@@ -230,7 +230,7 @@ def _score(
                     else (f"{counts}, {report.images + report.texts - report.computed:,} of them cached")
                 )
                 evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
-        if isinstance(encoder, CachedModel):
+        if isinstance(encoder, EvaluatedModel):
             encoder.release()
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)

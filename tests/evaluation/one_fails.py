@@ -21,7 +21,7 @@ from accelerate import PartialState
 
 from hfcomp import cli
 from hfcomp.distributed import rank
-from hfcomp.evaluation import cached_model, callback, embed, engine, evaluation_results, evaluator
+from hfcomp.evaluation import callback, embed, engine, evaluated_model, evaluation_results, evaluator
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.experiments import prepare, program, study
@@ -54,7 +54,7 @@ FAULTS = {
     "image": (embed, "decoded", breaks, 1),
     "tokenizer": (embed.TextTokenizer, "__call__", breaks, 1),
     "items": (engine.TextTable, "add", breaks, 1),
-    "look_up": (cached_model.VectorStore, "look_up", breaks, 0),
+    "look_up": (evaluated_model.VectorStore, "look_up", breaks, 0),
     "score": (CaptionChoice, "score", breaks, 0),
     "results": (evaluation_results, "write_evaluation", full_disk, 0),
     "data_of_callback": (evaluator, "load_items", breaks, 0),

@@ -18,6 +18,7 @@ class BlipMatcher(PairModel):
     Each image of a batch is encoded once, whatever the number of its texts. The arguments are those of `PairModel`.
     """
 
+    share = 1 / 4  # images are in memory as they are decoded, of this batch and the next
     auto_class = BlipForImageTextRetrieval
 
     @property

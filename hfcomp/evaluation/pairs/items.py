@@ -16,6 +16,8 @@ from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Unavailable
 
 MOST_PAIRS = 10_000
 """Scores that a model computes where all images meet all texts; about as many as SugarCrepe has."""
+MOST_TEXTS = 10_000
+"""Texts where all images meet all texts: a table of them with themselves is in memory."""
 
 
 class Place(NamedTuple):
@@ -214,10 +216,11 @@ def _all_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> _
     columns, table = _texts(benchmark, items)
     prompts, number = table.add(benchmark.protocol.prompts(items)).index, len(table.distinct)
     count = len(items.rows) * number
-    if count > most_pairs:  # before any image is read
+    if count > most_pairs or number > MOST_TEXTS:  # before any image is read
+        limit = f"{most_pairs:,}" if count > most_pairs else f"{MOST_TEXTS:,} texts"
         raise Unavailable(
             f"it needs the scores of {len(items.rows):,} images with {number:,} texts: {count:,} pairs, more than "
-            f"{most_pairs:,}.",
+            f"{limit}.",
             "Score it with a dual encoder, or a smaller part of it.",
         )
     keys, first, images = _images(benchmark, items)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,19 +21,19 @@ from tqdm.auto import tqdm
 
 from hfcomp.data.images import is_tiny
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cached_model import CachedModel, loaded_ahead, workers
 from hfcomp.evaluation.content import decoded, digest, distinct, processor_facts, text_key
 from hfcomp.evaluation.embed import free_device, placed
+from hfcomp.evaluation.evaluated_model import EvaluatedModel, loaded_ahead, workers
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse
 
 SCORING_VERSION = 1
 """Raised when the same model and pair would get another score; older cached scores are then not read."""
-_DECODED = 64  # images in memory: pairs of one image follow each other
+_DECODED = 16  # images that are kept: pairs of one image follow each other
 
 
-class PairModel(CachedModel, ABC):
+class PairModel(EvaluatedModel, ABC):
     """A model whose score of a pair is the probability that the text fits the image.
 
     Scores are kept as logarithms in fp32, which is exact enough near 0 and near 1.
@@ -144,9 +145,15 @@ class PairModel(CachedModel, ABC):
             for image, text in zip(pairs.image, pairs.text, strict=True)
         )
 
+        locks = [Lock() for _ in range(_DECODED)]
+
         @lru_cache(maxsize=_DECODED)
-        def image_of(number: int) -> Image.Image:
+        def decode(number: int) -> Image.Image:
             return decoded(pairs.cell(number), str(pairs.first[number]))
+
+        def image_of(number: int) -> Image.Image:
+            with locks[number % _DECODED]:  # threads that want one image get one object
+                return decode(number)
 
         def load(number: int) -> tuple[tuple[Image.Image, str], bool]:
             pair = first[number]

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
-from hfcomp.data.images import decode_image
 from hfcomp.data.urls import shown
 from hfcomp.evaluation.cells import Crop, Fitted
 from hfcomp.evaluation.content import decoded
@@ -82,19 +80,14 @@ def _files(pairs: PairList, folder: Path) -> Iterator[str]:
 
 
 def _content(cell: Any, where: str) -> tuple[bytes, str]:
-    """The bytes of an image as they are; of a part of one, or of pixels, those of a PNG."""
+    """The bytes of an image with a name as they are; of any other, or a part of one, those of a PNG."""
     if isinstance(cell, dict) and not isinstance(cell, Crop | Fitted):
-        return cell["bytes"], Path(cell.get("path") or "").suffix or _ending(cell["bytes"], where)
-    if isinstance(cell, bytes):
-        return cell, _ending(cell, where)
+        ending = Path(cell.get("path") or "").suffix
+        if ending:
+            return cell["bytes"], ending
     stream = io.BytesIO()
     decoded(cell, where).save(stream, format="PNG")
     return stream.getvalue(), ".png"
-
-
-def _ending(content: bytes, where: str) -> str:
-    decode_image(content, where=where)  # names the place of one that is damaged
-    return f".{(Image.open(io.BytesIO(content)).format or 'png').lower()}"
 
 
 def _write(path: Path, table: pd.DataFrame) -> None:

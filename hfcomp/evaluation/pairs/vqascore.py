@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
+from torch import nn
 from transformers import AutoModelForImageTextToText
 
 from hfcomp.evaluation.pairs.model import PairModel
@@ -32,6 +35,12 @@ class VQAScorer(PairModel):
 
     share = 1 / 8  # an image is hundreds of tokens
     auto_class = AutoModelForImageTextToText
+
+    def __init__(self, model: str | Path | nn.Module, processor: Any = None, **settings: Any) -> None:
+        super().__init__(model, processor, **settings)
+        if self.processor.tokenizer.pad_token is None:  # it is masked, so any token will do
+            self.processor = copy.deepcopy(self.processor)
+            self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -119,7 +128,7 @@ class VQAScorer(PairModel):
             num_beams=1,
             output_logits=True,
             return_dict_in_generate=True,
-            pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
         )
         logarithms = output.logits[0].float().log_softmax(dim=-1)
         return logarithms[:, self.yes_tokens].logsumexp(dim=-1)

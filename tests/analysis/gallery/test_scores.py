@@ -68,7 +68,7 @@ def test_a_second_run_encodes_nothing(clip, tmp_path, monkeypatch):
     monkeypatch.setattr("hfcomp.analysis.gallery.scores.default_folder", lambda: tmp_path / "cache")
     source, calls = saved(tmp_path), []
     first = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
-    monkeypatch.setattr(Embedder, "_fill", lambda *parts: calls.append(len(parts[3])))
+    monkeypatch.setattr(Embedder, "fill", lambda *parts: calls.append(len(parts[3])))
     again = held(page(source, tmp_path, models=(str(clip),), no_cache=False), "data")
     assert again == first and not any(calls)
 

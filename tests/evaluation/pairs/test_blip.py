@@ -50,6 +50,15 @@ def test_the_score_is_the_heads_probability_of_a_match(folder, matcher):
     assert torch.stack(expected).std().item() > 100 * tolerance(matcher)
 
 
+def test_an_image_with_several_texts_is_encoded_once_a_batch(matcher, monkeypatch):
+    seen, encode = [], matcher.backbone.vision_model.forward
+    monkeypatch.setattr(
+        matcher.backbone.vision_model, "forward", lambda pixels: (seen.append(len(pixels)), encode(pixels))[1]
+    )
+    matcher.score_pairs(asked([(number % 2, text) for number, text in enumerate(tiny.captions()[:24])]))
+    assert seen == [2]
+
+
 def test_long_texts_are_cut_and_counted(matcher):
     pairs = asked([(0, "a red cube " * 20), (0, "a cone")])
     scores = matcher.score_pairs(pairs)

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoProcessor, CLIPConfig, LlavaForConditionalGeneration
 
 from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.cache_files import cached_models
 from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
 from hfcomp.evaluation.pairs.vqascore import VQAScorer
 from tests import tiny, tolerances
@@ -96,6 +97,8 @@ def test_pairs_are_scored_once_and_read_from_the_cache(folder, tmp_path):
     stored = again.score_pairs(pairs)
     assert (stored.computed, again.scored_pairs) == (0, 0)
     np.testing.assert_array_equal(stored.values, scores.values)
+    (listed,) = cached_models(tmp_path)
+    assert (listed.kind, listed.entries) == ("pairs", 3)
 
 
 def test_a_module_is_scored_as_its_folder_is(folder, scorer):
@@ -111,6 +114,17 @@ def test_a_tokenizer_without_yes_is_refused(clip, tmp_path):
     scorer = VQAScorer(readers.llava(tmp_path, vision, answer="Maybe"), device="cpu")
     with pytest.raises(ValueError, match="no single token of its tokenizer is 'Yes'"):
         scorer.facts  # noqa: B018
+
+
+def test_a_tokenizer_without_padding_pads_all_the_same(folder, scorer):
+    processor = AutoProcessor.from_pretrained(folder)
+    processor.tokenizer.pad_token = None
+    own = VQAScorer(folder, processor, device="cpu")
+    images = [tiny.image(number) for number in range(3)]
+    with torch.inference_mode():
+        found, expected = (one.log_probabilities(images, TEXTS) for one in (own, scorer))
+    assert (found - expected).abs().max().item() <= tolerance(scorer)
+    assert processor.tokenizer.pad_token is None
 
 
 def test_missing_weights_are_named(folder, tmp_path):

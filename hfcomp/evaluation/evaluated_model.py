@@ -23,7 +23,7 @@ from hfcomp.evaluation.identity import identity
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
 
 
-class CachedModel(ABC):
+class EvaluatedModel(ABC):
     """A model that computes something of each distinct input once, and stores it by content.
 
     Args:
