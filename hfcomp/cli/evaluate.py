@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.options import add_device, add_tie, add_url_options, check_free, names_of
+from hfcomp.cli.options import add_device, add_page, add_tie, add_url_options, check_free, names_of, take_page
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add("--reference", metavar="MODEL", help="what differences refer to; by default the first model")
     add_tie(found, "wrong", "wrong")
     add("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
+    add_page(found)
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
     add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
@@ -89,6 +90,7 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     from hfcomp.writing import locked
 
     output_dir, overwrite, _ = (options.pop(name) for name in ("output_dir", "overwrite", "list"))
+    page = take_page(options)
     options["column_names"] = parse_column_names(options["column_names"] or "")
     options |= {"models": named_models(options["models"]), "data": parse_folders(options["data"], option="data")}
     if any(":" in name for name in options["benchmarks"]):
@@ -104,6 +106,6 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
         if main_process:
             results = replace(results, config={"command": command, **results.config})
             print_evaluation(results, folder)
-            write_evaluation(folder, results)
+            write_evaluation(folder, results, page=page)
     session.close()
     return results.failed

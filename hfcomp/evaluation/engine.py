@@ -18,6 +18,7 @@ from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, ROWS_AT_A_T
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     import pandas as pd
+    import pyarrow as pa
     from datasets import Dataset
 
     from hfcomp.evaluation.embed import Indexed
@@ -49,6 +50,7 @@ class Report:
         tiny: distinct images that are one pixel wide or high.
         computed: distinct images and texts that were encoded now rather than read from the cache.
         seconds: that encoding and scoring took.
+        scores: of `hfcomp.evaluation.item_scores`, where they are kept.
     """
 
     items: pd.DataFrame
@@ -59,10 +61,17 @@ class Report:
     tiny: int
     computed: int
     seconds: float
+    scores: pa.Table | None = None
 
 
 def run_benchmark(
-    benchmark: Benchmark, items: BenchmarkData, encoder: Encoder, *, progress: bool = False, score: bool = True
+    benchmark: Benchmark,
+    items: BenchmarkData,
+    encoder: Encoder,
+    *,
+    progress: bool = False,
+    score: bool = True,
+    keep_scores: bool = False,
 ) -> Report:
     """Encodes what a benchmark needs and scores its items.
 
@@ -72,16 +81,21 @@ def run_benchmark(
         encoder: the model.
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
+        keep_scores: whether to keep the cosines and texts behind the outcomes too.
 
     Returns:
         Outcomes; without rows when `score` is off.
     """
     import pandas as pd
 
+    from hfcomp.evaluation.item_scores import item_scores
+
     start = time.perf_counter()
     embedded = embed(benchmark, items, encoder, progress=progress)
     table = score_items(benchmark, embedded) if score else pd.DataFrame()
-    return Report(table, **embedded.counts, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    scores = item_scores(benchmark.title, embedded) if score and keep_scores else None
+    return Report(table, **embedded.counts, seconds=seconds, scores=scores)
 
 
 def score_items(benchmark: Benchmark, embedded: EmbeddedItems) -> pd.DataFrame:

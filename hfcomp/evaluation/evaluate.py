@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from accelerate import PartialState
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
@@ -25,7 +26,9 @@ from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.item_scores import joined, of_model
 from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
+from hfcomp.evaluation.shown_items import ItemImages
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.statistics.outcomes import COLUMNS
@@ -108,7 +111,7 @@ def evaluate(
     with fail_together(), url_access(UrlAccess.asked(allow_urls, timeout)):  # a process that fails alone ends all
         encoders = {name: open_encoder(model, **settings) for name, model in named.items()}
         evaluator = _load(chosen, folders, encoders, log)
-        tables, seconds = _score(evaluator, {**encoders, **scorers}, bars)
+        tables, scores, seconds = _score(evaluator, {**encoders, **scorers}, bars)
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
             evaluator.note(note)
@@ -124,6 +127,8 @@ def evaluate(
             seconds=seconds,
             versions=versions(),
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
+            scores=joined(scores),
+            images=ItemImages(evaluator.loaded),
         )
 
 
@@ -169,15 +174,18 @@ def _load(
 
 def _score(
     evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool
-) -> tuple[list[pd.DataFrame], dict[str, dict[str, float]]]:
-    """Outcomes, on the first process alone, and seconds by model and benchmark."""
+) -> tuple[list[pd.DataFrame], list[pa.Table], dict[str, dict[str, float]]]:
+    """Outcomes and scores, on the first process alone, and seconds by model and benchmark."""
     tables: list[pd.DataFrame] = []
+    scores: list[pa.Table] = []
     seconds: dict[str, dict[str, float]] = {name: {} for name in encoders}
     for name, encoder in encoders.items():
-        for one, report in evaluator.score(encoder, model=name, progress=progress, keep_going=True):
+        how = {"progress": progress, "keep_going": True, "keep_scores": True}
+        for one, report in evaluator.score(encoder, model=name, **how):
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
+                scores += [] if report.scores is None else [of_model(report.scores, name, one.title)]
                 cached = report.images + report.texts - report.computed
                 counts = f"{report.images:,} images and {report.texts:,} texts, {cached:,} of them cached"
                 evaluator.log(f"{name} on {one.benchmark.title}: {counts}, {report.seconds:.1f} s")
@@ -186,7 +194,7 @@ def _score(
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
-    return tables, seconds
+    return tables, scores, seconds
 
 
 def _listed(given: Any) -> Any:

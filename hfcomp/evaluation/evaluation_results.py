@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from hfcomp._help import OwnHelp
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
+from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
 from hfcomp.reporting.saving import render_markdown, save_report
 from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
@@ -29,7 +31,9 @@ from hfcomp.writing import locked
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
+    from hfcomp.evaluation.shown_items import ItemImages
     from hfcomp.statistics.measures import Averages
 
 COMMIT_DIGITS = 12
@@ -56,6 +60,8 @@ class EvaluationResults(metaclass=OwnHelp):
         seconds: model to benchmark to seconds.
         versions: what the numbers were made with.
         config: how it was made: the date, and the command where there was one.
+        scores: texts and cosines of each item, see `hfcomp.evaluation.item_scores`; none where they were not kept.
+        images: of the benchmarks' items, for the page; none where they were not read.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -73,6 +79,8 @@ class EvaluationResults(metaclass=OwnHelp):
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    scores: pa.Table | None = None
+    images: ItemImages | None = None
 
     def __post_init__(self) -> None:
         check_tie(self.tie)
@@ -92,8 +100,7 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        blind = [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
-        subject = [name for name in names if name not in blind] if self.subject is None else self.subject
+        subject = [name for name in names if name not in self._blind] if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -112,6 +119,10 @@ class EvaluationResults(metaclass=OwnHelp):
     def failed(self) -> bool:
         """Whether a benchmark was not scored for another reason than data that is unavailable."""
         return any(one["reason"].startswith(FAILED) for one in self.skipped)
+
+    @property
+    def _blind(self) -> list[str]:
+        return [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
 
     @cached_property
     def _shared(self) -> Outcomes:
@@ -172,20 +183,42 @@ class EvaluationResults(metaclass=OwnHelp):
         known = ", ".join(self.models)
         raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
-    def save(self, folder: str | Path) -> None:
-        """Writes `items.parquet`, `results.json`, `report.md` and where matplotlib is installed `figure.png`.
+    def items(self, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
+        """The items of the page, with pictures where `images` are known; None where it has none.
 
-        Each is written whole or not at all, under the folder's lock; earlier results are replaced.
+        The reference stands before the last model that is not blind.
+        """
+        from hfcomp.evaluation.shown_items import item_browser
+
+        others = [name for name in self.models if name not in (*self._blind, self.reference)]
+        first = self.reference or next(iter(self.models), "")
+        return item_browser(
+            self.outcomes.table,
+            self.scores,
+            self.images,
+            models=list(self.models),
+            pair=(first, others[-1] if others else list(self.models)[-1]),
+            blind=self._blind,
+            tie=self.tie,
+            options=options,
+        )
+
+    def save(self, folder: str | Path, *, page: PageOptions | None = DEFAULT_PAGE) -> None:
+        """Writes `items.parquet`, `scores.parquet`, `results.json`, `report.md`, `report.html` and `figure.png`.
+
+        Each is written whole or not at all, under the folder's lock; earlier results are replaced. The figure needs
+        matplotlib, `scores.parquet` scores that were kept.
 
         Args:
             folder: made where it is missing.
+            page: which items `report.html` shows, and how; None for no page.
 
         Raises:
             ValueError: where another process holds the folder.
             OSError: for a file that cannot be written.
         """
         with locked(Path(folder)):
-            write_evaluation(Path(folder), self)
+            write_evaluation(Path(folder), self, page=page)
 
     @classmethod
     def load(cls, folder: str | Path) -> EvaluationResults:
@@ -203,6 +236,7 @@ class EvaluationResults(metaclass=OwnHelp):
             results.get("reference"),
             results.get("tie_rule") or "wrong",
             **{key: results[key] for key in keys if results.get(key)},
+            scores=read_scores(Path(folder) / SCORES_FILE),
         )
 
     def __repr__(self) -> str:
@@ -284,12 +318,16 @@ def print_evaluation(results: EvaluationResults, folder: Path | None = None, con
     render_terminal(evaluation_report(results, brief=True), console, folder=folder)
 
 
-def write_evaluation(folder: Path, results: EvaluationResults, *, items: bool = True) -> None:
-    """As `EvaluationResults.save`, for who holds the folder's lock; `items.parquet` only with `items`."""
+def write_evaluation(
+    folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
+) -> None:
+    """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
+        write_scores(folder / SCORES_FILE, results.scores)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
-    save_report(evaluation_report(results, brief=False), folder)
+    shown = None if page is None else results.items(page)
+    save_report(evaluation_report(results, brief=False), folder, page=page is not None, items=shown)
 
 
 def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:

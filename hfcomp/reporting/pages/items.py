@@ -38,6 +38,9 @@ class PageOptions:
                 raise ValueError(f"{name} of a page: found {getattr(self, name)}, expected {least} or more.")
 
 
+DEFAULT_PAGE = PageOptions()
+
+
 @dataclass(frozen=True)
 class ItemText:
     """A text of an item.
@@ -108,7 +111,7 @@ class ItemBrowser:
     about: str
     notes: Sequence[str] = ()
     tie: str = "wrong"
-    options: PageOptions = PageOptions()
+    options: PageOptions = DEFAULT_PAGE
 
     def data(self) -> dict[str, Any]:
         """What the page's script reads, by the id of the element that holds it."""
