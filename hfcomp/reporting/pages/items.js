@@ -47,13 +47,22 @@ function changeOf(item) {
 
 const shownModels = () => (chosen.left === chosen.right ? [chosen.left] : [chosen.left, chosen.right]);
 
+const RIVAL = "not lower than the caption with its own image";
+
+function scoreOf(text, model, picture) {
+  return text?.scores?.[model]?.[picture] ?? null;
+}
+
+// A cell for each model and picture; a false caption with the image, or the caption with another image, is marked where
+// its score is not lower than that of the caption and the image.
 function scoreCells(item, text) {
   const own = item.texts.find((one) => one.role === "caption");
   return shownModels().flatMap((model) => item.pictures.map((_, picture) => {
-    const score = text.scores && text.scores[model] ? text.scores[model][picture] : null;
-    const caption = own && own.scores && own.scores[model] ? own.scores[model][picture] : null;
-    const isWrong = text.role === "not" && picture === 0 && score !== null && caption !== null && score >= caption;
-    return element("td", { class: isWrong ? "number wrong" : "number" }, score === null ? "" : score.toFixed(3));
+    const [score, wanted] = [scoreOf(text, model, picture), scoreOf(own, model, 0)];
+    const isRival = text === own ? picture > 0 : text.role === "not" && picture === 0;
+    const isWrong = isRival && score !== null && wanted !== null && score >= wanted;
+    const attributes = isWrong ? { class: "number wrong", title: RIVAL } : { class: "number" };
+    return element("td", attributes, score === null ? "" : score.toFixed(3));
   }));
 }
 
@@ -70,7 +79,7 @@ function texts(item) {
 
 function make(number) {
   const item = items[number];
-  const { title } = benchmarks[item.benchmark];
+  const { title, metrics } = benchmarks[item.benchmark];
   const verdicts = shownModels().map((model) => {
     const found = verdict(item, model);
     const kind = isGraded(item) || found === "not scored" ? "" : isRight(item, model) ? " right" : " wrong";
@@ -80,11 +89,11 @@ function make(number) {
   const word = change === "fixed" || change === "broken" ? element("span", { class: `verdict ${change}` }, change) : null;
   const name = [title, item.subset === "all" ? "" : item.subset, item.item].filter(Boolean).join(", ");
   const head = element("header", null, element("b", null, name),
-    element("small", null, `image ${item.image}`), ...verdicts, isGraded(item) ? null : word);
+    element("small", null, `image ${item.image}`), element("small", null, metrics[metricOf(item)]), ...verdicts, isGraded(item) ? null : word);
   const found = item.pictures.map(([what, picture]) => pictureFigure(pictures, about.side, what, picture));
   return element("article", { class: "row", "data-item": number }, head, element("div", { class: "pair" },
     about.thumbnails ? element("div", { class: "pictures" }, ...found) : null,
-    element("div", { class: "texts" }, texts(item))));
+    element("div", { class: item.pictures.length > 1 ? "texts many" : "texts" }, texts(item))));
 }
 
 // ---- which items ----
