@@ -34,10 +34,8 @@ def results(clip, other, tmp_path_factory):
     rows = json.loads(file.read_text())
     rows["0"]["negative_caption"] = HOSTILE
     file.write_text(json.dumps(rows))
-    (folder / "val2017" / "1.png").write_bytes(b"no image")
     tiny.pairs(6, ragged=False).to_parquet(folder / "pairs.parquet")
     with_blind = {"benchmarks": ["sugarcrepe", str(folder / "pairs.parquet")], "blind": ["shorter"]}
-    (folder / "val2017" / "1.png").write_bytes((folder / "val2017" / "2.png").read_bytes())
     return hfcomp.evaluate({"clip": clip, "other": other}, **with_blind, data_dir=folder, device="cpu", cache=False)
 
 
@@ -101,8 +99,7 @@ def test_items_and_pictures_can_be_left_out(results, tmp_path):
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len(held(text, "item-data")) == 3 and held(text, "pictures") == []
     assert re.search(r"3 of \d+ items", text)
-    results.save(tmp_path, page=PageOptions(items=0))
-    assert "item-data" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert results.items(PageOptions(items=0)) is None
     results.save(tmp_path, page=None)
     assert not (tmp_path / "report.html").exists()
 

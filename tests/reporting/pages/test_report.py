@@ -1,4 +1,4 @@
-"""A report as a page: everything that `report.md` has, escaped, figures inside, and items only where there are some."""
+"""A report as a page: everything that `report.md` has, escaped, with its figures, and items where there are some."""
 
 import base64
 import json
