@@ -29,7 +29,7 @@ def item_scores(benchmark: str, embedded: EmbeddedItems) -> pa.Table:
     |---|---|
     | `benchmark` | its title |
     | `subset`, `item`, `image_id` | of the benchmark's row |
-    | `texts_of` | the column of texts, such as `negative_captions`; `class` where items are images of classes |
+    | `texts_of` | the column of texts, such as `negative_captions`; of images of classes `class`, or the attribute |
     | `image_of` | the column of images, such as `negative_image` |
     | `texts` | a list; "" where there is none |
     | `cosines` | one for each text, float32; NaN where there is no text or image; null for classes |
@@ -83,19 +83,23 @@ def _flattened(column: TextColumn, values: Sequence[Any]) -> tuple[NDArray[np.in
 
 
 def _classes(embedded: EmbeddedItems) -> Iterator[dict[str, Any]]:
-    """The names of the classes of rows without texts."""
+    """The names of the classes of rows without texts, of each attribute where there are several."""
     import pyarrow as pa
 
-    items = embedded.items
-    if embedded.columns or not items.classes or "label" not in items.rows.column_names:
+    items, named = embedded.items, {}
+    if embedded.columns:
         return
-    names = [[items.classes[label]] for label in items.rows["label"][:]]
-    yield {
-        "texts_of": pa.array([CLASS] * len(names)),
-        "image_of": pa.array(["image"] * len(names)),
-        "texts": pa.array(names, pa.list_(pa.string())),
-        "cosines": pa.nulls(len(names), pa.list_(pa.float32())),
-    }
+    if items.classes and "label" in items.rows.column_names:
+        named[CLASS] = [[items.classes[label]] for label in items.rows["label"][:]]
+    for attribute in items.prompts:
+        named[attribute] = [[name] for name in items.rows[attribute][:]]
+    for name, texts in named.items():
+        yield {
+            "texts_of": pa.array([name] * len(texts)),
+            "image_of": pa.array(["image"] * len(texts)),
+            "texts": pa.array(texts, pa.list_(pa.string())),
+            "cosines": pa.nulls(len(texts), pa.list_(pa.float32())),
+        }
 
 
 def of_model(scores: pa.Table, arm: str, benchmark: str | None = None) -> pa.Table:

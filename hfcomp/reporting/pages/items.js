@@ -47,20 +47,22 @@ function changeOf(item) {
 
 const shownModels = () => (chosen.left === chosen.right ? [chosen.left] : [chosen.left, chosen.right]);
 
-const RIVAL = "not lower than the caption with its own image";
+const RIVAL = "not lower than a caption with its own image";
 
 function scoreOf(text, model, picture) {
   return text?.scores?.[model]?.[picture] ?? null;
 }
 
-// A cell for each model and picture; a false caption with the image, or the caption with another image, is marked where
-// its score is not lower than that of the caption and the image.
+// A cell for each model and picture. A false caption with the image, and the caption with another image, are marked
+// where their score is not lower than that of the caption with the image, or of the first false one with the other image.
 function scoreCells(item, text) {
   const own = item.texts.find((one) => one.role === "caption");
+  const others = item.pictures.length > 1 ? item.texts.find((one) => one.role === "not") : null;
   return shownModels().flatMap((model) => item.pictures.map((_, picture) => {
-    const [score, wanted] = [scoreOf(text, model, picture), scoreOf(own, model, 0)];
+    const score = scoreOf(text, model, picture);
     const isRival = text === own ? picture > 0 : text.role === "not" && picture === 0;
-    const isWrong = isRival && score !== null && wanted !== null && score >= wanted;
+    const wanted = [scoreOf(own, model, 0), scoreOf(others, model, 1)].filter((one) => one !== null);
+    const isWrong = isRival && score !== null && wanted.some((one) => score >= one);
     const attributes = isWrong ? { class: "number wrong", title: RIVAL } : { class: "number" };
     return element("td", attributes, score === null ? "" : score.toFixed(3));
   }));
