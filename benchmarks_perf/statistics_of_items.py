@@ -74,12 +74,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         timed("items.parquet", lambda: kept.write(Path(folder) / "items.parquet"))
     total, peak = sum(took.values()), peak_gigabytes()
-    print(
-        f"{args.items:,} items of {args.images:,} images, {args.models} models, {len(lines)} lines, {args.threads} thread"
-    )
-    print(
-        f"all {total:.1f} CPU s (at most {SECONDS}), peak {peak:.2f} GB (at most {GIGABYTES}), {before:.2f} at the start"
-    )
+    sizes = f"{args.items:,} items of {args.images:,} images, {args.models} models, {len(lines)} lines"
+    print(f"{sizes}, {args.threads} thread{'s' * (args.threads > 1)}")
+    print(f"all {total:.1f} CPU s (at most {SECONDS})")
+    print(f"peak {peak:.2f} GB (at most {GIGABYTES}), of which the table and imports are {before:.2f}")
     if total > SECONDS or peak > GIGABYTES:
         raise SystemExit("missed")
 

@@ -20,7 +20,7 @@ _ROUNDING = 1e-12
 as a matrix product may add up the columns at its edge in another order; the last bit of fp32 is 6e-8."""
 
 _MOST_QUERIES, _SCORES = 1024, 2**24
-"""Queries, and scores, at a time: a score takes 8 bytes, as much again while positives are found, and some for masks."""
+"""Queries, and scores, at a time: a score takes 8 bytes, as much while positives are found, and some for masks."""
 
 
 @dataclass(frozen=True)
