@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from hfcomp.cli.options import add_tie, names_of
+from hfcomp.cli.options import add_page, add_tie, names_of, take_page
 
 USAGE = "A B [C ...]"
 SUMMARY = "stored results against each other, without loading a model"
@@ -19,11 +19,11 @@ def main(arguments: Sequence[str]) -> None:
     from hfcomp.writing import locked
 
     options = vars(parser().parse_args(arguments))
-    folder = options.pop("output_dir")
+    folder, page = options.pop("output_dir"), take_page(options)
     results = hfcomp.compare(options.pop("models"), **options)
     if folder is not None:
         with locked(folder):
-            write_evaluation(folder, results, items=False)
+            write_evaluation(folder, results, items=False, page=page)
     print_evaluation(results, folder)
 
 
@@ -42,5 +42,6 @@ def parser() -> argparse.ArgumentParser:
     add("--benchmarks", type=names_of, default=[], metavar="A,B", help=known)
     add("--common", action="store_true", help="compare on the items that all have; count the others")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
-    add("--output_dir", type=Path, metavar="DIR", help="write report.md and results.json there")
+    add("--output_dir", type=Path, metavar="DIR", help="write report.md, report.html and results.json there")
+    add_page(found)
     return found

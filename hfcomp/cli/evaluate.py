@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hfcomp.cli.options import add_device, add_tie, add_url_options, check_free, names_of
+from hfcomp.cli.options import add_device, add_page, add_tie, add_url_options, check_free, names_of, take_page
 
 USAGE = "MODEL [MODEL ...] --suite compositional|general|all, or --benchmarks A,B"
 SUMMARY = "any models of the Hub or in folders, side by side; --list names the benchmarks"
@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     add_tie(found, "wrong", "wrong")
     add("--published", action="store_true", help="show published numbers of the models beside the measured ones")
     add("--output_dir", type=Path, metavar="DIR", help="default: runs/evaluation-<models>")
+    add_page(found)
     add("--overwrite", action="store_true", help="replace results that are in the output folder")
     add("--cache", type=Path, default=True, metavar="DIR", help=f"of embeddings (default: {default_folder()})")
     add("--no_cache", dest="cache", action="store_false", help="encode everything anew and keep nothing")
@@ -99,6 +100,7 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     output_dir, overwrite, pairs, _ = (
         options.pop(name) for name in ("output_dir", "overwrite", "write_pairs", "list")
     )
+    page = take_page(options)
     options["column_names"] = parse_column_names(options["column_names"] or "")
     options |= {"data": parse_folders(options["data"], option="data"), "scores": _score_files(options["scores"])}
     if any(":" in name for name in options["benchmarks"]):
@@ -118,7 +120,7 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
         if main_process:
             results = replace(results, config={"command": command, **results.config})
             print_evaluation(results, folder)
-            write_evaluation(folder, results)
+            write_evaluation(folder, results, page=page)
     session.close()
     return results.failed
 

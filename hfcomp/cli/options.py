@@ -8,7 +8,10 @@ import re
 from collections.abc import Collection
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from hfcomp.reporting.pages.items import PageOptions
 
 Group = argparse.ArgumentParser | argparse._ArgumentGroup
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
@@ -36,6 +39,26 @@ def add_tie(group: Group, default: str | None, shown: str) -> None:
     from hfcomp.statistics.summary import TIE_RULES
 
     group.add_argument("--tie", choices=list(TIE_RULES), default=default, help=f"what a tie counts (default: {shown})")
+
+
+def add_page(group: Group) -> None:
+    """Adds `--page_items`, `--no_thumbnails` and `--no_page`; `take_page` reads them."""
+    from hfcomp.reporting.pages.items import DEFAULT_PAGE
+
+    number = DEFAULT_PAGE.items
+    shown = f"items to look at in report.html (default: {number}); 0 for none"
+    group.add_argument("--page_items", type=int, default=number, metavar="N", help=shown)
+    group.add_argument("--no_thumbnails", action="store_true", help="no pictures of these items")
+    group.add_argument("--no_page", action="store_true", help="no report.html")
+
+
+def take_page(options: dict[str, Any]) -> PageOptions | None:
+    """What the options of `add_page` ask for, which are taken out; None for no page."""
+    from hfcomp.reporting.pages.items import PageOptions
+
+    items, without, none = (options.pop(name) for name in ("page_items", "no_thumbnails", "no_page"))
+    found = PageOptions(items=items, thumbnails=not without)
+    return None if none else found
 
 
 def names_of(text: str) -> list[str]:

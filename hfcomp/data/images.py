@@ -39,6 +39,8 @@ _ARRAY_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # Pillow may open these formats' 16-bit grey as mode I, where values alone cannot tell a dark image from an 8-bit one.
 _SIXTEEN_BIT_FORMATS = ("PNG", "PPM")
 DROP_ROW = "Remove the row or replace the image"
+Unreadable = (ValueError, TypeError, OSError)
+"""What `decode_image` raises for an image."""
 
 _pillow_limit_lock = threading.Lock()
 if hasattr(os, "register_at_fork"):

@@ -20,4 +20,5 @@ from hfcomp.evaluation.spec import Measured as Measured
 from hfcomp.evaluation.spec import Origin as Origin
 from hfcomp.evaluation.spec import ScoringProtocol as ScoringProtocol
 from hfcomp.evaluation.spec import Unavailable as Unavailable
+from hfcomp.reporting.pages.items import PageOptions as PageOptions
 from hfcomp.statistics.average import Average as Average

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hfcomp.evaluation.evaluation_results import EvaluationResults
+from hfcomp.evaluation.item_scores import joined, of_model
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
 from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.results import package_versions
@@ -66,7 +69,13 @@ def compare(
         notes=notes,
         versions=package_versions(),
         published=published,
+        scores=joined([_scores_of(one) for one in stored if one.scores is not None]),
     )
+
+
+def _scores_of(one: Stored) -> pa.Table:
+    """The scores of one model, by its name among those compared."""
+    return of_model(one.scores.filter(pc.equal(one.scores["arm"], one.model)), one.name)
 
 
 def _reference(wanted: str | None, stored: Sequence[Stored]) -> str:

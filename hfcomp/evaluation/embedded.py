@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hfcomp.evaluation.cosines import indexed_cosines
 from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData
 from hfcomp.metrics.choice import pair_scores
 
@@ -125,6 +126,10 @@ class ScoredItems(ABC):
     ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
         """`[b, K]`, of each row's image with the texts of a list, and `[b, K]`, which of them exist."""
 
+    @abstractmethod
+    def entry_scores(self) -> Iterator[tuple[tuple[str, str], NDArray[np.floating]]]:
+        """Each column of images with each of texts, and the scores by the entries of the texts; NaN for none."""
+
 
 @dataclass(frozen=True)
 class EmbeddedItems(ScoredItems):
@@ -198,3 +203,11 @@ class EmbeddedItems(ScoredItems):
         """`[b, K]`, cosines in fp32, and which of the texts exist."""
         vectors, mask = self.texts(texts, rows)
         return pair_scores(self.image(image, rows), vectors), mask
+
+    def entry_scores(self) -> Iterator[tuple[tuple[str, str], NDArray[np.floating]]]:
+        """Each column of images with each of texts, and the cosines by the entries of the texts; NaN for none."""
+        found = self.text_vectors
+        for name, column in self.columns.items():
+            numbers = np.where(column.index >= 0, found.index[column.index], -1)
+            for image, images in self.images.items():
+                yield (image, name), indexed_cosines(images.vectors, images.index[column.rows], found.vectors, numbers)

@@ -19,6 +19,7 @@ from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, 
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
     import pandas as pd
+    import pyarrow as pa
     from datasets import Dataset
 
     from hfcomp.evaluation.embed import Indexed
@@ -56,6 +57,7 @@ class Report:
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
         prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
+        scores: of `hfcomp.evaluation.item_scores`, where they are kept.
     """
 
     items: pd.DataFrame
@@ -68,6 +70,7 @@ class Report:
     seconds: float
     pairs: int = 0
     prior: pd.DataFrame | None = None
+    scores: pa.Table | None = None
 
 
 def run_benchmark(
@@ -78,6 +81,7 @@ def run_benchmark(
     progress: bool = False,
     score: bool = True,
     prior: Prior | None = None,
+    keep_scores: bool = False,
 ) -> Report:
     """Encodes what a benchmark needs, or has its pairs scored, and scores its items.
 
@@ -88,6 +92,7 @@ def run_benchmark(
         progress: whether to show bars.
         score: whether to score. Where processes share the encoding, one of them is enough for the rest.
         prior: makes the outcomes of `Report.prior`.
+        keep_scores: whether to keep the cosines and texts behind the outcomes too.
 
     Returns:
         Outcomes; without rows when `score` is off.
@@ -97,6 +102,7 @@ def run_benchmark(
     """
     import pandas as pd
 
+    from hfcomp.evaluation.item_scores import item_scores
     from hfcomp.evaluation.pairs.items import score_pairs
 
     start = time.perf_counter()
@@ -109,7 +115,9 @@ def run_benchmark(
         counts = scored.counts
         blind = prior(benchmark, scored) if score and prior is not None else None
     table = score_items(benchmark, scored) if score else pd.DataFrame()
-    return Report(table, **counts, seconds=time.perf_counter() - start, prior=blind)
+    seconds = time.perf_counter() - start
+    scores = item_scores(benchmark.title, scored) if score and keep_scores else None
+    return Report(table, **counts, seconds=seconds, prior=blind, scores=scores)
 
 
 def score_items(benchmark: Benchmark, scored: ScoredItems) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from accelerate import PartialState
 
 from hfcomp.data.urls import DEFAULT_TIMEOUT, UrlAccess, url_access
@@ -29,8 +30,10 @@ from hfcomp.evaluation.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.item_scores import joined, of_model
 from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
 from hfcomp.evaluation.pairs.score_files import ScoreFile
+from hfcomp.evaluation.shown_items import ItemImages
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.statistics.outcomes import COLUMNS, Outcomes
@@ -132,7 +135,7 @@ def evaluate(
         blind = rules.score(evaluator.loaded) if rules and rank() == 0 else []  # before anything can be lost
         asked = list(encoders) if rules else []
         encoders |= files
-        tables, priors, seconds = _score(evaluator, {**encoders, **scorers}, bars, priors=asked)
+        tables, priors, scores, seconds = _score(evaluator, {**encoders, **scorers}, bars, priors=asked)
         kept.trim()  # also where nothing was encoded and so nothing written
         for note in (note for notes in gather_objects(kept.notes) for note in notes):
             evaluator.note(note)
@@ -150,6 +153,8 @@ def evaluate(
             config={"date": datetime.now(UTC).isoformat(timespec="seconds")},
             published=published,
             blind=_blind_results(rules, [*blind, *priors]) if rules and tables else None,
+            scores=joined(scores),
+            images=ItemImages(evaluator.loaded),
         )
 
 
@@ -210,17 +215,20 @@ def load_benchmarks(
 
 def _score(
     evaluator: Evaluator, encoders: Mapping[str, Encoder], progress: bool, *, priors: Collection[str]
-) -> tuple[list[pd.DataFrame], list[pd.DataFrame], dict[str, dict[str, float]]]:
-    """Outcomes, and those of the models' priors, on the first process alone; seconds by model and benchmark."""
+) -> tuple[list[pd.DataFrame], list[pd.DataFrame], list[pa.Table], dict[str, dict[str, float]]]:
+    """Outcomes, those of priors and scores, on the first process alone, and seconds by model and benchmark."""
     tables: list[pd.DataFrame] = []
     blind: list[pd.DataFrame] = []
+    scores: list[pa.Table] = []
     seconds: dict[str, dict[str, float]] = {name: {} for name in encoders}
     for name, encoder in encoders.items():
-        how = {"progress": progress, "keep_going": True, "prior": prior_outcomes if name in priors else None}
+        prior = prior_outcomes if name in priors else None
+        how = {"progress": progress, "keep_going": True, "prior": prior, "keep_scores": True}
         for one, report in evaluator.score(encoder, model=name, **how):
             seconds[name][one.benchmark.name] = report.seconds
             if rank() == 0:
                 tables.append(report.items.assign(arm=name, benchmark=one.title))
+                scores += [] if report.scores is None else [of_model(report.scores, name, one.title)]
                 if report.prior is not None:
                     blind.append(report.prior.assign(arm=prior_of(name), benchmark=one.title))
                 counts = f"{report.images:,} images and {report.texts:,} texts"
@@ -235,7 +243,7 @@ def _score(
     if not any(seconds.values()):
         reasons = "; ".join(f"{one['benchmark']}: {one['reason']} {one['how_to_fix']}" for one in evaluator.skipped)
         raise ValueError(f"no benchmark could be scored. {reasons}")
-    return tables, blind, seconds
+    return tables, blind, scores, seconds
 
 
 def _blind_results(rules: BlindRules, tables: Sequence[pd.DataFrame]) -> BlindResults:

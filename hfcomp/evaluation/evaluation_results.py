@@ -15,11 +15,13 @@ from rich.console import Console
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation.blind.report import blind_section
 from hfcomp.evaluation.blind.results import BlindResults, read_blind, write_blind
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
 from hfcomp.reporting import tables
 from hfcomp.reporting.lines import Line
+from hfcomp.reporting.pages.items import DEFAULT_PAGE, ItemBrowser, PageOptions
 from hfcomp.reporting.report import Lines, Report, Section, Table, titled
 from hfcomp.reporting.saving import render_markdown, save_report
 from hfcomp.reporting.tables import figure_of_lines, sections_of_lines
@@ -32,7 +34,9 @@ from hfcomp.writing import locked
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
+    from hfcomp.evaluation.shown_items import ItemImages
     from hfcomp.statistics.measures import Averages
 
 COMMIT_DIGITS = 12
@@ -61,6 +65,8 @@ class EvaluationResults(metaclass=OwnHelp):
         config: how it was made: the date, and the command where there was one.
         published: whether reports and files have the published numbers too.
         blind: what blind rules made of the same items, where they were asked for.
+        scores: texts and cosines of each item, see `hfcomp.evaluation.item_scores`; none where they were not kept.
+        images: of the benchmarks' items, for the page; none where they were not read.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -80,6 +86,8 @@ class EvaluationResults(metaclass=OwnHelp):
     config: Mapping[str, Any] = field(default_factory=dict)
     published: bool = False
     blind: BlindResults | None = None
+    scores: pa.Table | None = None
+    images: ItemImages | None = None
 
     def __post_init__(self) -> None:
         check_tie(self.tie)
@@ -207,20 +215,42 @@ class EvaluationResults(metaclass=OwnHelp):
         known = ", ".join(self.models)
         raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
-    def save(self, folder: str | Path) -> None:
-        """Writes `items.parquet`, `blind.parquet`, `results.json`, `report.md`, and `figure.png` with matplotlib.
+    def items(self, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
+        """The items of the page, with pictures where `images` are known; None where it has none.
 
-        Each is written whole or not at all, under the folder's lock; earlier results are replaced.
+        The reference stands before the last model that is not blind.
+        """
+        from hfcomp.evaluation.shown_items import item_browser
+
+        others = [name for name in self.models if name in self.sighted and name != self.reference]
+        first = self.reference or next(iter(self.models), "")
+        return item_browser(
+            self.outcomes.table,
+            self.scores,
+            self.images,
+            models=list(self.models),
+            pair=(first, others[-1] if others else list(self.models)[-1]),
+            blind=[name for name in self.models if name not in self.sighted],
+            tie=self.tie,
+            options=options,
+        )
+
+    def save(self, folder: str | Path, *, page: PageOptions | None = DEFAULT_PAGE) -> None:
+        """Writes `items.parquet`, `scores.parquet`, `results.json`, `report.md`, `report.html` and `figure.png`.
+
+        Each is written whole or not at all, under the folder's lock; earlier results are replaced. The figure needs
+        matplotlib, `scores.parquet` scores that were kept.
 
         Args:
             folder: made where it is missing.
+            page: which items `report.html` shows, and how; None for no page.
 
         Raises:
             ValueError: where another process holds the folder.
             OSError: for a file that cannot be written.
         """
         with locked(Path(folder)):
-            write_evaluation(Path(folder), self)
+            write_evaluation(Path(folder), self, page=page)
 
     @classmethod
     def load(cls, folder: str | Path) -> EvaluationResults:
@@ -240,6 +270,7 @@ class EvaluationResults(metaclass=OwnHelp):
             published="published" in results,
             **{key: results[key] for key in keys if results.get(key)},
             blind=read_blind(Path(folder), results),
+            scores=read_scores(Path(folder) / SCORES_FILE),
         )
 
     def __repr__(self) -> str:
@@ -325,13 +356,17 @@ def print_evaluation(results: EvaluationResults, folder: Path | None = None, con
     render_terminal(evaluation_report(results, brief=True), console, folder=folder)
 
 
-def write_evaluation(folder: Path, results: EvaluationResults, *, items: bool = True) -> None:
-    """As `EvaluationResults.save`, for who holds the folder's lock; `items.parquet` only with `items`."""
+def write_evaluation(
+    folder: Path, results: EvaluationResults, *, items: bool = True, page: PageOptions | None = DEFAULT_PAGE
+) -> None:
+    """As `EvaluationResults.save`, for who holds the folder's lock; items and scores are written only with `items`."""
     if items:
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_blind(folder, results.blind)
+        write_scores(folder / SCORES_FILE, results.scores)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
-    save_report(evaluation_report(results, brief=False), folder)
+    shown = None if page is None else results.items(page)
+    save_report(evaluation_report(results, brief=False), folder, page=page is not None, items=shown)
 
 
 def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,14 @@ from hfcomp.evaluation.benchmarks.own import OwnData
 from hfcomp.evaluation.cells import is_missing
 from hfcomp.evaluation.embed import Indexed
 from hfcomp.evaluation.engine import Encoder, Prior, Report, run_benchmark, select_rows, validate
+from hfcomp.evaluation.item_scores import joined
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.stored import FAILED
 from hfcomp.statistics import Outcomes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -144,19 +148,20 @@ class Evaluator:
         progress: bool | None = None,
         keep_going: bool = False,
         prior: Prior | None = None,
+        keep_scores: bool = False,
     ) -> Iterator[tuple[Loaded, Report]]:
         """Each benchmark and what came of it; outcomes are on the first process alone.
 
         `model` is named in notes; by default bars are shown for what is not synthetic. With `keep_going` a failure
-        costs that benchmark only, on all processes that share the encoding. `prior` makes `Report.prior`.
+        costs that benchmark only, on all processes that share the encoding. `prior` and `keep_scores` are those of
+        `run_benchmark`.
         """
-        main = rank() == 0
+        how = {"score": (main := rank() == 0), "keep_scores": keep_scores, "prior": prior}
         for one in self.loaded:
             bars = not one.benchmark.synthetic if progress is None else progress
             try:
                 with fail_together() if keep_going else nullcontext():
-                    how = {"progress": main and bars, "score": main, "prior": prior}
-                    report = run_benchmark(one.benchmark, one.data, encoder, **how)
+                    report = run_benchmark(one.benchmark, one.data, encoder, progress=main and bars, **how)
             except Unavailable as error:  # the same on all processes
                 self._skip(one.benchmark, f"{model}: {error.reason}" if model else error.reason, error.how_to_fix)
                 continue
@@ -177,6 +182,12 @@ class Evaluator:
     def __call__(self, encoder: Encoder) -> pd.DataFrame:
         """One row per item and metric, with the columns of `hfcomp.evaluation.engine.Report.items`."""
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
+
+    def with_scores(self, encoder: Encoder) -> tuple[pd.DataFrame, pa.Table | None]:
+        """The same outcomes, and the texts and cosines behind them, of `hfcomp.evaluation.item_scores`."""
+        reports = [report for _, report in self.score(encoder, keep_scores=True)]
+        scores = joined([report.scores for report in reports if report.scores is not None])
+        return pd.concat([report.items for report in reports], ignore_index=True), scores
 
     def check_names(self, check: Callable[[Outcomes], Any]) -> None:
         """Runs a check of what is scored on outcomes of no model, before there is one.

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks.means import MEANS
+from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION
@@ -35,6 +37,7 @@ class Stored:
     folder: Path
     outcomes: Outcomes
     results: Mapping[str, Any]  # what the folder's `results.json` holds
+    scores: pa.Table | None = None  # texts and cosines of all models of the folder, where they were stored
 
     @property
     def table(self) -> pd.DataFrame:
@@ -50,11 +53,12 @@ class Stored:
 def read_stored(arguments: Sequence[str]) -> list[Stored]:
     """The models that folders hold: of a folder all but blind scorers, of `folder:model` that one."""
     read: dict[Path, tuple[Outcomes, dict[str, Any]]] = {}
+    scores: dict[Path, pa.Table | None] = {}
     found: list[Stored] = []
     for argument in arguments:
         folder, model = _split(argument)
         if folder not in read:
-            read[folder] = read_evaluation(folder)
+            read[folder], scores[folder] = read_evaluation(folder), read_scores(folder / SCORES_FILE)
         outcomes, results = read[folder]
         names = list(outcomes.table["arm"].unique())
         known = {name: facts for name, facts in (results.get("models") or {}).items() if isinstance(facts, Mapping)}
@@ -62,7 +66,7 @@ def read_stored(arguments: Sequence[str]) -> list[Stored]:
         if model is not None and model not in names:
             raise ValueError(f"{folder / ITEMS_FILE}: found no model {model!r}; it has {listed(names)}. Name one.")
         for name in [name for name in names if name not in blind] if model is None else [model]:
-            found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results))
+            found.append(Stored(name, argument, name, folder, outcomes.select(arm=name), results, scores[folder]))
     places = Counter((one.folder.resolve(), one.model) for one in found)
     for (folder, model), count in places.items():
         if count > 1:

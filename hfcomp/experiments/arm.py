@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from datasets import Dataset, IterableDataset
 from transformers import AutoProcessor
 
@@ -32,6 +33,8 @@ class Scoring:
 
     score: Callable[[Embedder], pd.DataFrame]
     stamp: dict[str, Any]  # what stored outcomes are of, beside the weights
+    # the same with the texts and cosines behind the outcomes, where they are known
+    with_scores: Callable[[Embedder], tuple[pd.DataFrame, pa.Table | None]] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, NonNega
 
 from hfcomp.merging.choice import TOLERANCE, Rule
 from hfcomp.reading import expand_variables, nearest
+from hfcomp.reporting.pages.items import DEFAULT_PAGE
 from hfcomp.schemas import Strict, plain_name
 
 SANDBOX = "sandbox"
@@ -134,6 +135,12 @@ class ExperimentConfig(Strict):
     the same image."""
     evaluation_items: PositiveInt = 400
     """Items of each kind, for the sandbox."""
+    page: bool = True
+    """Write report.html."""
+    page_items: NonNegativeInt = DEFAULT_PAGE.items
+    """Items to look at in report.html; 0 for none."""
+    page_thumbnails: bool = DEFAULT_PAGE.thumbnails
+    """With small pictures of these items."""
     forgetting_guard: bool = False
     """After training, score 11 points between the base and the method, and the control same-batch (WiSE-FT), on items
     that the report does not have; the points that a rule chooses become models and lines of the report.

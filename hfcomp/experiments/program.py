@@ -13,6 +13,7 @@ from hfcomp import __version__
 from hfcomp.data.loading import read_commit
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.shown_items import ItemImages, item_browser
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
@@ -27,7 +28,9 @@ from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.tracking import track_results
 from hfcomp.reporting.cards.methods import class_names
+from hfcomp.reporting.pages.items import ItemBrowser, PageOptions
 from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER
+from hfcomp.statistics import Outcomes
 from hfcomp.statistics.measures import missing_averages
 from hfcomp.statistics.run import summarize_run
 from hfcomp.statistics.summary import BASE
@@ -37,10 +40,10 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     """Runs an experiment and returns its folder.
 
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
-    their processor), `evaluation/<name>.parquet`, `items.parquet`, `results.json`, `report.md`, `figure.png`, the
-    model card `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that
-    are both trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
-    `controls/same-batch-guarded/`.
+    their processor), `evaluation/<name>.parquet` (and `<name>.scores.parquet`), `items.parquet`, `results.json`,
+    `report.md`, `report.html`, `figure.png`, the model card `README.md` (with `.eval_results/` where benchmarks of the
+    Hub were scored), `overlap.json` (images that are both trained on and scored) and `finished`, written last; with
+    `forgetting_guard` also `method-guarded/` and `controls/same-batch-guarded/`.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
     checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
@@ -64,7 +67,8 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     def wants_more(folder: Path) -> bool:
         return wants_guard(recipe, folder) or (push is not None and push.is_missing(folder))
 
-    with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
+    keep_scores = recipe.experiment.page and recipe.experiment.page_items > 0
+    with kind.open(recipe, session, evaluate, wants_more=wants_more, keep_scores=keep_scores) as study:
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
@@ -106,8 +110,23 @@ def _report(study: Study, method: Arm, evaluator: Evaluator, guard: Guard | None
     facts = {**study.facts(), **_card_facts(study, evaluator), "general_average": general, "data": data}
     facts |= {} if guard is None else {"guard": guard.facts()}
     swept = None if guard is None else guard.swept
-    publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts, swept=swept)
+    shown = _shown_items(study, outcomes, names, evaluator) if experiment.page else None
+    page = {"page": experiment.page, "shown_items": shown}
+    publish_run(study.folder, items=outcomes.table, lines=lines, stages=costs, facts=facts, swept=swept, **page)
     track_results(study.recipe, study.folder, study.folder / FIGURE, lines)
+
+
+def _shown_items(study: Study, outcomes: Outcomes, names: Sequence[str], evaluator: Evaluator) -> ItemBrowser | None:
+    """The items of the page; it opens on the base and the method."""
+    experiment = study.recipe.experiment
+    return item_browser(
+        outcomes.table,
+        study.scores(names),
+        ItemImages(evaluator.loaded),
+        models=names,
+        pair=(names[0], names[-1]),
+        options=PageOptions(items=experiment.page_items, thumbnails=experiment.page_thumbnails),
+    )
 
 
 def _card_facts(study: Study, evaluator: Evaluator) -> dict[str, Any]:

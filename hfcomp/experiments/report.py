@@ -29,8 +29,9 @@ from hfcomp.reporting.lines import (
     strictest,
     subsets_of,
 )
+from hfcomp.reporting.pages.items import ItemBrowser
 from hfcomp.reporting.report import Lines, Report, Section, titled
-from hfcomp.reporting.saving import REPORT_FILE, publish
+from hfcomp.reporting.saving import PAGE_FILE, REPORT_FILE, publish
 from hfcomp.run_folders import METHOD_FOLDER, guarded_name
 from hfcomp.statistics import Outcomes
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE
@@ -56,12 +57,14 @@ def publish_run(
     stages: Sequence[StageSummary],
     facts: dict[str, Any],
     swept: Mapping[str, Swept] | None = None,
+    page: bool = True,
+    shown_items: ItemBrowser | None = None,
 ) -> None:
-    """Writes `items.parquet`, `results.json`, `report.md`, `figure.png` where matplotlib is installed, and the cards.
+    """Writes `items.parquet`, `results.json`, `report.md`, `report.html`, the figures and the cards.
 
     Printed are the tables, last the verdict, its price, where the files are and what is next. `facts` are those of
     `run_report` and `hfcomp_version`; all of them go into `results.json`. `swept` are the sweeps of the forgetting
-    guard, by model.
+    guard, by model. `shown_items` are those of the page, which is written with `page` alone.
     """
     Outcomes(items).write(folder / ITEMS_FILE)
     said = {
@@ -70,7 +73,8 @@ def publish_run(
         "stages": [asdict(stage) for stage in stages],
     }
     contents = {**facts, **said, "results": lines}
-    publish(partial(run_report, lines, stages, facts, folder=folder, swept=swept), contents, folder / RESULTS_FILE)
+    report = partial(run_report, lines, stages, facts, folder=folder, swept=swept)
+    publish(report, contents, folder / RESULTS_FILE, page=page, items=shown_items)
     write_run_cards(folder)
 
 
@@ -156,7 +160,7 @@ def meanings(models: Sequence[str], method: str, swept: Mapping[str, Swept]) -> 
 
 def _closing(folder: Path, facts: Mapping[str, Any]) -> dict[str, str]:
     """Where the files are, and the next command."""
-    there = [str(folder / name) for name in (REPORT_FILE, FIGURE) if (folder / name).is_file()]
+    there = [str(folder / name) for name in (REPORT_FILE, PAGE_FILE, FIGURE) if (folder / name).is_file()]
     trained = str(folder / METHOD_FOLDER)
     models = {BASE: facts["models"][BASE]["path"], facts["method"]: trained}
     return {"report": ", ".join(there), "model": trained, "next": evaluate_command(models)}

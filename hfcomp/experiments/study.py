@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
+import pyarrow as pa
 from tqdm import tqdm
 
 from hfcomp import __version__
@@ -36,6 +37,7 @@ from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.item_scores import SCORES_FILE, joined, of_model, read_scores, write_scores
 from hfcomp.experiments.arm import Arm, Scoring
 from hfcomp.experiments.experiment_config import RANDOM_MODELS, SANDBOX, SANDBOX_MODELS
 from hfcomp.experiments.prepare import base_model
@@ -64,7 +66,7 @@ FREE_FIELDS = {
     *("use_cpu", "allow_urls", "url_timeout", "ddp_timeout", "run_name", "project", "push_to_hub"),
     *("forgetting_guard", "guard_benchmarks", "guard_data", "guard_rule", "guard_tolerance"),
 }
-FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "trackio_", "hub_")
+FREE_PREFIXES = ("dataloader_", "logging_", "evaluation", "page", "trackio_", "hub_")
 BINDING_FIELDS = {"dataloader_drop_last"}  # though of such a prefix
 
 
@@ -81,6 +83,7 @@ class Study:
     costs: dict[str, StageSummary] = field(default_factory=dict)
     followed: dict[str, dict[int, pd.DataFrame]] = field(default_factory=dict)  # outcomes of checkpoints, by arm, step
     pace: Pace = field(default_factory=Pace)
+    keep_scores: bool = False  # texts and cosines beside the outcomes of the base and the arms
 
     @classmethod
     @contextmanager
@@ -91,6 +94,7 @@ class Study:
         evaluate: Evaluator | None = None,
         *,
         wants_more: WantsMore = lambda folder: False,
+        keep_scores: bool = False,
     ) -> Iterator[Study]:
         """Takes a folder and writes the base to it where it is made here; at the end marks it as finished.
 
@@ -102,7 +106,7 @@ class Study:
         with run_folder(recipe.folder, recipe.given, session.state.print, **how) as folder:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
-            yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
+            yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)}, keep_scores=keep_scores)
             on_main_process(lambda: finish(folder))
         session.close()
 
@@ -155,10 +159,32 @@ class Study:
         stamp = {"weights": weights or identity(place), **scoring.stamp}
         table = read_stored(path, stamp, self.session.log)
         if table is None:
-            before = len(notes)
-            table = scoring.score(Embedder(place, device=self.recipe.device, cache=EmbeddingCache()))
+            before, embedder = len(notes), Embedder(place, device=self.recipe.device, cache=EmbeddingCache())
+            if self.keep_scores and scoring.with_scores is not None:
+                table, scores = scoring.with_scores(embedder)
+                write_scores(self._scores_file(name), scores)
+            else:
+                table = scoring.score(embedder)
             write_table(path, table, {**stamp, "notes": notes[before:]})
         return table
+
+    def scores(self, names: Sequence[str]) -> pa.Table | None:
+        """Texts and cosines of arms, as far as they were kept; for the main process, after `outcomes`.
+
+        A file that is damaged is logged and ignored.
+        """
+        found = []
+        for name in names:
+            try:
+                scores = read_scores(self._scores_file(name))
+            except ValueError as error:
+                self.session.log(str(error))
+                continue
+            found += [] if scores is None else [of_model(scores, name)]
+        return joined(found)
+
+    def _scores_file(self, name: str) -> Path:
+        return self.folder / FOLDER / f"{name}.{SCORES_FILE}"
 
     def facts(self) -> dict[str, Any]:
         """What a report says beside its numbers."""
@@ -206,7 +232,8 @@ class Study:
 def evaluation_scoring(recipe: Recipe, evaluate: Evaluator, **stamp: Any) -> Scoring:
     """A scoring by loaded benchmarks: other items, as of a file that was edited since, score anew."""
     items = {one.benchmark.name: one.digest for one in evaluate.loaded}
-    return Scoring(evaluate, {**stamp, **evaluation_settings(recipe), "items": items})
+    settings = {**stamp, **evaluation_settings(recipe), "items": items}
+    return Scoring(evaluate, settings, evaluate.with_scores)
 
 
 def evaluation_settings(recipe: Recipe) -> dict[str, Any]:

@@ -19,6 +19,9 @@ ROUNDING = 1e-12
 """Scores that differ by less, at unit length, count as tied. Those of equal embeddings differ by D * 2.2e-16 at most,
 as a matrix product may add up the columns at its edge in another order; the last bit of fp32 is 6e-8."""
 
+_MOST_QUERIES, _SCORES = 1024, 2**24
+"""Queries, and scores, at a time: a score takes 8 bytes, as much while positives are found, and some for masks."""
+
 
 @dataclass(frozen=True)
 class RankBounds:
@@ -76,7 +79,7 @@ def rank_bounds(
     keys: NDArray[np.floating],
     positive: Positive | None = None,
     *,
-    chunk: int = 1024,
+    chunk: int | None = None,
 ) -> RankBounds:
     """As [`retrieval_ranks`], with the ranks that ties broken in the model's favour would give.
 
@@ -84,18 +87,19 @@ def rank_bounds(
         queries: `[Q, D]`, L2-normalised.
         keys: `[M, D]`, L2-normalised.
         positive: as in [`retrieval_ranks`].
-        chunk: queries scored at a time; memory grows with `chunk * M`.
+        chunk: as in [`retrieval_ranks`].
 
     Raises:
         ValueError: as [`retrieval_ranks`].
     """
-    queries, keys = queries.astype(np.float64), keys.astype(np.float64)
+    chunk = max(1, min(_MOST_QUERIES, _SCORES // max(1, len(keys)))) if chunk is None else chunk
+    keys = keys.astype(np.float64)
     if positive is None and len(queries) != len(keys):
         raise ValueError(f"{len(queries)} queries and {len(keys)} keys: pass positive=[Q, M] when they differ.")
     longest = np.fmax.reduce(np.linalg.norm(keys, axis=1), initial=0.0)
     worst, best = np.empty(len(queries), dtype=np.int64), np.empty(len(queries), dtype=np.int64)
     for start in range(0, len(queries), chunk):
-        rows = queries[start : start + chunk]
+        rows = queries[start : start + chunk].astype(np.float64)
         part = slice(start, start + len(rows))
         right = _right(positive, part.start, part.stop, len(keys))
         margin = ROUNDING * longest * np.linalg.norm(rows, axis=1, keepdims=True)
@@ -109,7 +113,7 @@ def retrieval_ranks(
     keys: NDArray[np.floating],
     positive: Positive | None = None,
     *,
-    chunk: int = 1024,
+    chunk: int | None = None,
 ) -> NDArray[np.int64]:
     """Rank of each query's best positive: 1 + the number of other keys that score at least as high.
 
@@ -121,7 +125,7 @@ def retrieval_ranks(
         keys: `[M, D]`, L2-normalised.
         positive: `[Q, M]`, which keys are right, or a function that gives its rows `start` to `stop`; by default key i
             for query i. Positives never stand in each other's way.
-        chunk: queries scored at a time; memory grows with `chunk * M`.
+        chunk: queries scored at a time; memory grows with `chunk * M`. By default as many as take about 0.5 GB.
 
     Returns:
         `[Q]`, from 1 to M.

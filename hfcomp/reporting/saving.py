@@ -1,4 +1,4 @@
-"""A report as Markdown, and as files: `report.md` with its figures and pictures, beside the JSON of its result."""
+"""A report as Markdown, and as files: `report.md` with its figures, `report.html`, beside the JSON of its result."""
 
 from __future__ import annotations
 
@@ -8,32 +8,57 @@ from pathlib import Path
 from typing import Any
 
 from hfcomp.reporting.figures import Figure, draw
+from hfcomp.reporting.pages.items import ItemBrowser
+from hfcomp.reporting.pages.report import report_page
 from hfcomp.reporting.report import Part, Picture, Report, Section, Table
 from hfcomp.reporting.terminal import render_terminal
 from hfcomp.statistics.results import write_results
 from hfcomp.writing import write_bytes, write_text
 
 REPORT_FILE = "report.md"
+PAGE_FILE = "report.html"
 
 
-def publish(report: Callable[..., Report], contents: Mapping[str, Any], path: Path, *, shown: bool = True) -> None:
+def publish(
+    report: Callable[..., Report],
+    contents: Mapping[str, Any],
+    path: Path,
+    *,
+    shown: bool = True,
+    page: bool = True,
+    items: ItemBrowser | None = None,
+) -> None:
     """Writes a JSON file, then its report beside it, and if `shown` prints what of it fits a terminal.
 
-    `report` makes the report, with `brief` for the terminal or whole.
+    `report` makes the report, with `brief` for the terminal or whole; `page` and `items` are those of `save_report`.
     """
     write_results(path, contents)
-    save_report(report(brief=False), path.parent)
+    save_report(report(brief=False), path.parent, page=page, items=items)
     if shown:
         render_terminal(report(brief=True))
 
 
-def save_report(report: Report, folder: Path, say: Callable[[str], None] = print) -> None:
-    """Writes `report.md`, the figures and the pictures, each whole or not at all, into a folder, made where missing.
+def save_report(
+    report: Report,
+    folder: Path,
+    say: Callable[[str], None] = print,
+    *,
+    page: bool = True,
+    items: ItemBrowser | None = None,
+) -> None:
+    """Writes `report.md`, `report.html`, figures and pictures, each whole or not at all; the folder is made.
 
     Without matplotlib (the extra `plots`) figures are not drawn, of which `say` receives a line; those of an earlier
-    run are removed, as are figures and pictures that would be empty.
+    run are removed, as are figures and pictures that would be empty, and the page where none is asked for.
+
+    Args:
+        report: what they show.
+        folder: that receives them.
+        say: receives what is not drawn.
+        page: whether to write `report.html`.
+        items: to look at in it.
     """
-    there = []
+    there: dict[str, bytes] = {}
     for image in report.images():
         try:
             content = image.content if isinstance(image, Picture) else draw(image) if image.filled() else b""
@@ -44,8 +69,12 @@ def save_report(report: Report, folder: Path, say: Callable[[str], None] = print
             (folder / image.name).unlink(missing_ok=True)
             continue
         write_bytes(folder / image.name, content)
-        there.append(image.name)
+        there[image.name] = content
     write_text(folder / REPORT_FILE, render_markdown(report, there))
+    if page:
+        write_text(folder / PAGE_FILE, report_page(report, there, items))
+    else:
+        (folder / PAGE_FILE).unlink(missing_ok=True)
 
 
 def render_markdown(report: Report, images: Collection[str] = ()) -> str:

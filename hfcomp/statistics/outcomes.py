@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +112,14 @@ class Outcomes:
         kinds = self.table[[*LINE, "aspect"]].drop_duplicates(LINE)
         return {tuple(kind[:3]): kind[3] for kind in kinds.itertuples(index=False, name=None)}
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """`items_hash` of the table."""
         return items_hash(self.table)
 
     def write(self, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """As `write_table`."""
-        write_table(path, self.table, about)
+        write_table(path, self.table, about, digest=self.digest)
 
 
 def items_hash(items: pd.DataFrame) -> str:
@@ -139,16 +140,19 @@ def _plain(column: pd.Series) -> pd.Series:
     return texts.mask(column.isna(), math.nan)  # None and NaN are one in Parquet
 
 
-def write_table(path: str | Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None) -> None:
+def write_table(
+    path: str | Path, table: pd.DataFrame, about: Mapping[str, Any] | None = None, *, digest: str | None = None
+) -> None:
     """Writes a table as Parquet with a checksum of it and of what it is of; see `hfcomp.writing.replacing`.
 
     Args:
         path: of the file.
         table: of outcomes, or other numbers per item.
         about: what the table is of, as JSON knows it; `read_table` returns it.
+        digest: the table's `items_hash`, where it is known.
     """
     content = pa.Table.from_pandas(table, preserve_index=False)
-    sealed = {"about": dict(about or {}), CHECKSUM: _checksum(table, about or {})}
+    sealed = {"about": dict(about or {}), CHECKSUM: _checksum(digest or items_hash(table), about or {})}
     metadata = {**content.schema.metadata, METADATA: json.dumps(sealed).encode()}
     write_parquet(path, content.replace_schema_metadata(metadata))
 
@@ -167,7 +171,7 @@ def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, d
         table = pq.read_table(path).to_pandas()
         sealed = json.loads((pq.read_schema(path).metadata or {}).get(METADATA, b"{}"))
         about, found = sealed.get("about", {}), items_hash(table)
-        whole = not sealed or sealed[CHECKSUM] == _checksum(table, about)
+        whole = not sealed or sealed[CHECKSUM] == _checksum(found, about)
     except Exception as error:  # a damaged file raises whatever its readers run into
         said = f"{type(error).__name__}: {error}"
         raise ValueError(f"{path}: not a Parquet file, or damaged ({said}). Evaluate again.") from error
@@ -181,5 +185,5 @@ def read_table(path: Path, expected: str | None = None) -> tuple[pd.DataFrame, d
     return table, about
 
 
-def _checksum(table: pd.DataFrame, about: Mapping[str, Any]) -> str:
-    return with_checksum({"about": dict(about), "items": items_hash(table)})[CHECKSUM]
+def _checksum(digest: str, about: Mapping[str, Any]) -> str:
+    return with_checksum({"about": dict(about), "items": digest})[CHECKSUM]

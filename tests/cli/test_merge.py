@@ -79,7 +79,8 @@ def test_a_folder_with_a_model_is_not_written_over_unless_asked(clip, tuned, tmp
 
 def test_a_sweep_leaves_the_chosen_model_and_says_how_it_was_chosen(swept):
     names = {path.name for path in swept.iterdir()}
-    assert names == {"model", "points.parquet", "items.parquet", "results.json", "report.md", "figure.png", ".lock"}
+    files = {"points.parquet", "items.parquet", "results.json", "report.md", "report.html", "figure.png"}
+    assert names == {"model", ".lock", *files}
     assert_plain(swept / "model", torch.float16)
     chosen = read_checked(swept / "model" / RECORD_FILE, "")["chosen"]
     assert chosen["benchmarks"] == ["sugarcrepe", "sandbox_zero_shot"]

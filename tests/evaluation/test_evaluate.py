@@ -94,7 +94,7 @@ def test_blind_scorers_are_compared_when_they_are_named(clip, data):
 
 def test_what_is_saved_is_loaded_and_compared(results, tmp_path):
     results.save(tmp_path / "out")
-    names = {"items.parquet", "results.json", "report.md", "figure.png"}
+    names = {"items.parquet", "scores.parquet", "results.json", "report.md", "report.html", "figure.png"}
     assert names <= {path.name for path in (tmp_path / "out").iterdir()}
     again = hfcomp.EvaluationResults.load(tmp_path / "out")
     assert str(again) == str(results) and again.config == results.config and not again.skipped

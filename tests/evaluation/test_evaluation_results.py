@@ -195,7 +195,7 @@ def test_files_are_written_and_read_back(tmp_path):
     folder = tmp_path / "out" / "here"
     write_evaluation(folder, report)
     names = {path.name for path in folder.iterdir()}
-    assert names == {"items.parquet", "results.json", "report.md", "figure.png"}
+    assert names == {"items.parquet", "results.json", "report.md", "report.html", "figure.png"}
     read, results = read_evaluation(folder)
     pd.testing.assert_frame_equal(read.table[items.columns], items, check_dtype=False)
     assert results["tie_rule"] == "wrong" and results["reference"] == "a" and results["skipped"] == SKIPPED
@@ -244,5 +244,5 @@ def test_without_matplotlib_the_rest_is_written_and_a_line_says_so(tmp_path, mon
     table = crepe("a", 0.5)
     write_evaluation(tmp_path, report_of(table))
     assert capsys.readouterr().out == "figure.png is not drawn: pip install 'hfcomp[plots]'\n"
-    assert {path.name for path in tmp_path.iterdir()} == {"items.parquet", "results.json", "report.md"}
+    assert {path.name for path in tmp_path.iterdir()} == {"items.parquet", "results.json", "report.md", "report.html"}
     assert "figure.png" not in (tmp_path / "report.md").read_text(encoding="utf-8")

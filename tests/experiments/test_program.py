@@ -56,11 +56,13 @@ def test_a_run_leaves_the_documented_folder(finished):
         "overlap.json",
         "results.json",
         "report.md",
+        "report.html",
         "figure.png",
         "README.md",
         "finished",
     }
-    assert {path.stem for path in (finished / "evaluation").iterdir()} == set(MODELS)
+    stored = {path.stem for path in (finished / "evaluation").iterdir()}
+    assert stored == {*MODELS, *(f"{name}.scores" for name in MODELS)}
     assert (finished / "method" / "checkpoint-4").is_dir()
     assert yaml.safe_load((finished / "config.yaml").read_text())["batch_size"] == 16
     assert yaml.safe_load((finished / "config.yaml").read_text())["output_dir"] == str(finished)

@@ -141,8 +141,8 @@ def test_a_report_and_its_images_are_written_and_stale_figures_removed(tmp_path:
     save_report(shown, tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "![what is shown](figure.png)" in text and "![a](p.png)" in text
-    assert {path.name for path in tmp_path.iterdir()} == {"report.md", "figure.png", "p.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"report.md", "report.html", "figure.png", "p.png"}
     empty = [Figure("figure.png", "", [Points("", "", [], ["a"])]), Picture("p.png", "a", b"")]
     save_report(Report("r", sections=[Section("", empty)]), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"report.md"}
+    assert {path.name for path in tmp_path.iterdir()} == {"report.md", "report.html"}
     assert "p.png" not in (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -5,7 +5,6 @@ const about = readData("about");
 const pictures = readData("pictures");
 const rows = readData("data");
 const models = about.models;
-const byId = (id) => document.getElementById(id);
 const OWN = 0, NEGATIVES = 1, ELSEWHERE = 2, WRONG = 3, BY_CAPTIONS = 4, BY_IMAGES = 5;
 const KEEP = "keep", DROP = "drop";
 
@@ -52,36 +51,6 @@ const WORDS = { "1": "right", "0": "wrong", "-1": "tie" };
 
 // ---- one row ----
 
-function picture(title, found, mask) {
-  const name = element("figcaption", null, title);
-  if (found === null) return element("figure", null, element("span", { class: "absent" }, "none"), name);
-  if (typeof found === "string") {
-    return element("figure", null, element("span", { class: "absent", title: found }, "cannot be read"), name);
-  }
-  const [uri, width, height] = pictures[found];
-  const factor = Math.max(1, Math.floor(about.side / Math.max(width, height)));
-  const frame = element("span", { class: factor > 1 ? "frame enlarged" : "frame" });
-  frame.append(element("img", {
-    src: uri, width: width * factor, height: height * factor, alt: title, decoding: "async",
-  }));
-  if (typeof mask === "number") {
-    frame.append(element("img", { class: "mask", src: pictures[mask][0], alt: "mask", decoding: "async" }));
-  }
-  return element("figure", null, frame, name);
-}
-
-function changedText(negative) {
-  const tags = { removed: "del", added: "ins" };
-  return negative.changes.flatMap(([kind, text], place) => {
-    const part = tags[kind] ? element(tags[kind], null, text) : text;
-    return place ? [" ", part] : [part];
-  });
-}
-
-function line(role, content, cells, kind) {
-  return element("tr", { class: kind }, element("th", null, role), element("td", null, ...content), ...cells);
-}
-
 const ownScore = (own) => own[OWN];
 
 // A cell for each model; a rival of the caption is wrong where its score is not lower.
@@ -96,15 +65,15 @@ function cells(row, of, isRival = false) {
 }
 
 function texts(row) {
-  const lines = [line("caption", [row.caption === null ? "no caption" : row.caption], cells(row, ownScore))];
-  for (const text of row.positives) lines.push(line("also true", [text], cells(row, () => null)));
+  const lines = [textLine("caption", [row.caption === null ? "no caption" : row.caption], cells(row, ownScore))];
+  for (const text of row.positives) lines.push(textLine("also true", [text], cells(row, () => null)));
   row.negatives.forEach((negative, place) => {
     const facts = negative.facts ? [element("small", null, negative.facts)] : [];
-    lines.push(line("not", [...changedText(negative), ...facts], cells(row, (own) => own[NEGATIVES][place], true)));
+    lines.push(textLine("not", [...changedText(negative.changes), ...facts], cells(row, (own) => own[NEGATIVES][place], true)));
   });
   if (row.scores && row.scores.some((own) => own && own[ELSEWHERE] !== null)) {
-    lines.push(line("negative image", ["with the caption"], cells(row, (own) => own[ELSEWHERE], true)));
-    lines.push(line("", ["with the negative caption"], cells(row, (own) => own[WRONG])));
+    lines.push(textLine("negative image", ["with the caption"], cells(row, (own) => own[ELSEWHERE], true)));
+    lines.push(textLine("", ["with the negative caption"], cells(row, (own) => own[WRONG])));
   }
   if (row.scores) {
     const found = models.map((_, model) => {
@@ -112,7 +81,7 @@ function texts(row) {
       const kind = known === null ? "number" : known === 1 ? "number right" : "number wrong";
       return element("td", { class: kind }, difference(margin(row, model), model));
     });
-    lines.push(line("margin", [""], found, "margin"));
+    lines.push(textLine("margin", [""], found, "margin"));
   }
   const head = models.map((one) => element("th", { class: "number", title: one.place }, one.name));
   return element("table", null, row.scores ? element("thead", null, element("tr", null, element("th"), element("th"), ...head)) : null,
@@ -142,8 +111,8 @@ function make(number) {
     element("small", null, row.image_id ? `image ${row.image_id}` : ""), ...verdicts(row),
     masks ? element("small", { class: "wrong", title: row.mask }, masks) : null,
     element("span", { class: "buttons" }, button(KEEP, "Keep"), button(DROP, "Drop")));
-  const images = [picture("image", row.image, row.mask)];
-  if (about.columns.includes("negative_image")) images.push(picture("negative image", row.negative_image, row.mask));
+  const images = [pictureFigure(pictures, about.side, "image", row.image, row.mask)];
+  if (about.columns.includes("negative_image")) images.push(pictureFigure(pictures, about.side, "negative image", row.negative_image, row.mask));
   shown.append(head, element("div", { class: "pair" }, element("div", { class: "pictures" }, ...images),
     element("div", { class: "texts" }, texts(row), facts(row))));
   shown.addEventListener("click", (event) => {
@@ -311,15 +280,10 @@ function markCurrent(value) {
 
 // ---- controls ----
 
-function fill(id, choices) {
-  byId(id).append(...choices.map(([value, text]) => element("option", { value }, text)));
-  byId(id).hidden = choices.length < 2;
-}
-
 const has = (place) => rows.some((row) => row.scores && row.scores.some((own) => own && own[place] !== null));
 const kinds = [...new Set(rows.flatMap((row) => row.negatives.map((one) => one.kind)).filter(Boolean))].sort();
-fill("kind", kinds.length ? [["", "all kinds"], ...kinds.map((one) => [one, one])] : []);
-fill("marked", [["", "marked or not"], ["none", "not marked"], [KEEP, "kept"], [DROP, "dropped"]]);
+fillChoices("kind", kinds.length ? [["", "all kinds"], ...kinds.map((one) => [one, one])] : []);
+fillChoices("marked", [["", "marked or not"], ["none", "not marked"], [KEEP, "kept"], [DROP, "dropped"]]);
 if (models.length) {
   models.forEach((one, model) => {
     const choice = element("select", { "aria-label": `Verdict of ${one.name}`, "data-model": model });
@@ -334,24 +298,17 @@ if (models.length) {
   if (models.length > 1) {
     const [first, second] = models.map((one) => one.name);
     ways.push(["change 0 up", "largest loss of margin first"], ["change 0 down", "largest gain of margin first"]);
-    fill("changed", [["", "changed or not"], ["any", "changed between the models"],
+    fillChoices("changed", [["", "changed or not"], ["any", "changed between the models"],
       ["won", `${first} not right, ${second} right`], ["lost", `${first} right, ${second} not`]]);
   }
-  fill("sort", [["", "order of the set"], ...ways]);
-  fill("unit", [["cosine", "cosines"], ["logit", "logits"]]);
+  fillChoices("sort", [["", "order of the set"], ...ways]);
+  fillChoices("unit", [["cosine", "cosines"], ["logit", "logits"]]);
   const ways2 = [["captions", "judged by captions"], ["images", "judged by images"], ["both", "judged by both"]];
-  fill("judge", has(BY_CAPTIONS) && has(BY_IMAGES) ? ways2 : has(BY_IMAGES) ? [ways2[1]] : [ways2[0]]);
+  fillChoices("judge", has(BY_CAPTIONS) && has(BY_IMAGES) ? ways2 : has(BY_IMAGES) ? [ways2[1]] : [ways2[0]]);
 }
 byId("masks").hidden = !rows.some((row) => typeof row.mask === "number");
 
-let waiting;
-byId("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(show, 120); });
-byId("search").addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
-  byId("search").value = "";
-  byId("search").blur();
-  show();
-});
+onSearch("search", show);
 for (const id of ["kind", "changed", "marked", "sort", "verdicts"]) byId(id).addEventListener("change", show);
 for (const id of ["judge", "unit"]) byId(id).addEventListener("change", redraw);
 const masks = byId("masks").querySelector("input");

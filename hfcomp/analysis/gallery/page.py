@@ -18,7 +18,7 @@ from hfcomp.data.known_names import parse_column_names
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.urls import UrlAccess, url_access
 from hfcomp.reporting.pages.markup import table_html
-from hfcomp.reporting.pages.page import LIST_SCRIPT, render_page
+from hfcomp.reporting.pages.page import LIST_SCRIPT, LIST_STYLE, render_page
 from hfcomp.writing import write_text
 
 _FILES = Path(__file__).parent
@@ -113,7 +113,7 @@ def gallery_page(
     return render_page(
         f"Gallery of {Path(place).name}",
         body,
-        styles=[_FILES / "gallery.css"],
+        styles=[LIST_STYLE, _FILES / "gallery.css"],
         scripts=[LIST_SCRIPT, _FILES / "gallery.js"],
         data={"about": facts, "pictures": pictures.distinct, "data": rows},
     )

@@ -11,12 +11,9 @@ from datasets import Dataset, Image
 from tqdm.auto import tqdm
 
 from hfcomp.analysis.gallery.rows import ShownRows, row_id
-from hfcomp.analysis.pairs.images import THREADS, Unreadable
-from hfcomp.data.images import decode_image
-from hfcomp.reporting.pages.thumbnails import Thumbnail, mask_overlay, thumbnail
-
-Cell = Thumbnail | str | None
-"""A picture, or why there is none, or None where the row has no image."""
+from hfcomp.analysis.pairs.images import THREADS
+from hfcomp.data.images import Unreadable, decode_image
+from hfcomp.reporting.pages.thumbnails import Cell, Thumbnail, Thumbnails, mask_overlay, thumbnail
 
 
 @dataclass
@@ -59,10 +56,10 @@ def make_pictures(shown: ShownRows, side: int, *, progress: bool = False) -> Pic
     """
     columns = shown.images
     found = Pictures(unreadable={column: set() for column in columns})
-    numbers: dict[str, int] = {}
+    numbers = Thumbnails(found.distinct)
     for place, (own_id, cells) in enumerate(_made(shown, columns, side, progress)):
         found.ids.append(own_id)
-        found.rows.append({column: _number(cell, numbers, found.distinct) for column, cell in cells.items()})
+        found.rows.append({column: numbers.number(cell) for column, cell in cells.items()})
         for column, cell in cells.items():
             if isinstance(cell, str):
                 found.unreadable[column].add(place)
@@ -105,15 +102,6 @@ def _size_below(cells: dict[str, Cell], own: tuple[int, int]) -> tuple[int, int]
     """The size of the picture that a mask lies over; columns of masks come after those of images."""
     below = next((one for one in reversed(list(cells.values())) if isinstance(one, Thumbnail)), None)
     return (below.width, below.height) if below else own
-
-
-def _number(cell: Cell, numbers: dict[str, int], distinct: list[Thumbnail]) -> int | str | None:
-    if not isinstance(cell, Thumbnail):
-        return cell
-    if cell.uri not in numbers:
-        numbers[cell.uri] = len(distinct)
-        distinct.append(cell)
-    return numbers[cell.uri]
 
 
 def other_images(dataset: Dataset, shown: list[str]) -> list[str]:

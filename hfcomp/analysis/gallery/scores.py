@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.analysis.cosines import Numbers, indexed_cosines
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import ShownRows
 from hfcomp.analysis.pairs.images import Cells
 from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.cache_files import default_folder
+from hfcomp.evaluation.cosines import Numbers, indexed_cosines
 from hfcomp.evaluation.embed import Embedder
 from hfcomp.evaluation.models import named_models, open_embedder
 from hfcomp.metrics.choice import all_higher

@@ -10,12 +10,10 @@ from datasets import Dataset
 from tqdm.auto import tqdm
 
 from hfcomp.analysis.pairs.items import PairSet, image_features
-from hfcomp.data.images import decode_image
+from hfcomp.data.images import Unreadable, decode_image
 from hfcomp.evaluation.embed import Indexed
 
 THREADS = 8
-Unreadable = (ValueError, TypeError, OSError)
-"""What `decode_image` raises for an image."""
 
 
 class ImageEncoder(Protocol):

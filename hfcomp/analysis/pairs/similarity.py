@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from hfcomp.analysis.cosines import Numbers, indexed_cosines
 from hfcomp.analysis.pairs.images import ImageEncoder, PairImages
 from hfcomp.analysis.pairs.items import PairSet
 from hfcomp.analysis.pairs.words import word_edit_distance, words_of
+from hfcomp.evaluation.cosines import Numbers, indexed_cosines
 from hfcomp.evaluation.embed import Embedder, Indexed
 from hfcomp.metrics.choice import all_higher
 

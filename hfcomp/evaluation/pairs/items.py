@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -122,6 +122,10 @@ class PairedItems(ScoredItems):
         """`[b, K]`, of each row's image with the texts of a list, and `[b, K]`, which of them exist."""
         places = self.columns[texts].places(rows)
         return self.values[image, texts][places], places >= 0
+
+    def entry_scores(self) -> Iterator[tuple[tuple[str, str], NDArray[np.float64]]]:
+        """Each column of images with each of texts that was scored with it, and the scores by the texts' entries."""
+        yield from self.values.items()
 
 
 def list_pairs(benchmark: Benchmark, items: BenchmarkData, most_pairs: int) -> PairList:

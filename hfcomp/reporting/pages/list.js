@@ -6,6 +6,8 @@ function readData(id) {
   return JSON.parse(document.getElementById(id).textContent);
 }
 
+const byId = (id) => document.getElementById(id);
+
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -111,4 +113,55 @@ function onKeys(actions) {
     const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (action) { event.preventDefault(); action(); }
   });
+}
+
+// What is typed into a search field, a moment after the last key; Escape empties it.
+function onSearch(id, whenChanged) {
+  let waiting;
+  byId(id).addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(whenChanged, 120); });
+  byId(id).addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    byId(id).value = "";
+    byId(id).blur();
+    whenChanged();
+  });
+}
+
+// The choices of a select, as pairs of value and text; one without a choice is hidden.
+function fillChoices(id, choices) {
+  byId(id).replaceChildren(...choices.map(([value, text]) => element("option", { value }, text)));
+  byId(id).hidden = choices.length < 2;
+}
+
+// A picture by its number, or why there is none; small ones are enlarged by a whole factor up to `side` pixels.
+function pictureFigure(pictures, side, title, found, mask) {
+  const name = element("figcaption", null, title);
+  if (found === null) return element("figure", null, element("span", { class: "absent" }, "none"), name);
+  if (typeof found === "string") {
+    return element("figure", null, element("span", { class: "absent", title: found }, "cannot be read"), name);
+  }
+  const [uri, width, height] = pictures[found];
+  const factor = Math.max(1, Math.floor(side / Math.max(width, height)));
+  const frame = element("span", { class: factor > 1 ? "frame enlarged" : "frame" });
+  frame.append(element("img", {
+    src: uri, width: width * factor, height: height * factor, alt: title, decoding: "async",
+  }));
+  if (typeof mask === "number") {
+    frame.append(element("img", { class: "mask", src: pictures[mask][0], alt: "mask", decoding: "async" }));
+  }
+  return element("figure", null, frame, name);
+}
+
+// A text with the words that it has and another one has not, and those that are gone; see word_changes.
+function changedText(changes) {
+  const tags = { removed: "del", added: "ins" };
+  return changes.flatMap(([kind, text], place) => {
+    const part = tags[kind] ? element(tags[kind], null, text) : text;
+    return place ? [" ", part] : [part];
+  });
+}
+
+// A line of an item's texts: what the text is, itself, and cells behind it.
+function textLine(role, content, cells, kind) {
+  return element("tr", { class: kind }, element("th", null, role), element("td", null, ...content), ...cells);
 }

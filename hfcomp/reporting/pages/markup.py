@@ -11,8 +11,8 @@ from hfcomp.reporting.report import Table
 _TAGS = {"removed": "del", "added": "ins"}
 
 
-def table_html(table: Table) -> str:
-    """A table of a report; its cells have the class `name` or `number`."""
+def table_html(table: Table, *, kind: str = "") -> str:
+    """A table of a report, of the class `kind`; its cells have the class `name` or `number`."""
 
     def row(cells: Iterable[str], kind: str) -> str:
         shown = (
@@ -23,7 +23,8 @@ def table_html(table: Table) -> str:
 
     title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     body = "".join(row(cells, "td") for cells in table.rows)
-    return f"<table>{title}<thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody></table>"
+    own = f' class="{escape(kind)}"' if kind else ""
+    return f"<table{own}>{title}<thead>{row(table.header, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def difference_html(before: str, after: str) -> str:

@@ -16,8 +16,10 @@ from string import Template
 from typing import Any
 
 FOLDER = Path(__file__).parent
-STYLE, LIST_SCRIPT = FOLDER / "page.css", FOLDER / "list.js"
-"""What pages have in common, and the list of items that is filtered, sorted, and drawn as one scrolls."""
+STYLE = FOLDER / "page.css"
+"""What pages have in common."""
+LIST_STYLE, LIST_SCRIPT = FOLDER / "list.css", FOLDER / "list.js"
+"""A list of items that is filtered, sorted, and drawn as one scrolls: pictures, texts and scores of each."""
 
 
 def render_page(

@@ -29,6 +29,31 @@ class Thumbnail(NamedTuple):
     height: int
 
 
+Cell = Thumbnail | str | None
+"""A picture, or why there is none, or None where an item has no image."""
+
+
+class Thumbnails:
+    """The distinct pictures of a page, each once.
+
+    Args:
+        distinct: receives them.
+    """
+
+    def __init__(self, distinct: list[Thumbnail]) -> None:
+        self.distinct = distinct
+        self._numbers: dict[str, int] = {}
+
+    def number(self, cell: Cell) -> int | str | None:
+        """The number of a picture among the distinct ones; what is none stays as it is."""
+        if not isinstance(cell, Thumbnail):
+            return cell
+        if cell.uri not in self._numbers:
+            self._numbers[cell.uri] = len(self.distinct)
+            self.distinct.append(cell)
+        return self._numbers[cell.uri]
+
+
 def thumbnail(image: Image.Image, side: int) -> Thumbnail:
     """A picture whose longer side has at most `side` pixels; a smaller image keeps its size.
 
