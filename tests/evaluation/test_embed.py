@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.tokenizing import TextTokenizer
 from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cells import Crop, Fitted
+from hfcomp.evaluation.cells import Crop, Fitted, Inset
 from hfcomp.evaluation.embed import Embedder
 from tests import tiny, tolerances
 
@@ -76,6 +76,14 @@ def test_a_whole_image_in_a_square_is_another_image(clip):
     )
     assert (found[1] == found[3]).all() and not np.allclose(found[0], found[1], atol=1e-3)
     assert not np.allclose(found[1], found[2], atol=1e-6)
+
+
+def test_an_image_without_its_edges_is_what_was_inside(clip):
+    picture = tiny.image(0, (64, 32))
+    inside = picture.crop((2, 2, 62, 30))
+    found = Embedder(clip, device="cpu").images([picture, Inset(picture, 2), inside, Inset(picture, 3)])
+    np.testing.assert_allclose(found[1], found[2], atol=tolerances.embedding())
+    assert not np.allclose(found[0], found[1], atol=1e-4) and not np.allclose(found[1], found[3], atol=1e-4)
 
 
 def test_equal_images_are_encoded_once_whatever_holds_them(folder, tmp_path):

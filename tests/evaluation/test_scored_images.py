@@ -6,7 +6,7 @@ import datasets
 
 from hfcomp.data.overlap import without_overlap
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.cells import Crop
+from hfcomp.evaluation.cells import Crop, Fitted, Inset
 from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.scored_images import benchmark_images, scored_images
@@ -46,11 +46,13 @@ def test_of_a_part_the_whole_of_several_columns_all_and_of_texts_alone_nothing()
         [{"caption": f"a {n}", "negative_captions": [f"b {n}"], "item": str(n), "source": "Shop"} for n in range(2)]
     )
     whole = cell(1)
-    images = {"image": [Crop(whole, (0, 0, 9, 9)), cell(2)], "negative_image": [cell(3), cell(4)]}
+    others = [Fitted(cell(3), 64), Inset(cell(4), 2)]
+    images = {"image": [Crop(whole, (0, 0, 9, 9)), cell(2)], "negative_image": others}
     items = validate(winoground, BenchmarkData(rows, Origin("here"), images))
     first, second = scored_images(Loaded(winoground, items))
     assert (first.name, second.name) == ("Winoground", "Winoground, negative_image")
     assert first.cells[0] == whole and list(first.sources) == ["Shop", "Shop"] and second.ids is None
+    assert list(second.cells) == [cell(3), cell(4)]
     (twice,) = find_benchmarks(["sugarcrepe_pp"])
     rows = rows.add_column("positive_captions", [["c"], ["d"]]).add_column("image_id", ["1.jpg", "2.jpg"])
     items = validate(twice, BenchmarkData(rows, Origin("here"), {"image": [None, cell(2)]}))

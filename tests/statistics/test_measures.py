@@ -108,3 +108,10 @@ def test_a_mean_of_three_benchmarks_is_missed_where_two_are_there():
     (entry,) = missing_averages(items, declared)
     assert entry["benchmark"] == "a paper" and entry["absent"] == ["three: group", "three: text"]
     assert missing_averages(items[items["benchmark"] == "one"], declared) == []
+    # where the same table has a mean that is whole, the other is not missed
+    assert missing_averages(items, {**DECLARED, "a paper": [three, TWO_SETS]}) == []
+
+
+def test_a_mean_of_four_benchmarks_is_not_missed_where_two_are_there():
+    four = Average("mean", (*TWO_SETS.groups, (("three", "all", "group"),), (("four", "all", "group"),)))
+    assert missing_averages(two_sets("m", [[1], [0]], [1]), {**DECLARED, "a paper": [four]}) == []
