@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset, Features, Image, Value
+from numpy.typing import NDArray
 
 from hfcomp.analysis.audit.checks import Check, Example, share, unchecked
 from hfcomp.analysis.audit.reading import AuditSet
@@ -52,24 +53,30 @@ def duplicate_images(
     notes = [DRAWN] if drawn else []
     if hashed.unreadable:
         notes.append(f"{len(hashed.unreadable):,} images cannot be read; the first: {hashed.unreadable[0]}")
-    first: dict[int, int] = {}
-    shown = []
-    for place in np.flatnonzero(same):
-        row, key = rows[read[place]], int(group.reshape(-1)[place])
-        if key in first:
-            words = f"rows {first[key]} and {row} have equal pixels and different ids"
-            shown.append(Example(first[key], note=words, images=("image",), other_row=row))
-        first.setdefault(key, row)
-    shown += [
-        Example(rows[read[place]], note=f"row {rows[read[place]]} looks like another image", images=("image",))
-        for place in np.flatnonzero(alike & ~same)
-    ]
+    own_rows = [rows[place] for place in read]
+    shown = _copies(own_rows, group.reshape(-1).tolist(), same, alike & ~same)
     facts = {
         "equal_pixels": int(same.sum()),
         "same_look": int((alike & ~same).sum()),
         "unreadable": len(hashed.unreadable),
     }
     return share("duplicate_images", same | alike, facts=facts, examples=shown[:examples], reason="; ".join(notes))
+
+
+def _copies(
+    rows: Sequence[int], groups: Sequence[int], same: NDArray[np.bool_], alike: NDArray[np.bool_]
+) -> list[Example]:
+    """Pairs of rows with equal pixels, then rows whose image looks like another one."""
+    first: dict[int, int] = {}
+    shown = []
+    for place in np.flatnonzero(same):
+        row, known = rows[place], first.get(groups[place])
+        if known is not None:
+            words = f"rows {known} and {row} have equal pixels and different ids"
+            shown.append(Example(known, note=words, images=("image",), other_row=row))
+        first.setdefault(groups[place], row)
+    looks = [rows[place] for place in np.flatnonzero(alike)]
+    return shown + [Example(row, note=f"row {row} looks like another image", images=("image",)) for row in looks]
 
 
 def overlap(
@@ -103,29 +110,35 @@ def overlap(
     if not chosen:
         return unchecked("overlap", "no benchmark is named: --benchmarks A,B, or --data_dir with their data")
     rows, compared = _image_rows(data)
-    found, missing, table, words = np.zeros(len(data), dtype=bool), [], [], []
+    found, notes, table, words = np.zeros(len(data), dtype=bool), [], [], []
     for benchmark in chosen:
         try:
             scored = scored_images(load_benchmark(benchmark, folders))
         except Unavailable as error:
-            missing.append(f"{benchmark.name} is not compared: {error.reason}")
+            notes.append(f"{benchmark.name} is not compared: {error.reason}")
             continue
         one = find_overlap(compared, scored, columns=("image",), folder=folder, progress=progress)
         ids = {data.image_ids[rows[place]] for place in one.rows.tolist()}
         own_rows = np.array([name in ids for name in data.image_ids], dtype=bool)
         found |= own_rows
-        doubt = f"{len(one.unsure):,}" if len(one.unsure) else ""
-        table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", doubt])
+        unsure = f"{len(one.unsure):,}" if len(one.unsure) else ""
+        table.append([benchmark.title, f"{int(own_rows.sum()):,}", f"{one.shown:,} of {one.scored:,}", unsure])
         words += [Example(rows[int(one.rows[0])], note=one.examples[0], images=("image",))] if len(one.rows) else []
-        missing += [f"{benchmark.name}: {said}" for said in (one.remark(),) if said]
+        notes += [f"{benchmark.name}: {said}" for said in (one.remark(), one.doubt()) if said]
+    return _overlap_check(found, table, notes, words[:examples])
+
+
+def _overlap_check(
+    found: NDArray[np.bool_], table: list[list[str]], notes: list[str], examples: Sequence[Example]
+) -> Check:
     if not table:
-        return unchecked("overlap", "; ".join(missing))
+        return unchecked("overlap", "; ".join(notes))
+    titles = [row[0] for row in table]
     header = ["benchmark", "rows", "scored images shown", "unsure rows"]
-    compared_with = [row[0] for row in table]
-    facts = {"rows": int(found.sum()), "compared": compared_with, "notes": missing}
+    facts = {"rows": int(found.sum()), "compared": titles, "notes": notes}
     tables = [Table("images that benchmarks score", header, table)]
-    note = "; ".join([f"compared with {', '.join(compared_with)}", *missing])
-    return share("overlap", found, facts=facts, tables=tables, examples=words[:examples], reason=note)
+    note = "; ".join([f"compared with {', '.join(titles)}", *notes])
+    return share("overlap", found, facts=facts, tables=tables, examples=examples, reason=note)
 
 
 def _image_rows(data: AuditSet) -> tuple[list[int], Dataset]:

@@ -146,23 +146,18 @@ def audit_set(
     column = {key: rows[key][:] for key in rows.column_names if key not in IMAGES and key != "mask"}
     given = column.get("image_id", [None] * len(rows))
     ids = [f"row {row}" if one in (None, "") else str(one) for row, one in enumerate(given)]
-    pairs, texts, masked = [], [], 0
+    pairs: list[tuple[Any, ...]] = []
+    texts: list[tuple[Any, ...]] = []
+    masked = 0
     for row, own_id in enumerate(ids):
         captions = texts_of(_cell(column, "caption", row)) or texts_of(_cell(column, "captions", row))
         true = [*captions, *texts_of(_cell(column, "positive_captions", row))]
         texts += [(row, own_id, text) for text in true]
-        negatives = _listed(_cell(column, "negative_captions", row))
-        kinds = _listed(_cell(column, "negative_kinds", row))
-        for place, negative in enumerate(negatives):
-            if not negative or not captions:
-                masked += 1
-                continue
-            kind = kinds[place] if place < len(kinds) and kinds[place] else _cell(column, "subset", row) or "all"
-            pairs.append((row, place, own_id, str(kind), captions[0], negative))
-    found = [
-        *notes,
-        *([f"{masked:,} empty negatives, or negatives without a caption, are not pairs"] if masked else []),
-    ]
+        negatives = _negatives(column, row)
+        own = [(row, place, own_id, kind, captions[0], text) for place, kind, text in negatives if text and captions]
+        masked += len(negatives) - len(own)
+        pairs += own
+    left_out = [f"{masked:,} empty negatives, or negatives without a caption, are not pairs"] if masked else []
     return AuditSet(
         name,
         pd.DataFrame(pairs, columns=["row", "place", "image_id", "kind", "caption", "negative"]),
@@ -171,8 +166,17 @@ def audit_set(
         ids,
         column.get("source"),
         loaded,
-        found,
+        [*notes, *left_out],
     )
+
+
+def _negatives(columns: Mapping[str, Sequence[Any]], row: int) -> list[tuple[int, str, Any]]:
+    """Place, kind and text of each negative of a row; the kind of a benchmark's is its subset."""
+    kinds, other = _listed(_cell(columns, "negative_kinds", row)), _cell(columns, "subset", row) or "all"
+    return [
+        (place, str((kinds[place] if place < len(kinds) else None) or other), text)
+        for place, text in enumerate(_listed(_cell(columns, "negative_captions", row)))
+    ]
 
 
 def _cell(columns: Mapping[str, Sequence[Any]], name: str, row: int) -> Any:
