@@ -60,8 +60,8 @@ class EvaluationResults(metaclass=OwnHelp):
         seconds: model to benchmark to seconds.
         versions: what the numbers were made with.
         config: how it was made: the date, and the command where there was one.
-        scores: texts and cosines of each item, see `hfcomp.evaluation.item_scores`; none where they were not kept.
-        images: of the benchmarks' items, for the page; none where they were not read.
+        scores: texts and cosines of each item, where they were kept.
+        images: of the items, where they were read.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -100,7 +100,8 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        subject = [name for name in names if name not in self._blind] if self.subject is None else self.subject
+        blind = [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
+        subject = [name for name in names if name not in blind] if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -119,10 +120,6 @@ class EvaluationResults(metaclass=OwnHelp):
     def failed(self) -> bool:
         """Whether a benchmark was not scored for another reason than data that is unavailable."""
         return any(one["reason"].startswith(FAILED) for one in self.skipped)
-
-    @property
-    def _blind(self) -> list[str]:
-        return [name for name, facts in self.models.items() if facts.get("path") == BLIND_PATH]
 
     @cached_property
     def _shared(self) -> Outcomes:
@@ -183,35 +180,14 @@ class EvaluationResults(metaclass=OwnHelp):
         known = ", ".join(self.models)
         raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
-    def items(self, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
-        """The items of the page, with pictures where `images` are known; None where it has none.
-
-        The reference stands before the last model that is not blind.
-        """
-        from hfcomp.evaluation.shown_items import item_browser
-
-        others = [name for name in self.models if name not in (*self._blind, self.reference)]
-        first = self.reference or next(iter(self.models), "")
-        return item_browser(
-            self.outcomes.table,
-            self.scores,
-            self.images,
-            models=list(self.models),
-            pair=(first, others[-1] if others else list(self.models)[-1]),
-            blind=self._blind,
-            tie=self.tie,
-            options=options,
-        )
-
     def save(self, folder: str | Path, *, page: PageOptions | None = DEFAULT_PAGE) -> None:
         """Writes `items.parquet`, `scores.parquet`, `results.json`, `report.md`, `report.html` and `figure.png`.
 
-        Each is written whole or not at all, under the folder's lock; earlier results are replaced. The figure needs
-        matplotlib, `scores.parquet` scores that were kept.
+        Each is written whole or not at all, under the folder's lock; earlier results are replaced.
 
         Args:
             folder: made where it is missing.
-            page: which items `report.html` shows, and how; None for no page.
+            page: the items of `report.html`; None for no page.
 
         Raises:
             ValueError: where another process holds the folder.
@@ -250,6 +226,28 @@ class EvaluationResults(metaclass=OwnHelp):
 
     def _repr_markdown_(self) -> str:
         return render_markdown(evaluation_report(self, brief=True))
+
+
+def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
+    """The items of the page, with pictures where `images` are known; None where it has none.
+
+    The reference stands before the last model that is not blind.
+    """
+    from hfcomp.evaluation.shown_items import item_browser
+
+    models = list(evaluation.models)
+    blind = [name for name in models if evaluation.models[name].get("path") == BLIND_PATH]
+    others = [name for name in models if name not in (*blind, evaluation.reference)]
+    return item_browser(
+        evaluation.outcomes.table,
+        evaluation.scores,
+        evaluation.images,
+        models=models,
+        pair=(evaluation.reference or next(iter(models), ""), (others or models)[-1]),
+        blind=blind,
+        tie=evaluation.tie,
+        options=options,
+    )
 
 
 def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
@@ -326,7 +324,7 @@ def write_evaluation(
         results.outcomes.write(folder / files.ITEMS_FILE)
         write_scores(folder / SCORES_FILE, results.scores)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
-    shown = None if page is None else results.items(page)
+    shown = None if page is None else evaluation_items(results, page)
     save_report(evaluation_report(results, brief=False), folder, page=page is not None, items=shown)
 
 
