@@ -65,8 +65,8 @@ class EvaluationResults(metaclass=OwnHelp):
         config: how it was made: the date, and the command where there was one.
         published: whether reports and files have the published numbers too.
         blind: what blind rules made of the same items, where they were asked for.
-        scores: texts and cosines of each item, see `hfcomp.evaluation.item_scores`; none where they were not kept.
-        images: of the benchmarks' items, for the page; none where they were not read.
+        scores: texts and cosines of each item, where they were kept.
+        images: of the items, where they were read.
 
     Raises:
         ValueError: for an unknown rule for ties, or a reference that is not among the models.
@@ -215,35 +215,14 @@ class EvaluationResults(metaclass=OwnHelp):
         known = ", ".join(self.models)
         raise ValueError(f"model: found {given!r}, expected one of the models {known}.{nearest(given, self.models)}")
 
-    def items(self, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
-        """The items of the page, with pictures where `images` are known; None where it has none.
-
-        The reference stands before the last model that is not blind.
-        """
-        from hfcomp.evaluation.shown_items import item_browser
-
-        others = [name for name in self.models if name in self.sighted and name != self.reference]
-        first = self.reference or next(iter(self.models), "")
-        return item_browser(
-            self.outcomes.table,
-            self.scores,
-            self.images,
-            models=list(self.models),
-            pair=(first, others[-1] if others else list(self.models)[-1]),
-            blind=[name for name in self.models if name not in self.sighted],
-            tie=self.tie,
-            options=options,
-        )
-
     def save(self, folder: str | Path, *, page: PageOptions | None = DEFAULT_PAGE) -> None:
         """Writes `items.parquet`, `scores.parquet`, `results.json`, `report.md`, `report.html` and `figure.png`.
 
-        Each is written whole or not at all, under the folder's lock; earlier results are replaced. The figure needs
-        matplotlib, `scores.parquet` scores that were kept.
+        Each is written whole or not at all, under the folder's lock; earlier results are replaced.
 
         Args:
             folder: made where it is missing.
-            page: which items `report.html` shows, and how; None for no page.
+            page: the items of `report.html`; None for no page.
 
         Raises:
             ValueError: where another process holds the folder.
@@ -284,6 +263,27 @@ class EvaluationResults(metaclass=OwnHelp):
 
     def _repr_markdown_(self) -> str:
         return render_markdown(evaluation_report(self, brief=True))
+
+
+def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAULT_PAGE) -> ItemBrowser | None:
+    """The items of the page, with pictures where `images` are known; None where it has none.
+
+    The reference stands before the last model that is not blind.
+    """
+    from hfcomp.evaluation.shown_items import item_browser
+
+    models = list(evaluation.models)
+    others = [name for name in evaluation.sighted if name != evaluation.reference]
+    return item_browser(
+        evaluation.outcomes.table,
+        evaluation.scores,
+        evaluation.images,
+        models=models,
+        pair=(evaluation.reference or next(iter(models), ""), (others or models)[-1]),
+        blind=[name for name in models if name not in evaluation.sighted],
+        tie=evaluation.tie,
+        options=options,
+    )
 
 
 def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
@@ -365,7 +365,7 @@ def write_evaluation(
         write_blind(folder, results.blind)
         write_scores(folder / SCORES_FILE, results.scores)
     files.write_results(folder / files.RESULTS_FILE, evaluation_to_json(results))
-    shown = None if page is None else results.items(page)
+    shown = None if page is None else evaluation_items(results, page)
     save_report(evaluation_report(results, brief=False), folder, page=page is not None, items=shown)
 
 

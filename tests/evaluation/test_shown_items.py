@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hfcomp
+from hfcomp.evaluation.evaluation_results import evaluation_items
 from hfcomp.evaluation.item_scores import read_scores
 from hfcomp.evaluation.shown_items import ItemImages, choose_items, item_browser
 from hfcomp.reporting.pages.items import CAPTION, NEGATIVE, PageOptions
@@ -61,7 +62,7 @@ def right_of(item, model):
 
 
 def test_scores_of_the_page_are_those_that_decided(results):
-    browser = results.items()
+    browser = evaluation_items(results)
     own = [one for one in browser.items if one.benchmark == "SugarCrepe"]
     assert len(own) == 35 and browser.pair == ("clip", "other") and browser.about.startswith("All ")
     for one in own:
@@ -71,7 +72,7 @@ def test_scores_of_the_page_are_those_that_decided(results):
 
 
 def test_what_a_caption_of_retrieval_finds_is_shown_with_that_caption(results):
-    own = [one for one in results.items().items if one.benchmark == "pairs"]
+    own = [one for one in evaluation_items(results).items if one.benchmark == "pairs"]
     assert own and all("recall" in metric or metric == "caption choice" for one in own for metric in one.outcomes)
     assert all(one.texts and one.pictures[0][1] for one in own)
 
@@ -84,12 +85,12 @@ def test_texts_of_data_are_data_on_the_written_page(saved):
 
 
 def test_what_was_stored_gives_the_same_page_but_for_pictures(results, saved):
-    stored = hfcomp.EvaluationResults.load(saved).items()
-    known = results.items()
+    stored = evaluation_items(hfcomp.EvaluationResults.load(saved))
+    known = evaluation_items(results)
     assert [one.texts for one in stored.items] == [one.texts for one in known.items]
     assert all(picture is None for one in stored.items for _, picture in one.pictures)
     assert any("no image was read here" in note for note in stored.notes)
-    compared = hfcomp.compare([f"{saved}:other", f"{saved}:clip"]).items()
+    compared = evaluation_items(hfcomp.compare([f"{saved}:other", f"{saved}:clip"]))
     assert compared.pair == ("other", "clip")
     assert shown(compared).texts[0].scores["clip"] == shown(known).texts[0].scores["clip"]
 
@@ -99,7 +100,7 @@ def test_items_and_pictures_can_be_left_out(results, tmp_path):
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len(held(text, "item-data")) == 3 and held(text, "pictures") == []
     assert re.search(r"3 of \d+ items", text)
-    assert results.items(PageOptions(items=0)) is None
+    assert evaluation_items(results, PageOptions(items=0)) is None
     results.save(tmp_path, page=None)
     assert not (tmp_path / "report.html").exists()
 
@@ -115,7 +116,7 @@ def test_an_image_that_cannot_be_read_is_counted(results, monkeypatch):
         return {"image": b"no image"}
 
     monkeypatch.setattr(ItemImages, "cells", cells)
-    (note,) = results.items().notes
+    (note,) = evaluation_items(results).notes
     assert note.startswith("1 images are not shown; the first: image ")
 
 
