@@ -12,15 +12,17 @@ class OwnHelp(ABCMeta):
     """Metaclass that lets `help()` and `dir()` of a class, not of its instances, show what the class itself adds.
 
     What overrides a method of transformers or torch is described there, but for `forward`. The signature of a config
-    names the class's own fields; all others of the parents are taken, too.
+    names the class's own fields, with their defaults; all others of the parents are taken, too.
     """
 
     def __dir__(cls) -> list[str]:
         others = {name for base in cls.__mro__ if not base.__module__.startswith("hfcomp.") for name in vars(base)}
+        fields = getattr(cls, "__dataclass_fields__", {})
         return [
             name
             for name, value in vars(cls).items()
             if not name.startswith("_")
+            and name not in fields
             and (name not in others or name == "forward")
             and not _is_elsewhere(name, value)
         ]

@@ -63,8 +63,8 @@ class EvaluationResults(metaclass=OwnHelp):
         seconds: model to benchmark to seconds.
         versions: what the numbers were made with.
         config: how it was made: the date, and the command where there was one.
-        published: whether reports and files have the published numbers too.
-        blind: what blind rules made of the same items, where they were asked for.
+        published: whether reports show published numbers.
+        blind: what blind rules made of the items.
         scores: texts and cosines of each item, where they were kept.
         images: of the items, where they were read.
 
@@ -107,7 +107,7 @@ class EvaluationResults(metaclass=OwnHelp):
         if not len(self._shared):
             return []
         names = list(self.models)
-        subject = self.sighted if self.subject is None else self.subject
+        subject = self._sighted if self.subject is None else self.subject
         return summarize(
             self._shared,
             models=names,
@@ -130,19 +130,19 @@ class EvaluationResults(metaclass=OwnHelp):
     @property
     def _seeing(self) -> dict[str, Mapping[str, Any]]:
         """The models that are no blind scorers, with their facts."""
-        return {name: self.models[name] for name in self.sighted}
+        return {name: self.models[name] for name in self._sighted}
 
     @cached_property
-    def blind_facts(self) -> dict[str, Any] | None:
+    def _blind_facts(self) -> dict[str, Any] | None:
         """The entry `blind` of `results.json`: scores of blind rules, and models on the items that none solves."""
         if self.blind is None or not len(self._shared):
             return None
         blind = self.blind.on_lines_of(self._shared)
         digest = self.blind.outcomes.digest if len(self.blind.outcomes) else None
-        return blind.to_json(self.averages, self._shared, self.sighted, digest)
+        return blind.to_json(self.averages, self._shared, self._sighted, digest)
 
     @property
-    def sighted(self) -> list[str]:
+    def _sighted(self) -> list[str]:
         """The models that are no blind scorers."""
         return [name for name, facts in self.models.items() if facts.get("path") != BLIND_PATH]
 
@@ -163,7 +163,7 @@ class EvaluationResults(metaclass=OwnHelp):
         return pd.DataFrame([row for line in self.lines for row in self._rows(line)])
 
     def compare_published(self) -> pd.DataFrame:
-        """A row per published number of these models and lines, with source and difference.
+        """A row per published number of these models and lines.
 
         `verdict` is `inside` the interval, `outside`, `differs` (another protocol) or `no interval`.
         """
@@ -273,14 +273,14 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
     from hfcomp.evaluation.shown_items import item_browser
 
     models = list(evaluation.models)
-    others = [name for name in evaluation.sighted if name != evaluation.reference]
+    others = [name for name in evaluation._sighted if name != evaluation.reference]
     return item_browser(
         evaluation.outcomes.table,
         evaluation.scores,
         evaluation.images,
         models=models,
         pair=(evaluation.reference or next(iter(models), ""), (others or models)[-1]),
-        blind=[name for name in models if name not in evaluation.sighted],
+        blind=[name for name in models if name not in evaluation._sighted],
         tie=evaluation.tie,
         options=options,
     )
@@ -298,8 +298,8 @@ def evaluation_report(evaluation: EvaluationResults, *, brief: bool) -> Report:
     how = [tables.legend(lines, tie=evaluation.tie, brief=brief)] if lines else []
     published = [published_section(lines, evaluation._seeing)] if evaluation.published else []
     how += [READING] if published else []
-    facts = evaluation.blind_facts
-    blind = [] if facts is None else [blind_section(facts, evaluation.sighted, brief=brief)]
+    facts = evaluation._blind_facts
+    blind = [] if facts is None else [blind_section(facts, evaluation._sighted, brief=brief)]
     sections = [Section("", [figure]), *shown, *blind, *published, *_facts(evaluation, brief=brief)]
     return Report(names, caveat, (), sections, how, evaluation.notes)
 
@@ -385,5 +385,5 @@ def evaluation_to_json(results: EvaluationResults) -> dict[str, Any]:
         "config": results.config,
         "results": results.lines,
         **({"published": results.compare_published().to_dict("records")} if results.published else {}),
-        **({} if results.blind_facts is None else {"blind": results.blind_facts}),
+        **({} if results._blind_facts is None else {"blind": results._blind_facts}),
     }

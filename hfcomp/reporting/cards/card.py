@@ -16,7 +16,7 @@ from huggingface_hub.constants import EVAL_RESULTS_FOLDER
 from hfcomp.data.publishing import fenced
 from hfcomp.reading import read_yaml, shipped_folder
 from hfcomp.reporting.cards.metadata import SCORED_WITH
-from hfcomp.reporting.cards.methods import Method, find_method
+from hfcomp.reporting.cards.methods import Method, known_method
 from hfcomp.reporting.cards.values import MEANINGS
 from hfcomp.reporting.report import Section, Table
 from hfcomp.reporting.saving import escaped, markdown_table, section_blocks
@@ -63,9 +63,7 @@ class Interpolation:
                 *([f"The points were chosen on {chosen['on']}."] if "on" in chosen else []),
                 *([chosen["held_out"]] if "held_out" in chosen else []),
             ]
-        method = find_method(INTERPOLATION, [])
-        assert method is not None
-        return cls(method, [f"Alpha is {alpha:g}: 0 is the base, 1 the tuned model.", *how])
+        return cls(known_method(INTERPOLATION), [f"Alpha is {alpha:g}: 0 is the base, 1 the tuned model.", *how])
 
 
 @dataclass(frozen=True)

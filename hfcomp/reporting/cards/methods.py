@@ -67,6 +67,18 @@ def find_method(name: str | None, trainers: Sequence[str]) -> Method | None:
     return None
 
 
+def known_method(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        ValueError: for a name that `methods.yaml` lacks.
+    """
+    found = find_method(name, [])
+    if found is None:
+        raise ValueError(f"{FILE.name} has no method {name!r}.")
+    return found
+
+
 def class_names(trainer: type) -> list[str]:
     """The names of a trainer's class and of those that it derives from, the nearest first, below the common base."""
     names = [one.__name__ for one in trainer.__mro__]

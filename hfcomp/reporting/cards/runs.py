@@ -75,16 +75,18 @@ def write_run_cards(folder: Path, *, place: str = PLACE) -> list[Path]:
     """
     results = read_checked(folder / RESULTS_FILE, LOST)
     adapter = folder / METHOD_FOLDER / ADAPTER_FOLDER
-    models: dict[Path, str | None] = dict.fromkeys((folder, adapter.parent, *([adapter] if adapter.is_dir() else [])))
+    own = [folder, adapter.parent, *([adapter] if adapter.is_dir() else [])]
+    models: dict[Path, str | None] = dict.fromkeys(own)
     for name in results.get("guard", {}).get("models", ()):
         trained = unguarded_name(name)
-        own = METHOD_FOLDER if trained == results["method"] else f"{CONTROLS_FOLDER}/{trained}"
-        models[guarded_folder(folder / own)] = name
+        trained_folder = METHOD_FOLDER if trained == results["method"] else f"{CONTROLS_FOLDER}/{trained}"
+        models[guarded_folder(folder / trained_folder)] = name
     written = []
-    for own, model in models.items():
-        how = {"figure": copy_figure(folder / FIGURE, own), "adapter": own == adapter, "model": model}
-        if write_card(own, run_card(results, place=place, **how)):
-            written.append(own)
+    for where, model in models.items():
+        drawn = copy_figure(folder / FIGURE, where)
+        card = run_card(results, place=place, figure=drawn, adapter=where == adapter, model=model)
+        if write_card(where, card):
+            written.append(where)
     return written
 
 

@@ -91,13 +91,13 @@ def results(clip, folder):
 
 
 def test_every_evaluation_has_blind_rules_and_a_prior(results):
-    facts = results.blind_facts
+    facts = results._blind_facts
     assert list(facts["rules"]) == [CONSTANT, SHORTER, FULL_STOP, BIGRAM, BIGRAM_SENTENCE, prior_of("clip")]
     macro = facts["lines"][0]
     assert macro["subset"] == "macro of 7 subsets" and macro["rules"][CONSTANT]["undecided"] == 35
     (left,) = facts["unsolved"]
     assert left["of"] == 35 and 0 < left["items"] < 35
-    assert results.blind_facts["captions"]["SugarCrepe"]["sugarcrepe"]["captions"] == 2
+    assert results._blind_facts["captions"]["SugarCrepe"]["sugarcrepe"]["captions"] == 2
     for text in ("Blind baselines", "bigram sentence", "prior of clip", f"{left['items']} of 35"):
         assert text in str(results), text
 
@@ -105,7 +105,7 @@ def test_every_evaluation_has_blind_rules_and_a_prior(results):
 def test_what_is_written_is_read_again(results, tmp_path):
     results.save(tmp_path)
     again = hfcomp.EvaluationResults.load(tmp_path)
-    assert again.blind_facts == results.blind_facts and str(again) == str(results)
+    assert again._blind_facts == results._blind_facts and str(again) == str(results)
     stored = json.loads((tmp_path / "results.json").read_text())
     assert stored["blind"]["items"].startswith("sha256:")
     report = (tmp_path / "report.md").read_text()
@@ -122,10 +122,10 @@ def test_what_is_written_is_read_again(results, tmp_path):
 def test_without_a_choice_among_texts_it_is_said_and_no_table_is_written(clip, folder, tmp_path):
     tiny.pairs(12, ragged=False).select_columns(["image", "caption"]).to_parquet(folder / "pairs.parquet")
     found = hfcomp.evaluate(f"clip={clip}", benchmarks=str(folder / "pairs.parquet"), **PLACE)
-    assert found.blind_facts["not_applicable"] == ["pairs"] and found.blind_facts["lines"] == []
+    assert found._blind_facts["not_applicable"] == ["pairs"] and found._blind_facts["lines"] == []
     found.save(tmp_path)
     assert not (tmp_path / BLIND_FILE).exists() and "not applicable" in (tmp_path / "report.md").read_text()
-    assert hfcomp.EvaluationResults.load(tmp_path).blind_facts == found.blind_facts
+    assert hfcomp.EvaluationResults.load(tmp_path)._blind_facts == found._blind_facts
 
 
 def test_a_missing_file_of_captions_stops_before_anything_is_encoded(clip, folder, monkeypatch):
@@ -138,7 +138,7 @@ def test_none_switches_the_rules_off_and_earlier_files_are_removed(clip, folder,
     results.save(tmp_path)
     plain = hfcomp.evaluate(f"clip={clip}", benchmarks="sugarcrepe", data_dir=folder, blind="none", **PLACE)
     plain.save(tmp_path)
-    assert plain.blind_facts is None and not (tmp_path / BLIND_FILE).exists()
+    assert plain._blind_facts is None and not (tmp_path / BLIND_FILE).exists()
     assert "blind" not in json.loads((tmp_path / "results.json").read_text())
     with pytest.raises(ValueError, match="blind_captions"):
         hfcomp.evaluate("x", benchmarks="sugarcrepe", blind="none", blind_captions="captions.txt")
