@@ -63,7 +63,7 @@ def script(model, processor, items, batch_size: int, padding: str, by_length: bo
 
 def engine(folder: Path, benchmark, items, batch_size: int):
     """A report; the weights are loaded before."""
-    from hfcomp.evaluation.embed import Embedder
+    from hfcomp.evaluation.encoding.embed import Embedder
     from hfcomp.evaluation.engine import run_benchmark
 
     embedder = Embedder(folder, device="cpu", batch_size=batch_size)

@@ -41,7 +41,7 @@ def read_items(data: Path, number: int):
     if number:
         from dataclasses import replace
 
-        from hfcomp.evaluation.cells import PooledImages
+        from hfcomp.evaluation.encoding.cells import PooledImages
 
         rows = np.linspace(0, len(items.rows) - 1, number).astype(int)
         images = {"image": PooledImages(items.images["image"], rows)}
@@ -69,8 +69,8 @@ def loop(model, processor, items) -> np.ndarray:
 
 def engine(model: Path, benchmark, items, cache: Path, batch_size: int):
     """Seconds, the report, and what was encoded; the weights are loaded before the clock starts."""
-    from hfcomp.evaluation.cache import EmbeddingCache
-    from hfcomp.evaluation.embed import Embedder
+    from hfcomp.evaluation.encoding.cache import EmbeddingCache
+    from hfcomp.evaluation.encoding.embed import Embedder
     from hfcomp.evaluation.engine import run_benchmark
 
     embedder = Embedder(model, device="cpu", batch_size=batch_size, cache=EmbeddingCache(cache))

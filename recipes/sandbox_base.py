@@ -16,7 +16,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import CLIPModel, SiglipModel, set_seed
 
-from hfcomp.evaluation.identity import weights_hash
+from hfcomp.evaluation.encoding.identity import weights_hash
 from hfcomp.modeling import load_backbone
 from hfcomp.sandbox import pretraining_set, sandbox_clip_config, sandbox_processor
 from hfcomp.sandbox.bases import ARCHITECTURES, FACTS_FILE

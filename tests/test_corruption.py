@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from hfcomp.cli import main
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.overlap.hash_store import RECORD, HashStore
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.manifest import open_build
 from hfcomp.generation.runner import Build, Stage, run_stages
 from tests import tiny

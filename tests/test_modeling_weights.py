@@ -12,8 +12,8 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor, CLIPModel
 
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments import command
 from hfcomp.modeling import OBJECTIVE_STATE_FILE, DualEncoder, load_backbone, load_config
 from hfcomp.trainers.info_nce import InfoNCETrainer

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.evaluated_model import NOT_FINITE
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.evaluated_model import NOT_FINITE
 from hfcomp.modeling import encode_image_tokens
 
 Box = tuple[float, float, float, float]

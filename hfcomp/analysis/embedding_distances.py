@@ -13,8 +13,8 @@ import torch
 from datasets import Dataset
 
 from hfcomp.data.loading import undecoded
-from hfcomp.evaluation.content import image_key
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.content import image_key
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.losses import perturb_image
 from hfcomp.metrics.choice import pair_scores
 from hfcomp.statistics import Measure, summarize

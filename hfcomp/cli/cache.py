@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hfcomp.evaluation.cache_files import CachedModel
+    from hfcomp.evaluation.encoding.cache_files import CachedModel
 
 USAGE = "[clear] [--model NAME] [--older_than DAYS]"
 SUMMARY = "the embeddings and image hashes that are kept for later runs: what there is, and clearing it"
@@ -19,7 +19,7 @@ SUMMARY = "the embeddings and image hashes that are kept for later runs: what th
 def main(arguments: Sequence[str]) -> None:
     """Shows what is kept, or clears it after asking."""
     from hfcomp.data.overlap import hash_store
-    from hfcomp.evaluation.cache_files import DAY, chosen_models, clear, default_folder, size_text
+    from hfcomp.evaluation.encoding.cache_files import DAY, chosen_models, clear, default_folder, size_text
 
     options = parser().parse_args(arguments)
     if options.cache is not None and not options.cache.is_dir():
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from hfcomp.data.overlap.hash_store import default_folder as hashes
-    from hfcomp.evaluation.cache_files import LIMIT_VARIABLE, default_folder
+    from hfcomp.evaluation.encoding.cache_files import LIMIT_VARIABLE, default_folder
 
     found = argparse.ArgumentParser(
         prog="hfcomp cache",
@@ -74,7 +74,7 @@ def _show(folder: Path, chosen: Sequence[CachedModel]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hfcomp.evaluation.cache_files import LIMIT_VARIABLE, default_limit, size_text
+    from hfcomp.evaluation.encoding.cache_files import LIMIT_VARIABLE, default_limit, size_text
 
     total = size_text(sum(model.size for model in chosen))
     print(f"{folder}: {total} of at most {size_text(default_limit())} ({LIMIT_VARIABLE})")

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     from hfcomp.evaluation.blind.encoders import BLIND
-    from hfcomp.evaluation.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder
+    from hfcomp.evaluation.encoding.cache_files import DEFAULT_LIMIT, LIMIT_VARIABLE, default_folder
     from hfcomp.evaluation.spec import SUITES
 
     found = argparse.ArgumentParser(
@@ -90,9 +90,9 @@ def _evaluate(options: dict[str, Any], command: str) -> bool:
     """Whether a benchmark failed for another reason than missing data."""
     from hfcomp.data.known_names import parse_column_names
     from hfcomp.distributed import fail_together
+    from hfcomp.evaluation.encoding.models import named_models
     from hfcomp.evaluation.evaluate import PATIENCE, evaluate
     from hfcomp.evaluation.evaluation_results import print_evaluation, write_evaluation
-    from hfcomp.evaluation.models import named_models
     from hfcomp.evaluation.spec import parse_folders
     from hfcomp.experiments.session import open_session
     from hfcomp.writing import locked

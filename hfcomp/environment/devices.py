@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hfcomp.environment.findings import BROKEN, NOTE, OK, Finding
-from hfcomp.evaluation.cache_files import size_text
+from hfcomp.evaluation.encoding.cache_files import size_text
 
 AREA = "devices"
 LAUNCH = "accelerate launch --num_processes {0} -m hfcomp.cli train RECIPE"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hfcomp.environment.findings import BROKEN, NOTE, OK, Finding
-from hfcomp.evaluation.cache_files import default_folder, default_limit, size_text
+from hfcomp.evaluation.encoding.cache_files import default_folder, default_limit, size_text
 
 AREA = "storage"
 LITTLE = 5 * 10**9

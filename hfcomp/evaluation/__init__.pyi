@@ -1,7 +1,7 @@
 from hfcomp.evaluation.benchmarks.own import own_benchmark as own_benchmark
-from hfcomp.evaluation.cache import EmbeddingCache as EmbeddingCache
 from hfcomp.evaluation.callback import EvaluateBenchmarks as EvaluateBenchmarks
-from hfcomp.evaluation.embed import Embedder as Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache as EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder as Embedder
 from hfcomp.evaluation.engine import run_benchmark as run_benchmark
 from hfcomp.evaluation.pairs.blip import BlipMatcher as BlipMatcher
 from hfcomp.evaluation.pairs.score_files import ScoreFile as ScoreFile

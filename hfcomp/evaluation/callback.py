@@ -19,8 +19,8 @@ from transformers import Trainer, TrainerCallback
 from hfcomp._help import OwnHelp
 from hfcomp.distributed import fail_together, first_process_first, gather_objects
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.spec import Benchmark, Unavailable, data_folders
 from hfcomp.modeling import load_processor

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hfcomp.evaluation.evaluation_results import EvaluationResults
-from hfcomp.evaluation.item_scores import joined, of_model
+from hfcomp.evaluation.items.item_scores import joined, of_model
 from hfcomp.evaluation.stored import Stored, averages_of_lines, listed, model_facts, read_stored, stated_items
 from hfcomp.statistics.outcomes import Outcomes
 from hfcomp.statistics.results import package_versions

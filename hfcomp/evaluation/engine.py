@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.urls import shown
-from hfcomp.evaluation.cells import Altered, PooledImages, is_missing
-from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems, TextTable
+from hfcomp.evaluation.encoding.cells import Altered, PooledImages, is_missing
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems, TextTable
 from hfcomp.evaluation.spec import ASPECTS, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Measured
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports t
     import pyarrow as pa
     from datasets import Dataset
 
-    from hfcomp.evaluation.embed import Indexed
+    from hfcomp.evaluation.encoding.embed import Indexed
     from hfcomp.evaluation.pairs.items import PairScorer
 
 LEFT_OUT = "left_out"
@@ -57,7 +57,7 @@ class Report:
         pairs: of an image and a text that were scored, where that is how the model works; then `computed` counts
             distinct ones of these.
         prior: outcomes of what the model chooses without the image, where they were asked for and there are such.
-        scores: of `hfcomp.evaluation.item_scores`, where they are kept.
+        scores: of `hfcomp.evaluation.items.item_scores`, where they are kept.
     """
 
     items: pd.DataFrame
@@ -102,7 +102,7 @@ def run_benchmark(
     """
     import pandas as pd
 
-    from hfcomp.evaluation.item_scores import item_scores
+    from hfcomp.evaluation.items.item_scores import item_scores
     from hfcomp.evaluation.pairs.items import score_pairs
 
     start = time.perf_counter()

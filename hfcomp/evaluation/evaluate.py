@@ -22,18 +22,18 @@ from hfcomp.evaluation.blind.encoders import BLIND
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes
 from hfcomp.evaluation.blind.results import BlindResults, no_outcomes
 from hfcomp.evaluation.blind.rules import prior_of
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import default_folder, parse_size
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder, parse_size
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel
+from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.encoding.models import check_device, named_models, open_encoder, place_of
 from hfcomp.evaluation.engine import Encoder
-from hfcomp.evaluation.evaluated_model import EvaluatedModel
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.item_scores import joined, of_model
-from hfcomp.evaluation.models import check_device, named_models, open_encoder, place_of
+from hfcomp.evaluation.items.item_scores import joined, of_model
+from hfcomp.evaluation.items.shown_items import ItemImages
 from hfcomp.evaluation.pairs.score_files import ScoreFile
-from hfcomp.evaluation.shown_items import ItemImages
 from hfcomp.evaluation.spec import Benchmark, Folders, data_folders
 from hfcomp.evaluation.stored import BLIND_PATH
 from hfcomp.statistics.outcomes import COLUMNS, Outcomes

@@ -15,7 +15,7 @@ from rich.console import Console
 from hfcomp._help import OwnHelp
 from hfcomp.evaluation.blind.report import blind_section
 from hfcomp.evaluation.blind.results import BlindResults, read_blind, write_blind
-from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores, write_scores
+from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores, write_scores
 from hfcomp.evaluation.published.comparison import READING, compare_with_published, published_section
 from hfcomp.evaluation.stored import BLIND_PATH, FAILED, averages_of_lines, model_facts, read_evaluation
 from hfcomp.reading import nearest
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from hfcomp.evaluation.shown_items import ItemImages
+    from hfcomp.evaluation.items.shown_items import ItemImages
     from hfcomp.statistics.measures import Averages
 
 COMMIT_DIGITS = 12
@@ -270,7 +270,7 @@ def evaluation_items(evaluation: EvaluationResults, options: PageOptions = DEFAU
 
     The reference stands before the last model that is not blind.
     """
-    from hfcomp.evaluation.shown_items import item_browser
+    from hfcomp.evaluation.items.shown_items import item_browser
 
     models = list(evaluation.models)
     others = [name for name in evaluation._sighted if name != evaluation.reference]

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from hfcomp.data.overlap import ScoredImages
 from hfcomp.distributed import fail_together, first_process_first, gather_objects, rank
 from hfcomp.evaluation.benchmarks.own import OwnData
-from hfcomp.evaluation.cells import is_missing
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import Encoder, Prior, Report, run_benchmark, select_rows, validate
-from hfcomp.evaluation.item_scores import joined
+from hfcomp.evaluation.items.item_scores import joined
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import NO_IMAGE, PART, Benchmark, BenchmarkData, Folders, Unavailable
 from hfcomp.evaluation.stored import FAILED
@@ -184,7 +184,7 @@ class Evaluator:
         return pd.concat([report.items for _, report in self.score(encoder)], ignore_index=True)
 
     def with_scores(self, encoder: Encoder) -> tuple[pd.DataFrame, pa.Table | None]:
-        """The same outcomes, and the texts and cosines behind them, of `hfcomp.evaluation.item_scores`."""
+        """The same outcomes, and the texts and cosines behind them, of `hfcomp.evaluation.items.item_scores`."""
         reports = [report for _, report in self.score(encoder, keep_scores=True)]
         scores = joined([report.scores for report in reports if report.scores is not None])
         return pd.concat([report.items for report in reports], ignore_index=True), scores

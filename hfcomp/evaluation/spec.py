@@ -267,7 +267,7 @@ class ScoringProtocol(ABC):
 
     @abstractmethod
     def score(self, embedded: Any) -> Iterable[Measured]:
-        """Outcomes of every metric, from a `hfcomp.evaluation.embedded.EmbeddedItems`, or see `pairs`."""
+        """Outcomes of every metric, from a `hfcomp.evaluation.encoding.embedded.EmbeddedItems`, or see `pairs`."""
 
 
 @dataclass(frozen=True)

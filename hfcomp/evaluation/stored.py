@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hfcomp.checksums import read_checked
 from hfcomp.evaluation.benchmarks.means import MEANS
-from hfcomp.evaluation.item_scores import SCORES_FILE, read_scores
+from hfcomp.evaluation.items.item_scores import SCORES_FILE, read_scores
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.outcomes import Outcomes, read_table
 from hfcomp.statistics.results import ITEMS_FILE, RESULTS_FILE, RESULTS_SCHEMA_VERSION

@@ -14,7 +14,7 @@ from datasets import Dataset, IterableDataset
 from transformers import AutoProcessor
 
 from hfcomp.data.loading import TrainingRows
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session
 from hfcomp.run_folders import ADAPTER_FOLDER

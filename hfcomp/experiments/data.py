@@ -18,8 +18,8 @@ from hfcomp.data.row_selection import complete_rows, rows_where
 from hfcomp.data.several_captions import every_caption, longest_caption
 from hfcomp.data.sources import load_source
 from hfcomp.distributed import first_process_first
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import default_folder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe
 from hfcomp.experiments.session import Session

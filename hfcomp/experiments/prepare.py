@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks.own import own_benchmark
 from hfcomp.evaluation.benchmarks.papers.keywords import NoKeyword
 from hfcomp.evaluation.benchmarks.sandbox import concept_benchmarks, keyword_benchmarks, sandbox_benchmarks
 from hfcomp.evaluation.evaluator import Evaluator, Loaded, load_benchmark
-from hfcomp.evaluation.scored_images import scored_images
+from hfcomp.evaluation.items.scored_images import scored_images
 from hfcomp.evaluation.spec import Average, Benchmark, data_folders, parse_folders
 from hfcomp.experiments.experiment_config import SANDBOX, SANDBOX_MODELS, ExperimentConfig
 from hfcomp.experiments.recipes import Recipe, check_place

@@ -13,7 +13,7 @@ from hfcomp import __version__
 from hfcomp.data.loading import read_commit
 from hfcomp.distributed import on_main_process
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.shown_items import ItemImages, item_browser
+from hfcomp.evaluation.items.shown_items import ItemImages, item_browser
 from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows

@@ -12,7 +12,7 @@ from datasets import Value
 from hfcomp.checksums import file_hash
 from hfcomp.data.features import NEGATIVE_FEATURES
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.options import NegativeOptions
 from hfcomp.generation.shards import Batch, Stage
 from hfcomp.generation.source_images import make_image_check

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from hfcomp.checksums import read_checked, with_checksum
 from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import undecoded
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import NEIGHBOURS, default_folder, mark_used
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import NEIGHBOURS, default_folder, mark_used
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.options import ComparedBy, NeighbourOptions
 from hfcomp.generation.shards import Batch, Stage
 from hfcomp.generation.sources import BuildInputs, Log, kept_columns, model_facts, output_features, read_rows

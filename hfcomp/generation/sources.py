@@ -16,7 +16,7 @@ from hfcomp.data.licenses import LICENSE
 from hfcomp.data.loading import contract_rows
 from hfcomp.data.publishing import without_local_paths
 from hfcomp.data.sources import load_source
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.options import RENAME, BuildOptions, CaptionOptions
 from hfcomp.generation.shards import Stage
 from hfcomp.reading import may_be_hub_id

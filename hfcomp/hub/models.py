@@ -10,7 +10,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.evaluation.cache_files import size_text
+from hfcomp.evaluation.encoding.cache_files import size_text
 from hfcomp.hub.model_files import CARD, RUN_FILES, ModelFolder, check_model, is_model_file, model_files
 from hfcomp.hub.pushed import ADVICE, check_replaceable, record_push
 from hfcomp.hub.repositories import Repository, RepositoryOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 import hfcomp
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.modeling import base_of_adapter, load_processor
 from hfcomp.modeling.interpolation import Interpolation
 from hfcomp.reporting.cards.card import write_card

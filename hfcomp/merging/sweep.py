@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hfcomp.evaluation.points import point_name
+from hfcomp.evaluation.encoding.points import point_name
 from hfcomp.merging.choice import TOLERANCE, Point, Rule, choose_point, non_dominated, rule_text
 from hfcomp.statistics.average import Average
 from hfcomp.statistics.measures import (

@@ -27,7 +27,7 @@ from hfcomp.analysis.attention import (
 )
 from hfcomp.analysis.attention_figure import attention_maps, draw_attention
 from hfcomp.data.pixels import PixelTransform
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import encode_image_tokens
 from tests import tiny, tolerances
 

@@ -9,9 +9,9 @@ import pytest
 
 from hfcomp import cli
 from hfcomp.data.overlap import hash_store
-from hfcomp.evaluation import cache_files
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding import cache_files
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
 
 TEXTS = tiny.captions()[:7]

@@ -22,7 +22,7 @@ from transformers import AutoModel, AutoProcessor
 from hfcomp import cli
 from hfcomp.evaluation import engine, hub
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.spec import Unavailable
 from hfcomp.modeling import merge_adapter
 from hfcomp.writing import locked

@@ -13,7 +13,7 @@ from PIL import Image
 
 from hfcomp import cli
 from hfcomp.analysis.joint_embeddings import joint_embeddings, nearest_own_centroid
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.sandbox import levels_set
 from hfcomp.writing import locked
 from tests.analysis.figures import texts_of

@@ -13,7 +13,7 @@ from transformers import AutoProcessor, CLIPModel
 
 from hfcomp.checksums import read_checked
 from hfcomp.cli import main
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.evaluation.stored import read_evaluation
 from hfcomp.merging.merge import HALVES
 from hfcomp.merging.models import RECORD_FILE

@@ -20,8 +20,8 @@ from transformers import AutoModel, AutoProcessor, TrainerCallback
 
 from hfcomp.distributed import gather, gather_sizes, gather_with_grad, rank, sum_loss, world_size
 from hfcomp.evaluation import callback
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.losses import (
     ahnpl_loss,
     ce_clip_loss,

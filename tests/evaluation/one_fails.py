@@ -21,8 +21,9 @@ from accelerate import PartialState
 
 from hfcomp import cli
 from hfcomp.distributed import rank
-from hfcomp.evaluation import callback, embed, engine, evaluated_model, evaluation_results, evaluator
-from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation import callback, engine, evaluation_results, evaluator
+from hfcomp.evaluation.encoding import embed, evaluated_model
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.experiments import prepare, program, study
 from hfcomp.experiments.recipes import read_recipe

@@ -19,9 +19,9 @@ from transformers import AutoModel, AutoProcessor, EarlyStoppingCallback, Traine
 from hfcomp.evaluation import callback as module
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
 from hfcomp.evaluation.blind.encoders import BLIND
-from hfcomp.evaluation.cache import EmbeddingCache
 from hfcomp.evaluation.callback import EvaluateBenchmarks, benchmark_values
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.retrieval import Retrieval

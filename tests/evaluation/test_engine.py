@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hfcomp.evaluation.benchmarks import benchmarks
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, TextTable, embed, run_benchmark, validate
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.spec import COMPOSITIONAL, Average, Benchmark, BenchmarkData, Origin

@@ -10,8 +10,8 @@ import pytest
 
 from hfcomp.evaluation.blind.encoders import BlindEncoder
 from hfcomp.evaluation.evaluator import Evaluator
+from hfcomp.evaluation.items.scored_images import benchmark_images
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
-from hfcomp.evaluation.scored_images import benchmark_images
 from hfcomp.evaluation.spec import Benchmark, BenchmarkData, Folders, Origin, data_folders
 from tests import tiny
 

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from hfcomp.data.images import decode_image
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders

@@ -21,7 +21,7 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from hfcomp import run_folders
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments import program, study
 from hfcomp.experiments.arm import Scoring
 from hfcomp.experiments.recipes import read_recipe

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hfcomp.evaluation.blind.encoders import BlindEncoder
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments.experiment_config import ExperimentConfig
 from hfcomp.experiments.prepare import prepare_concepts, prepare_evaluation
 from hfcomp.experiments.recipes import read_recipe

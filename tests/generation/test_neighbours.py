@@ -10,8 +10,8 @@ import pytest
 from datasets import Dataset, Features, Image, Value
 
 from hfcomp.data.loading import undecoded
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation import neighbours
 from hfcomp.generation.neighbours import with_neighbours
 from hfcomp.negatives.neighbours import nearest_neighbours

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import CLIPModel
 
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import load_backbone
 from tests import tolerances
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoProcessor, CLIPModel, SiglipModel
 
-from hfcomp.evaluation.identity import weights_hash
+from hfcomp.evaluation.encoding.identity import weights_hash
 from hfcomp.sandbox.bases import ARCHITECTURES, base_facts, base_folder
 
 SCRIPT = Path(__file__).resolve().parents[2] / "recipes" / "sandbox_base.py"

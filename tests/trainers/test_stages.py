@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.evaluation.identity import weights_hash
+from hfcomp.evaluation.encoding.identity import weights_hash
 from hfcomp.modeling import load_backbone
 from hfcomp.trainers.cement import CementTrainer
 from hfcomp.trainers.cost import StageSummary

@@ -12,13 +12,13 @@ from hfcomp.analysis.audit.choices import NO_PAIRS
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import NO_SKLEARN, embedding_features, probe
 from hfcomp.analysis.audit.reading import IMAGES, AuditSet
-from hfcomp.analysis.cosines import indexed_cosines
 from hfcomp.data.overlap.image_columns import each_cell
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import default_folder
-from hfcomp.evaluation.cells import is_missing
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.models import open_embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.encoding.cosines import indexed_cosines
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.models import open_embedder
 
 NAMES = ("embedding_probe", "image_probe", "true_negatives")
 NO_MODEL = "it needs a dual encoder: --model ID"

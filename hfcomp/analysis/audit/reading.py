@@ -18,7 +18,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.formats.tables import is_table
 from hfcomp.data.overlap.image_columns import each_cell
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
-from hfcomp.evaluation.cells import is_missing
+from hfcomp.evaluation.encoding.cells import is_missing
 from hfcomp.evaluation.evaluator import Loaded, load_benchmark
 from hfcomp.evaluation.spec import Folders, Unavailable
 from hfcomp.reading import nearest

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from hfcomp.analysis.gallery.options import GalleryOptions
 from hfcomp.analysis.gallery.rows import ShownRows
 from hfcomp.analysis.pairs.images import Cells
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import default_folder
-from hfcomp.evaluation.cosines import Numbers, indexed_cosines
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.models import named_models, open_embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.cosines import Numbers, indexed_cosines
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.metrics.choice import all_higher
 from hfcomp.reporting.report import Table
 

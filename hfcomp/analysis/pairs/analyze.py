@@ -20,10 +20,10 @@ from hfcomp.analysis.pairs.options import NONE, AnalyzeOptions
 from hfcomp.analysis.pairs.similarity import dual_encoder_scores, image_similarity, word_scores
 from hfcomp.analysis.pairs.summary import ScoredSet, Summary
 from hfcomp.data.urls import UrlAccess, url_access
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import default_folder
-from hfcomp.evaluation.identity import identity
-from hfcomp.evaluation.models import named_models, open_embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import default_folder
+from hfcomp.evaluation.encoding.identity import identity
+from hfcomp.evaluation.encoding.models import named_models, open_embedder
 from hfcomp.negatives.concreteness import ConcretenessRatings
 from hfcomp.statistics.outcomes import write_table
 from hfcomp.statistics.results import RESULTS_FILE, versions

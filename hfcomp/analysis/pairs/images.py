@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from hfcomp.analysis.pairs.items import PairSet, image_features
 from hfcomp.data.images import Unreadable, decode_image
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.embed import Indexed
 
 THREADS = 8
 

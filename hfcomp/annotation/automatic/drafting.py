@@ -17,8 +17,8 @@ from hfcomp.data.annotations.masks import mask_image
 from hfcomp.data.annotations.project import Project
 from hfcomp.data.annotations.records import AUTOMATIC, Edit, Item
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.evaluation.embed import Embedder
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.writers.reading import Refused
 from hfcomp.negatives.negative import caption_rng
 from hfcomp.writing import locked

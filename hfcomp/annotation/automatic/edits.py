@@ -16,7 +16,7 @@ from hfcomp.annotation.inpainter import Inpainter
 from hfcomp.annotation.segmenter import Segmenter
 from hfcomp.data.annotations.composition import compose, is_changed
 from hfcomp.data.annotations.masks import Mask, above, check_mask, enlarge
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.images.checks import BLANK, SAFETY_CHECKER, is_blank
 from hfcomp.generation.images.options import ImageOptions
 

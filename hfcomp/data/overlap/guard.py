@@ -126,7 +126,7 @@ def without_overlap(
 
     Args:
         dataset: in the column contract.
-        scored: such as `hfcomp.evaluation.scored_images.benchmark_images(["sugarcrepe"])`.
+        scored: such as `hfcomp.evaluation.items.scored_images.benchmark_images(["sugarcrepe"])`.
         folder: where hashes are kept; by default `$HF_HOME/hfcomp/image_hashes`.
         progress: whether to show bars.
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.cells import is_missing
-from hfcomp.evaluation.content import image_key, text_key
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.cells import is_missing
+from hfcomp.evaluation.encoding.content import image_key, text_key
+from hfcomp.evaluation.encoding.embed import Indexed
 
 WIDTH = 64
 

@@ -20,10 +20,10 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from hfcomp.data.images import is_tiny
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.content import decoded, digest, distinct, processor_facts, text_key
-from hfcomp.evaluation.embed import free_device, placed
-from hfcomp.evaluation.evaluated_model import EvaluatedModel, loaded_ahead, workers
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.content import decoded, digest, distinct, processor_facts, text_key
+from hfcomp.evaluation.encoding.embed import free_device, placed
+from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, workers
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
 from hfcomp.modeling.weight_checks import damage_named, no_report, refuse

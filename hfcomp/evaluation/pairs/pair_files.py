@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from hfcomp.data.urls import shown
-from hfcomp.evaluation.cells import Crop, Fitted
-from hfcomp.evaluation.content import decoded
+from hfcomp.evaluation.encoding.cells import Crop, Fitted
+from hfcomp.evaluation.encoding.content import decoded
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.pairs.items import PairList, list_pairs
 from hfcomp.evaluation.pairs.score_files import ENDINGS, KEY, MOST_PAIRS, pair_names

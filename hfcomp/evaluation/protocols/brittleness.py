@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hfcomp.evaluation.embedded import ScoredItems
+from hfcomp.evaluation.encoding.embedded import ScoredItems
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.brittleness import CHANCE, brittleness

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.embedded import ScoredItems
+from hfcomp.evaluation.encoding.embedded import ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol

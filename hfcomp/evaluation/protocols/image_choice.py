@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import ROWS_AT_A_TIME, Measured, ScoringProtocol
 from hfcomp.metrics.choice import choose, pair_scores

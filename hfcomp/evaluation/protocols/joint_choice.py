@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hfcomp.evaluation.embedded import ScoredItems
+from hfcomp.evaluation.encoding.embedded import ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice
 from hfcomp.evaluation.spec import BenchmarkData, Measured
 

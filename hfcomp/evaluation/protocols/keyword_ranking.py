@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hfcomp.evaluation.embedded import ScoredItems
+from hfcomp.evaluation.encoding.embedded import ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CHOICE_PAIRS
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hfcomp.data.concepts.level_names import LEVELS
-from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import Candidates, draw_rivals, hard_images
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData, Measured, ScoringProtocol

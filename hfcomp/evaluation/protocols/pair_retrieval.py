@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems
 from hfcomp.evaluation.protocols.caption_choice import CHANCE, CHOICE_PAIRS
 from hfcomp.evaluation.spec import ASPECTS, COMPOSITIONAL, GENERAL, BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import all_higher

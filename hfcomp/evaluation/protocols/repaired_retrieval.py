@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.precision_at_r import map_at_r_chance, precision_at_r, r_precision_chance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.protocols.level_candidates import draw_rivals
 from hfcomp.evaluation.protocols.level_choice import level_choice
 from hfcomp.evaluation.spec import Measured, ScoringProtocol

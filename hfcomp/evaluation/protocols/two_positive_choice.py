@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.embedded import EmbeddedItems, ScoredItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems, ScoredItems
 from hfcomp.evaluation.protocols.parts import concatenated
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics import two_positive

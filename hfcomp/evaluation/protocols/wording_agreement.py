@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.spec import Measured, ScoringProtocol
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.embedded import EmbeddedItems
+from hfcomp.evaluation.encoding.embedded import EmbeddedItems
 from hfcomp.evaluation.protocols.classes import accuracies, accuracy_names
 from hfcomp.evaluation.spec import BenchmarkData, Measured, ScoringProtocol
 from hfcomp.metrics.choice import ChoiceOutcome, choose, pair_scores

@@ -17,7 +17,7 @@ from hfcomp.data.columns import require_columns
 from hfcomp.data.loading import load_training_set
 from hfcomp.data.several_captions import longest_caption
 from hfcomp.distributed import first_process_first
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.experiments.arm import Arm, Checkpoints, Scoring
 from hfcomp.experiments.data import Log, training_rows
 from hfcomp.experiments.experiment_config import SANDBOX, ExperimentConfig

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 
 SAFETY_CHECKER = "negative image blanked by the safety checker"
 BLANK = "negative image of one colour"

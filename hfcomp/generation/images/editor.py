@@ -14,7 +14,7 @@ import torch
 from PIL import Image, ImageOps
 
 from hfcomp.data.publishing import without_local_paths
-from hfcomp.evaluation.identity import pipeline_identity
+from hfcomp.evaluation.encoding.identity import pipeline_identity
 from hfcomp.generation.images.options import DType, denoising_steps
 from hfcomp.generation.workers import worker_number
 from hfcomp.modeling.weight_checks import no_report

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.generation.writers.endpoint import CUT
 from hfcomp.generation.writers.requests import Reply, Request
 from hfcomp.negatives.language_models import length_sorted_batches, load_language_model

@@ -8,7 +8,7 @@ import pytest
 from hfcomp.analysis.audit.models import NO_MODEL, embedding_probe, image_probe, model_checks, true_negatives
 from hfcomp.analysis.audit.options import AuditOptions
 from hfcomp.analysis.audit.probes import probe, text_probe
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.embed import Indexed
 from tests.analysis.audit import sets
 
 pytest.importorskip("sklearn", reason="probes need scikit-learn: pip install 'hfcomp[eval]'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import load_backbone
 from tests import tiny
 from tests.analysis.gallery.pages import dataset, encoded, held, page, saved

@@ -17,7 +17,7 @@ from PIL import Image
 
 from hfcomp.analysis.pairs.analyze import analyze
 from hfcomp.analysis.pairs.options import AnalyzeOptions
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling.random_encoders import write_tiny_dinov2
 from hfcomp.statistics.outcomes import read_table
 from tests import tiny

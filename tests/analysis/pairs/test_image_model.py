@@ -8,7 +8,7 @@ import torch
 from transformers import AutoImageProcessor, AutoModel
 
 from hfcomp.analysis.pairs.image_model import ImageEmbedder
-from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.modeling.random_encoders import write_tiny_dinov2
 from tests import tiny
 

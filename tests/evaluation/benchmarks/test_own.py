@@ -12,7 +12,7 @@ import pytest
 
 from hfcomp.evaluation import own_benchmark
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.embed import Embedder, Indexed
+from hfcomp.evaluation.encoding.embed import Embedder, Indexed
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.protocols.pair_retrieval import same_image_or_caption

@@ -21,8 +21,8 @@ from hfcomp.evaluation.benchmarks.sandbox import (
     sandbox_benchmarks,
 )
 from hfcomp.evaluation.blind.encoders import BLIND
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import Encoder, run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Benchmark

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from hfcomp.evaluation.blind.outcomes import BlindRules, prior_outcomes, text_choice_of
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER
-from hfcomp.evaluation.embed import Indexed
+from hfcomp.evaluation.encoding.embed import Indexed
 from hfcomp.evaluation.engine import embed, run_benchmark, validate
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.protocols.caption_choice import CaptionChoice

@@ -18,7 +18,7 @@ from hfcomp.evaluation.benchmarks.readers.sets.sugarcrepe import rows_pp
 from hfcomp.evaluation.blind.outcomes import BlindRules
 from hfcomp.evaluation.blind.results import BLIND_FILE, UNSOLVED, BlindResults, read_blind
 from hfcomp.evaluation.blind.rules import BIGRAM, BIGRAM_SENTENCE, CONSTANT, FULL_STOP, SHORTER, prior_of
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import validate
 from hfcomp.evaluation.evaluator import Loaded
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin

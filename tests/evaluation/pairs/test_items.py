@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.evaluator import Evaluator, Loaded
 from hfcomp.evaluation.pairs.items import PairScores, list_pairs

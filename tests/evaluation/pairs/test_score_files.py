@@ -11,7 +11,7 @@ import pytest
 import hfcomp
 from hfcomp.cli.evaluate import main
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.evaluation_results import EvaluationResults
 from hfcomp.evaluation.evaluator import load_benchmark
 from hfcomp.evaluation.pairs.items import list_pairs

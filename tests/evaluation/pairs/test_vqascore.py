@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoProcessor, CLIPConfig, LlavaForConditionalGeneration
 
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cache_files import cached_models
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache_files import cached_models
 from hfcomp.evaluation.pairs.kinds import kind_of, pair_model
 from hfcomp.evaluation.pairs.vqascore import VQAScorer
 from tests import tiny, tolerances

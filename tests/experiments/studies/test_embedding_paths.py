@@ -14,7 +14,7 @@ import yaml
 from transformers import CLIPModel, CLIPProcessor
 
 from hfcomp.analysis.embedding_distances import PAIRS, HeldOutRows
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.identity import identity
 from hfcomp.experiments import study
 from hfcomp.experiments.arm import Checkpoints
 from hfcomp.experiments.recipes import read_recipe

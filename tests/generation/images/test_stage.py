@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset, load_dataset
 from PIL import Image
 
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.generation.executors import local
 from hfcomp.generation.images import checks
 from hfcomp.generation.images.checks import is_blank, is_unchanged

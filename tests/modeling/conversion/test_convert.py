@@ -12,8 +12,8 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoProcessor, CLIPModel
 
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.modeling import encode_images, encode_texts, load_backbone
 from hfcomp.modeling.conversion import ConversionOptions, convert_checkpoint, export_open_clip
 from tests import tolerances

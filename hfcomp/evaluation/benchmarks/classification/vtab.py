@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from hfcomp.evaluation.cells import PooledImages
+from hfcomp.evaluation.encoding.cells import PooledImages
 from hfcomp.evaluation.probes.lbfgs import fit_lbfgs
 from hfcomp.evaluation.probes.linear import VTAB_IMAGES, vtab_1k
 from hfcomp.evaluation.protocols.linear_probe import Fit, Probe

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hfcomp.evaluation.benchmarks.readers.coco import COCO2017_CAPTIONS
 from hfcomp.evaluation.benchmarks.readers.flickr30k import ALL_CAPTIONS
-from hfcomp.evaluation.cells import PooledImages, is_missing
+from hfcomp.evaluation.encoding.cells import PooledImages, is_missing
 from hfcomp.evaluation.protocols.keyword_ranking import KeywordRanking
 from hfcomp.evaluation.sources import Adapted, HubData, Pool, RawFiles
 from hfcomp.evaluation.spec import COMPOSITIONAL, EMPTY_CAPTION, NO_IMAGE, Benchmark, BenchmarkData, Data, Folders

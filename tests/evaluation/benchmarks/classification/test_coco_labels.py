@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.linear_probe import labels
 from hfcomp.evaluation.sources import load_items

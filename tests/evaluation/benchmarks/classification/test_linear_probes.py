@@ -9,8 +9,8 @@ import pytest
 from datasets import Dataset
 
 from hfcomp.evaluation.benchmarks import find_benchmarks
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.linear_probe import labels, number_of_classes
 from hfcomp.evaluation.sources import load_items

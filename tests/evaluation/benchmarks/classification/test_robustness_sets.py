@@ -14,8 +14,8 @@ from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import find_benchmarks, suite
 from hfcomp.evaluation.benchmarks.classification.robustness_sets import IMAGENETS, OBJECTNET
 from hfcomp.evaluation.benchmarks.readers.class_folders import OTHER_CLASS
-from hfcomp.evaluation.content import decoded
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.content import decoded
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable

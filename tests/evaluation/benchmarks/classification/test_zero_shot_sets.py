@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoProcessor
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks import benchmarks, find_benchmarks
 from hfcomp.evaluation.benchmarks.classification.zero_shot_sets import ZERO_SHOT
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.protocols.zero_shot import ZeroShot
 from hfcomp.evaluation.sources import load_items

@@ -11,7 +11,7 @@ from hfcomp.evaluation.benchmarks.composition.aro import ARO_ATTRIBUTION, ARO_RE
 from hfcomp.evaluation.benchmarks.composition.aro_order import ARO_ORDER
 from hfcomp.evaluation.benchmarks.readers.sets.aro import RARE_REASON, SYMMETRIC, SYMMETRIC_REASON
 from hfcomp.evaluation.benchmarks.readers.visual_genome import NO_AREA
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

@@ -11,7 +11,7 @@ import pytest
 
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks.composition.spec_benchmark import REPO, REVISION, SPEC, SUBSETS
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import run_benchmark, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import BenchmarkData, Folders, Origin

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUBSETS, SUGARCREPE
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

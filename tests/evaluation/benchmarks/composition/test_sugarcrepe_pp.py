@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe_pp import SUBSETS, SUGARCREPE_PP
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, run_benchmark
 from tests.evaluation.benchmarks import oracle
 from tests.evaluation.encoders import (

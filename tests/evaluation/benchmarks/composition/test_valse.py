@@ -11,7 +11,7 @@ import pytest
 
 from hfcomp.evaluation.benchmarks.composition.valse import VALSE
 from hfcomp.evaluation.benchmarks.readers.sets.valse import INSTRUMENTS, NOT_VALID
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

@@ -9,7 +9,7 @@ import pytest
 
 from hfcomp.evaluation import hub
 from hfcomp.evaluation.benchmarks.composition.winoground import WINOGROUND
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Unavailable

@@ -8,7 +8,7 @@ import pytest
 
 from hfcomp.data.images import decode_image
 from hfcomp.evaluation.benchmarks.papers.inpaintcoco import INPAINTCOCO
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, run_benchmark
 from hfcomp.generation.build import build_set
 from hfcomp.generation.inpaintcoco.options import InpaintCocoOptions

@@ -14,7 +14,7 @@ from hfcomp.evaluation.benchmarks.retrieval.dci import DCI
 from hfcomp.evaluation.benchmarks.retrieval.docci import DOCCI, DOCCI_FULL
 from hfcomp.evaluation.benchmarks.retrieval.imageinwords import IMAGEINWORDS, IMAGEINWORDS_FULL
 from hfcomp.evaluation.benchmarks.retrieval.urban1k import URBAN1K
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import NO_IMAGE
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.evaluation.sources import load_items

@@ -16,7 +16,7 @@ from hfcomp.evaluation.benchmarks.readers.descriptions import sentences
 from hfcomp.evaluation.benchmarks.retrieval.docci import DOCCI
 from hfcomp.evaluation.benchmarks.retrieval.imageinwords import IMAGEINWORDS, IMAGEINWORDS_400
 from hfcomp.evaluation.benchmarks.retrieval.retrieval import COCO2017_RETRIEVAL, COCO_RETRIEVAL, FLICKR8K, FLICKR30K
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import EMPTY_CAPTION, NO_IMAGE, validate
 from hfcomp.evaluation.sources import load_items
 from hfcomp.evaluation.spec import Folders, Unavailable

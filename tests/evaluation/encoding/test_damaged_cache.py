@@ -14,9 +14,9 @@ import torch
 import transformers
 from safetensors.numpy import load, load_file, save, save_file
 
-from hfcomp.evaluation import embed
-from hfcomp.evaluation.cache import EmbeddingCache, _checksum
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding import embed
+from hfcomp.evaluation.encoding.cache import EmbeddingCache, _checksum
+from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
 
 TEXTS = tiny.captions()[:40]

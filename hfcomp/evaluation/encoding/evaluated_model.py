@@ -17,8 +17,8 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from hfcomp.distributed import fail_together, gather_objects, rank, world_size
-from hfcomp.evaluation.cache import EmbeddingCache, VectorStore
-from hfcomp.evaluation.identity import identity
+from hfcomp.evaluation.encoding.cache import EmbeddingCache, VectorStore
+from hfcomp.evaluation.encoding.identity import identity
 
 NOT_FINITE = "the model's embeddings are NaN or infinite: its weights are broken, or overflow in half precision."
 

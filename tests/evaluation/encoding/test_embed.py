@@ -9,9 +9,9 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModel, AutoProcessor
 
 from hfcomp.data.tokenizing import TextTokenizer
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.cells import Crop, Fitted, Inset
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cells import Crop, Fitted, Inset
+from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny, tolerances
 
 TEXTS = ["a red cube on a blue ball", "a green cone on a white ring with a black star", "a red cube on a blue ball"]

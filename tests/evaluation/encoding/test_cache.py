@@ -15,8 +15,8 @@ import pytest
 import torch
 from transformers import AutoModel, AutoProcessor
 
-from hfcomp.evaluation.cache import KEY_BYTES, EmbeddingCache, VectorStore
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import KEY_BYTES, EmbeddingCache, VectorStore
+from hfcomp.evaluation.encoding.embed import Embedder
 from tests import tiny
 
 TEXTS = tiny.captions()[:20]
@@ -161,7 +161,7 @@ def test_a_module_is_not_cached_on_disk(clip, tmp_path):
 
 WRITER = """
 import sys, numpy as np
-from hfcomp.evaluation.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
 store = EmbeddingCache(sys.argv[1]).store({})
 for number in range(10**6):
     key = int(sys.argv[2]) * 10**7 + number

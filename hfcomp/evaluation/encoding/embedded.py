@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hfcomp.evaluation.cosines import indexed_cosines
+from hfcomp.evaluation.encoding.cosines import indexed_cosines
 from hfcomp.evaluation.spec import ROWS_AT_A_TIME, BenchmarkData
 from hfcomp.metrics.choice import pair_scores
 
 if TYPE_CHECKING:  # slow to import, and whoever only lists benchmarks imports this module
-    from hfcomp.evaluation.embed import Indexed
+    from hfcomp.evaluation.encoding.embed import Indexed
 
 
 @dataclass(frozen=True)

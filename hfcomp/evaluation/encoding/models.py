@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from hfcomp.evaluation.cache import EmbeddingCache
-from hfcomp.evaluation.embed import Embedder
+from hfcomp.evaluation.encoding.cache import EmbeddingCache
+from hfcomp.evaluation.encoding.embed import Embedder
 from hfcomp.evaluation.engine import Encoder
 from hfcomp.evaluation.pairs.items import PairScorer
 from hfcomp.evaluation.pairs.kinds import kind_of, pair_model

@@ -9,11 +9,11 @@ import pytest
 from transformers import AutoProcessor
 
 from hfcomp.data.tokenizing import TextTokenizer
-from hfcomp.evaluation import embed
 from hfcomp.evaluation.benchmarks.composition.sugarcrepe import SUGARCREPE
 from hfcomp.evaluation.benchmarks.sandbox import sandbox_benchmarks
+from hfcomp.evaluation.encoding import embed
+from hfcomp.evaluation.encoding.points import PointsEmbedder, point_name
 from hfcomp.evaluation.evaluator import Evaluator
-from hfcomp.evaluation.points import PointsEmbedder, point_name
 from hfcomp.evaluation.spec import Folders
 from hfcomp.modeling.interpolation import load_interpolation
 from tests import tiny

@@ -15,8 +15,8 @@ from PIL import Image, ImageOps
 
 from hfcomp.data.images import decode_image
 from hfcomp.data.tokenizing import vocabulary
-from hfcomp.evaluation.cache import KEY_BYTES
-from hfcomp.evaluation.cells import Crop, Fitted, Inset, box_digest
+from hfcomp.evaluation.encoding.cache import KEY_BYTES
+from hfcomp.evaluation.encoding.cells import Crop, Fitted, Inset, box_digest
 
 
 def processor_facts(processor: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hfcomp.writing import write_parquet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hfcomp.evaluation.embedded import ScoredItems, TextColumn
+    from hfcomp.evaluation.encoding.embedded import ScoredItems, TextColumn
 
 SCORES_FILE = "scores.parquet"
 CLASS = "class"

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from hfcomp.evaluation.identity import weights_hash
+from hfcomp.evaluation.encoding.identity import weights_hash
 
 
 def test_the_hash_of_weights_reads_all_shards_in_order(tmp_path):

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
-from hfcomp.evaluation.cache_files import (
+from hfcomp.evaluation.encoding.cache_files import (
     DAY,
     FINGERPRINT,
     LIMIT_VARIABLE,
