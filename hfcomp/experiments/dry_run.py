@@ -12,7 +12,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +60,7 @@ class Timing:
     cost: StageSummary
     step_seconds: float
     disk: int  # bytes of its model and of the checkpoints that are kept beside it
+    weights: int  # bytes of its model alone
     alike: list[str] = field(default_factory=list)  # the arms of the kind
 
 
@@ -78,6 +79,7 @@ class DryRun(Study):
     timings: dict[str, Timing] = field(default_factory=dict)
     items: dict[tuple[int, ...], Items] = field(default_factory=dict)
     scored: list[Items] = field(default_factory=list)  # of each model and checkpoint that would be scored
+    guarded: int = 0  # models between the base and a trained one that would be written
     sample: Sample = field(default_factory=lambda: Sample())
     unknown: bool = False  # whether something is scored whose items are not counted
 
@@ -110,6 +112,11 @@ class DryRun(Study):
 
     def write_report(self, write: Callable[[], Any]) -> None:
         """Writes nothing: there are no results."""
+
+    def plan_points(self, evaluate: Evaluator, names: Sequence[str], points: int) -> None:
+        """Counts the points of the forgetting guard: each is scored, and one for each model is written."""
+        self.scored += len(names) * points * [self._items_of(evaluate)]
+        self.guarded += len(names)
 
     def train(self, arm: Arm) -> StageSummary:
         """Times an arm, or takes the time of one that differs in its seed or rows alone; returns its whole cost."""
@@ -151,7 +158,8 @@ class DryRun(Study):
         images, texts = (round(steps / brief.steps * number) for number in (brief.images, brief.texts))
         rate = round(images / max(seconds, 1e-9), 2)
         cost = replace(brief, steps=steps, images=images, texts=texts, seconds=seconds, images_per_second=rate)
-        return Timing(cost, clock.seconds, _disk(trainer.model, asked, arm, steps))
+        weights = BYTES * sum(one.numel() for one in trainer.model.parameters())
+        return Timing(cost, clock.seconds, _disk(trainer.model, asked, arm, steps), weights)
 
     def _count(self, scoring: Any) -> None:
         """Adds the items of a scoring to those that models are scored on."""
@@ -160,14 +168,16 @@ class DryRun(Study):
         if not isinstance(scoring.score, Evaluator):
             self.unknown = True
             return
-        loaded = scoring.score.loaded
-        key = tuple(id(one.data) for one in loaded)
+        self.scored.append(self._items_of(scoring.score))
+
+    def _items_of(self, evaluate: Evaluator) -> Items:
+        key = tuple(id(one.data) for one in evaluate.loaded)
         if key not in self.items:
             counter = _Counter(self.sample)
-            for one in loaded:
+            for one in evaluate.loaded:
                 embed(one.benchmark, one.data, counter)
             self.items[key] = Items(len(counter.images), len(counter.texts))
-        self.scored.append(self.items[key])
+        return self.items[key]
 
     def _print(self) -> None:
         report, lacking = self._report()
@@ -185,7 +195,7 @@ class DryRun(Study):
         where = f"{state.num_processes} process{'es' if state.num_processes > 1 else ''} on {state.device.type}"
         rows = [
             ["training", f"{len(self.costs)} runs", in_words(training)],
-            ["scoring", f"{len(self.scored)} models and checkpoints", in_words(scoring)],
+            ["scoring", f"{len(self.scored)} models, checkpoints and points", in_words(scoring)],
             ["disk", str(folder), f"{_gib(needed)}, {_gib(free)} free"],
             *([["memory of the GPU", "", _gib(_gpu_memory())]] if state.device.type == "cuda" else []),
         ]
@@ -210,7 +220,8 @@ class DryRun(Study):
         """Bytes of disk that the study needs at most."""
         base = Path(self.models[BASE])
         made_here = sum(path.stat().st_size for path in base.rglob("*") if self.folder in path.parents)
-        return made_here + sum(one.disk * len(one.alike) for one in self.timings.values())
+        guarded = self.guarded * max((one.weights for one in self.timings.values()), default=0)
+        return made_here + guarded + sum(one.disk * len(one.alike) for one in self.timings.values())
 
 
 class _StepClock(TrainerCallback):

@@ -111,12 +111,15 @@ def wants_guard(recipe: Recipe, folder: Path) -> bool:
     return recipe.experiment.forgetting_guard and not any(folder.rglob(RECORD_FILE))
 
 
+def guarded_models(study: Study, method: str) -> list[str]:
+    """The trained models of a study that are guarded."""
+    return [name for name in (SAME_BATCH, method) if name in study.models]
+
+
 def guard_models(study: Study, guard: Guard, method: str) -> None:
     """Chooses a point for the method and `same-batch`, and adds their models to the study; for the main process."""
     scored = set(study.outcomes([BASE]).table["image_id"])
-    for name in (SAME_BATCH, method):
-        if name not in study.models:
-            continue
+    for name in guarded_models(study, method):
         place = Path(study.models[name])
         folder = guarded_folder(place)
         guard.swept[name] = _guard_model(study, guard, name, folder, scored)

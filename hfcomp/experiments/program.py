@@ -18,7 +18,7 @@ from hfcomp.experiments.arm import Arm, check_rows, method_arm
 from hfcomp.experiments.controls import EQUAL_IMAGES, NotApplicable, control_arms, equal_images
 from hfcomp.experiments.data import load_rows
 from hfcomp.experiments.experiment_config import SAME_BATCH, SANDBOX
-from hfcomp.experiments.guard import Guard, guard_models, prepare_guard, wants_guard
+from hfcomp.experiments.guard import Guard, guard_models, guarded_models, prepare_guard, wants_guard
 from hfcomp.experiments.origin import default_facts, on_processes
 from hfcomp.experiments.prepare import check_primary, declared_averages, prepare
 from hfcomp.experiments.pushing import RunPush
@@ -27,6 +27,7 @@ from hfcomp.experiments.report import FIGURE, publish_run
 from hfcomp.experiments.session import open_session
 from hfcomp.experiments.study import Study
 from hfcomp.experiments.tracking import track_results
+from hfcomp.merging.sweep import ALPHAS
 from hfcomp.reporting.cards.methods import class_names
 from hfcomp.reporting.pages.items import ItemBrowser, PageOptions
 from hfcomp.run_folders import CONTROLS_FOLDER, METHOD_FOLDER
@@ -67,11 +68,13 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     def wants_more(folder: Path) -> bool:
         return wants_guard(recipe, folder) or (push is not None and push.is_missing(folder))
 
-    keep_scores = recipe.experiment.page and recipe.experiment.page_items > 0
-    with kind.open(recipe, session, evaluate, wants_more=wants_more, keep_scores=keep_scores) as study:
+    with kind.open(recipe, session, evaluate, wants_more=wants_more) as study:
+        study.keep_scores = recipe.experiment.page and recipe.experiment.page_items > 0
         if has_primary:
             study.check_base(lambda: check(study.outcomes([BASE])))
         study.run(_arms(study, method, controls), number=len(controls) + 1 + (EQUAL_IMAGES in names))
+        if guard is not None:
+            study.plan_points(guard.evaluator, guarded_models(study, method.name), len(ALPHAS))
         study.write_report(lambda: _report(study, method, evaluate, guard))
     if push is not None and session.state.is_main_process:
         push.push(study.folder, print)

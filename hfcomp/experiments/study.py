@@ -94,7 +94,6 @@ class Study:
         evaluate: Evaluator | None = None,
         *,
         wants_more: WantsMore = lambda folder: False,
-        keep_scores: bool = False,
     ) -> Iterator[Study]:
         """Takes a folder and writes the base to it where it is made here; at the end marks it as finished.
 
@@ -106,13 +105,16 @@ class Study:
         with run_folder(recipe.folder, recipe.given, session.state.print, **how) as folder:
             session.state.print(f"-> {folder}")
             session.overlap.check_and_write(folder)
-            yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)}, keep_scores=keep_scores)
+            yield cls(recipe, session, scoring, folder, {BASE: base_model(recipe, folder)})
             on_main_process(lambda: finish(folder))
         session.close()
 
     def check_base(self, check: Callable[[], T]) -> T:
         """Runs a check of what the base scores, so that what is not scored costs no training."""
         return on_main_process(check)
+
+    def plan_points(self, evaluate: Evaluator, names: Sequence[str], points: int) -> None:
+        """Takes notice that a report scores so many points for each of these models; of a dry run's interest alone."""
 
     def write_report(self, write: Callable[[], Any]) -> None:
         """Runs what reads the outcomes and writes the results."""

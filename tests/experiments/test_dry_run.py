@@ -53,6 +53,16 @@ def test_it_counts_what_the_run_then_takes(studies, tmp_path, capsys):
     assert study.needed == pytest.approx(whole + states, rel=0.15)
 
 
+def test_it_counts_the_points_of_the_forgetting_guard(studies, tmp_path):
+    given = words(tmp_path / "run", controls="same-batch", max_steps=2)
+    command.main("slipform", [*given, "--forgetting_guard", "--dry_run"])
+    (study,) = studies
+    models = 3  # base, same-batch, Slipform
+    assert len(study.scored) == models + 2 * 11 and study.guarded == 2
+    weights = {one.weights for one in study.timings.values()}
+    assert len(weights) == 1 and study.needed >= (models + 2) * weights.pop()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "option", "plan", "runs"),

@@ -391,6 +391,7 @@ def test_a_run_s_files_are_written_by_one_call(tmp_path):
         "items.parquet",
         "results.json",
         "report.md",
+        "report.html",
         "figure.png",
         "README.md",
         "method/README.md",
