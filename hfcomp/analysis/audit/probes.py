@@ -1,4 +1,4 @@
-"""Checks by probes: can texts, or images, be told from their negatives without seeing what they belong to?"""
+"""Probes: does a classifier separate captions from negatives without the image, or images without the caption?"""
 
 from __future__ import annotations
 

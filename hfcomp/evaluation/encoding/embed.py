@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,13 +104,8 @@ class Embedder(EvaluatedModel, metaclass=OwnHelp):
         cache: EmbeddingCache | None = None,
         split: bool = False,
     ) -> None:
-        backbone = None
-        if isinstance(model, nn.Module):
-            backbone, place = placed(load_backbone(model), device)
-        else:
-            place = torch.device(device or free_device())
-        super().__init__(model, backbone, device=place, batch_size=batch_size, cache=cache, split=split)
-        self.config = load_config(model) if backbone is None else backbone.config
+        super().__init__(model, device=device, batch_size=batch_size, cache=cache, split=split)
+        self.config = load_config(model) if self._backbone is None else self._backbone.config
         processor = processor or load_processor(model, argument="processor")
         self.transform = PixelTransform.from_processor(processor.image_processor)
         self.tokenizer = TextTokenizer.from_processor(processor, self.config)
@@ -119,6 +113,14 @@ class Embedder(EvaluatedModel, metaclass=OwnHelp):
         self.encoded_texts = 0
         if cache is not None:
             self._fingerprints = self._make_fingerprints(processor)
+
+    def checked(self, model: nn.Module) -> nn.Module:
+        """The backbone of a module.
+
+        Raises:
+            ValueError: for a module that is not a supported dual encoder.
+        """
+        return load_backbone(model)
 
     def load(self) -> nn.Module:
         """The model of an id or folder, in fp32 whatever the precision of its file."""
@@ -242,19 +244,3 @@ class Embedder(EvaluatedModel, metaclass=OwnHelp):
         }
         pixels = {"pixels": facts["pixels"], "pillow": PIL.__version__}
         return {"images": {**shared, **pixels}, "texts": {**shared, "tokenizer": tokenizer}}
-
-
-def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
-    """A module on a device, where it is not there a copy, and the device; by default its own."""
-    own = backbone.device
-    wanted = own if device is None else torch.device(device)
-    if wanted.type != own.type or wanted.index not in (None, own.index):
-        backbone = copy.deepcopy(backbone).to(wanted)
-    return backbone, wanted
-
-
-def free_device() -> str:
-    """Where a model runs by default: on this process's GPU where there is one."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,8 +29,7 @@ class EvaluatedModel(ABC):
 
     Args:
         model: Hub id, folder or module.
-        backbone: the module, where it is loaded already.
-        device: where it runs.
+        device: where it runs; by default a module's own place, else a GPU when there is one.
         batch_size: inputs at a time.
         cache: stored results. By default each call computes again. For a module it has to be one without a folder.
         split: whether the processes of `torchrun` or `accelerate launch` share the work.
@@ -41,9 +41,8 @@ class EvaluatedModel(ABC):
     def __init__(
         self,
         model: str | Path | nn.Module,
-        backbone: nn.Module | None,
         *,
-        device: torch.device,
+        device: str | torch.device | None,
         batch_size: int,
         cache: EmbeddingCache | None,
         split: bool,
@@ -54,12 +53,23 @@ class EvaluatedModel(ABC):
                 "EmbeddingCache() or no cache, or save the model and pass its folder."
             )
         self._model = model
-        self._backbone = backbone
-        self.device = device
+        self._backbone: nn.Module | None = None
+        if isinstance(model, nn.Module):
+            self._backbone, self.device = placed(self.checked(model), device)
+        else:
+            self.device = torch.device(device or free_device())
         self.batch_size = batch_size
         self.cache = cache
         self.split = split
         self._fingerprints: Mapping[str, Mapping[str, Any]] = {}
+
+    def checked(self, model: nn.Module) -> nn.Module:
+        """The part of a module that is run.
+
+        Raises:
+            ValueError: for a module of another kind.
+        """
+        return model
 
     @abstractmethod
     def load(self) -> nn.Module:
@@ -189,3 +199,19 @@ def loaded_ahead(
         current = waiting or [pool.submit(load, number) for number in batch]
         waiting = [pool.submit(load, number) for number in batches[at + 1]] if at + 1 < len(batches) else []
         yield batch, [future.result() for future in current]
+
+
+def placed(backbone: nn.Module, device: str | torch.device | None) -> tuple[nn.Module, torch.device]:
+    """A module on a device, where it is not there a copy, and the device; by default its own."""
+    own = backbone.device
+    wanted = own if device is None else torch.device(device)
+    if wanted.type != own.type or wanted.index not in (None, own.index):
+        backbone = copy.deepcopy(backbone).to(wanted)
+    return backbone, wanted
+
+
+def free_device() -> str:
+    """Where a model runs by default: on this process's GPU where there is one."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}"

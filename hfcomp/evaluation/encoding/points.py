@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
-from hfcomp.evaluation.encoding.embed import Embedder, free_device
+from hfcomp.evaluation.encoding.embed import Embedder
+from hfcomp.evaluation.encoding.evaluated_model import free_device
 from hfcomp.evaluation.engine import embed, score_items
 from hfcomp.evaluation.evaluator import Evaluator
 from hfcomp.modeling.interpolation import Interpolation

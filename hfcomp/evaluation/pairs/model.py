@@ -22,7 +22,6 @@ from tqdm.auto import tqdm
 from hfcomp.data.images import is_tiny
 from hfcomp.evaluation.encoding.cache import EmbeddingCache
 from hfcomp.evaluation.encoding.content import decoded, digest, distinct, processor_facts, text_key
-from hfcomp.evaluation.encoding.embed import free_device, placed
 from hfcomp.evaluation.encoding.evaluated_model import EvaluatedModel, loaded_ahead, workers
 from hfcomp.evaluation.pairs.items import MOST_PAIRS, PairList, PairScores
 from hfcomp.modeling import load_processor
@@ -67,13 +66,8 @@ class PairModel(EvaluatedModel, ABC):
         cache: EmbeddingCache | None = None,
         split: bool = False,
     ) -> None:
-        backbone = None
-        if isinstance(model, nn.Module):
-            backbone, place = placed(model, device)
-        else:
-            place = torch.device(device or free_device())
         size = max(1, int(batch_size * self.share))
-        super().__init__(model, backbone, device=place, batch_size=size, cache=cache, split=split)
+        super().__init__(model, device=device, batch_size=size, cache=cache, split=split)
         self.processor = processor or _processor(model)
         for part in ("image_processor", "tokenizer"):
             if getattr(self.processor, part, None) is None:
