@@ -40,9 +40,7 @@ POINTS_FILE = "points.parquet"
 FIGURE = "figure.png"
 TUNED = "tuned"
 ENDS = {point_name(0.0): BASE, point_name(1.0): TUNED}
-HALVES = (
-    "Half of the images chose the point; all numbers but those of the points are of the other half, which did not."
-)
+HALVES = "Half of the images chose the point. Except for the table of points, all numbers are from the other half."
 
 
 @dataclass(frozen=True)

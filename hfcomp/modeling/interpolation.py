@@ -32,8 +32,8 @@ class Interpolation:
     `logit_bias` is interpolated as it is. Buffers of integers have to be equal.
 
     A weight with a magnitude is that of DoRA (Liu et al. 2024, arXiv:2402.09353, Eq. 5): `tuned` then is the
-    direction `W + scaling * B A`. Direction and magnitude are interpolated each, the magnitude from the norms of the
-    base's rows, which scales the adapter as a whole; interpolating the merged weights would be something else.
+    direction `W + scaling * B A`. Direction and magnitude are interpolated separately, the magnitude from the norms of
+    the base's rows, which scales the adapter as a whole; interpolating the merged weights would be something else.
 
     Args:
         base: a plain model of transformers.
