@@ -1,0 +1,95 @@
+"""Which batch fits on a GPU of 12, 24 or 80 GB: the bytes of a training step, counted without a GPU.
+
+python benchmarks_perf/memory_needed.py [--models vit_b32,vit_b16,vit_l14] [--text_length 32]
+
+The forward pass of a step (bf16 autocast, fp32 weights) runs on the CPU with one row and with three; what autograd
+keeps for the backward pass is counted, each storage once: that gives the bytes of a row and what does not depend on
+rows. Weights, gradients and AdamW's two states in fp32 are added. What a GPU takes beyond that is not counted (its
+context, workspaces, fragmentation): 1 GB and a tenth of the memory stay free for it, which is our choice. No GPU is
+run. With `mini_batch_size` M the memory of a batch of any size is about that of M rows.
+"""
+
+import argparse
+
+import torch
+from transformers import CLIPConfig, CLIPModel
+
+from hfcomp.losses import info_nce_loss
+from hfcomp.modeling import DualEncoder
+
+GIGABYTE = 1e9
+GPUS = (12, 24, 80)
+FEW, MANY = 1, 3
+COPIES = 4
+"""Of a weight in fp32: itself, its gradient, AdamW's two states."""
+LARGE = {
+    "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
+    "vision_config": {
+        **{"patch_size": 14, "hidden_size": 1024, "intermediate_size": 4096},
+        **{"num_hidden_layers": 24, "num_attention_heads": 16},
+    },
+    "projection_dim": 768,
+}
+MODELS = {"vit_b32": {}, "vit_b16": {"vision_config": {"patch_size": 16}}, "vit_l14": LARGE}
+# negative texts and negative images of a row
+ROWS = {"pair": (0, 0), "+ 1 negative text": (1, 0), "+ 5 negative texts": (5, 0), "+ a negative pair": (1, 1)}
+FIELDS = ("image_embeds", "text_embeds", "logit_scale", "negative_text_embeds", "negative_image_embeds")
+
+
+def loss_of(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> torch.Tensor:
+    """The loss of one batch; negative images double it, as in Slipform."""
+    texts, images = negatives
+    encoder.required_features = FIELDS[: 3 + (texts > 0) + (images > 0)]
+    batch = {"pixels": torch.zeros((rows * (1 + images), 3, 224, 224), dtype=torch.uint8)}
+    batch["input_ids"] = torch.full((rows, length), 5)
+    if texts:
+        batch["negative_input_ids"] = torch.full((rows * texts, length), 5)
+        batch["negative_text_mask"] = torch.ones((rows, texts), dtype=torch.bool)
+    if images:
+        batch["negative_image_mask"] = torch.ones(rows, dtype=torch.bool)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = encoder(**batch)
+    image, text, more = features.image_embeds, features.text_embeds, features.negative_text_embeds
+    if images:
+        image, text, more = torch.cat([image, features.negative_image_embeds]), torch.cat([text, more[:, 0]]), None
+    return info_nce_loss(image, text, logit_scale=features.logit_scale, negative_text=more)[0]
+
+
+def kept_bytes(encoder: DualEncoder, rows: int, negatives: tuple[int, int], length: int) -> int:
+    """What autograd keeps for the backward pass, without the weights."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
+    kept = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = loss_of(encoder, rows, negatives, length)
+    assert loss.requires_grad  # the graph, and with it every kept storage, lives until here
+    return sum(kept.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--text_length", type=int, default=32, help="tokens of the longest text of a batch")
+    args = parser.parse_args()
+    sizes = " ".join(f"{f'{size} GB':>7}" for size in GPUS)
+    print(f"{'':8} {'a row':19} {'weights etc.':>12} {'each row':>9}   rows on {sizes}")
+    for name in args.models.split(","):
+        encoder = DualEncoder(CLIPModel(CLIPConfig(**MODELS[name]))).train()
+        weights = COPIES * sum(parameter.nbytes for parameter in encoder.parameters())
+        for kind, negatives in ROWS.items():
+            few, many = (kept_bytes(encoder, rows, negatives, args.text_length) for rows in (FEW, MANY))
+            row = (many - few) / (MANY - FEW)
+            fixed = weights + few - FEW * row
+            fits = [max(0, int((0.9 * size * GIGABYTE - GIGABYTE - fixed) / row)) for size in GPUS]
+            numbers = " ".join(f"{count:>7,}" for count in fits)
+            print(f"{name:8} {kind:19} {fixed / GIGABYTE:9.2f} GB {row / 1e6:6.1f} MB           {numbers}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
