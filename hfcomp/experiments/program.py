@@ -45,8 +45,9 @@ def run(recipe: Recipe, kind: type[Study] = Study) -> Path:
     The folder holds `config.yaml`, `base/` (when it was made here), `controls/<name>/`, `method/` (plain models with
     their processor), `evaluation/<name>.parquet` (with `.prior.parquet` and `.scores.parquet`), `items.parquet`,
     `blind.parquet` (what blind rules choose), `results.json`, `report.md`, `report.html`, `figure.png`, the model card
-    `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that are both trained on and scored) and `finished`, written last; with
-    `forgetting_guard` also `method-guarded/` and `controls/same-batch-guarded/`.
+    `README.md` (with `.eval_results/` where benchmarks of the Hub were scored), `overlap.json` (images that are both
+    trained on and scored) and `finished`, written last; with `forgetting_guard` also `method-guarded/` and
+    `controls/same-batch-guarded/`.
     A run that was killed resumes when it is started again with the same values: what is finished is not repeated,
     and the numbers are the same. With `push_to_hub` the method is pushed once the run is finished; that it may be is
     checked before anything is trained. As a `kind` of study, `DryRun` leaves and pushes nothing.
